@@ -17,7 +17,7 @@ KILLS ?= 100
 MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts temporal-cli chromium monitoring moto sbom vulncheck kube kube-build kube-test sops-test manifests
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium monitoring moto sbom vulncheck kube kube-build kube-test rollouts sops-test manifests
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,7 @@ tidy: ## Check that every go.mod and go.sum is tidy
 	go -C tools mod tidy -diff
 	go -C tests/temporalcli mod tidy -diff
 	go -C tests/kube mod tidy -diff
+	go -C tests/rollouts mod tidy -diff
 	go -C tests/sops mod tidy -diff
 
 generated: ## Check that go generate changes nothing
@@ -100,6 +101,9 @@ freeze-histories: ## Keep the recorded histories from being changed, when a vers
 freeze-contracts: ## Keep what versions share as VERSION has it, when it is released: make freeze-contracts VERSION=v2 (see CONTRIBUTING.md)
 	go test ./tests/contracts -count=1 -run TestFreezeContracts -freeze $(VERSION)
 
+freeze-configurations: ## Keep what configurations compile to as VERSION has it, when it is released: make freeze-configurations VERSION=v2 (see CONTRIBUTING.md)
+	go test ./intent/compile -count=1 -run TestFreezeConfigurations -freeze $(VERSION)
+
 temporal-cli: ## Build the stock temporal CLI into .cache/bin for the tests that call it (minutes, once)
 	go -C tests/temporalcli build -ldflags='-s -w' -o $(CURDIR)/.cache/bin/temporal github.com/temporalio/cli/cmd/temporal
 
@@ -139,7 +143,10 @@ moto: .cache/moto/bin/moto_server ## Install moto_server for the tests that ask 
 kube-build: ## Build the Kubernetes control plane for tests into .cache/bin, if needed (5 to 10 minutes, once)
 	go run ./tests/kubetest/build kubelab
 
-manifests: ## Fetch public manifests and a chart into .cache/manifests for the tests that apply them (27 MB, once)
+rollouts: ## Build the controller of Argo Rollouts into .cache/bin for the test and the benchmark that run it, if needed (3 minutes, once)
+	go run ./tests/kubetest/build rollouts
+
+manifests: ## Fetch public manifests and charts into .cache/manifests for the tests that apply them (35 MB, once)
 	go run ./tests/kubetest/build manifests
 
 kube-test: ## Test and lint the Kubernetes control plane's own code

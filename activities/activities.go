@@ -30,6 +30,8 @@ type Activities struct {
 	// Installation is its id, for ever. Epoch is its epoch: claims of a lower one are refused.
 	Installation string
 	Epoch        int64
+	// Runtime is that of which this is the remote worker; empty: it serves the common queue.
+	Runtime string
 	// Eager is that of the worker's connection; nil: each attempt that changes something waits for its first heartbeat.
 	Eager *Eager
 	// Commands are where checks and extensions run, and what references to secrets stand for in this worker.
@@ -40,6 +42,8 @@ type Activities struct {
 	Sops *sops.Keys
 	// Payloads is the codec of the client. Nil: nothing is encrypted.
 	Payloads *codec.Codec
+	// Metrics is where this worker counts. New: nowhere.
+	Metrics client.MetricsHandler
 
 	hints   *hints
 	issuers issuers // whose tokens were verified lately
@@ -50,6 +54,13 @@ type Activities struct {
 	published lately[string]                     // the directories that applications were published from, by application
 	progress  lately[[]protocol.Configured]      // of changes of configuration, by application and incarnation
 	plans     lately[planned]                    // that run, or are waited for, by what they are built of
+	newest    lately[numbered]                   // incarnations, by application
+	inForce   lately[string]                     // hashes of the newest incarnations, by application
+	addonsIn  lately[addons]                     // by hash of the incarnation
+	follows   follows                            // plans, in this worker
+
+	readings places // by application and runtime
+	checks   places // by application
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition
@@ -58,7 +69,10 @@ type Activities struct {
 
 // New makes activities; Close ends what they have going on by themselves.
 func New(store *store.Store, c client.Client, factories map[entities.RuntimeKind]Factory) *Activities {
-	a := &Activities{Store: store, Client: c, Factories: factories}
+	a := &Activities{
+		Store: store, Client: c, Factories: factories, Metrics: client.MetricsNopHandler,
+		readings: places{all: readingPlaces, each: runtimePlaces}, checks: places{all: checkPlaces, each: askerPlaces},
+	}
 	a.hints = newHints(a)
 	return a
 }
@@ -132,14 +146,24 @@ func (a *Activities) connect(ctx context.Context, name, digest string) (connecti
 }
 
 // instance reads what a runtime gets to know of an instance, objects of a bundle included. Without a
-// payload digest nothing was ever applied there.
-func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload string) (runtimes.Instance, error) {
+// payload digest nothing was ever applied there. Open: what no extension reported stays as it is.
+func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload string, open bool) (runtimes.Instance, error) {
+	in.Installation = a.Installation
 	if payload == "" {
 		return in, nil
 	}
 	p, err := a.payload(ctx, in, payload)
 	if err != nil {
 		return in, fmt.Errorf("payload of %s: %w", in.Owner, err)
+	}
+	f := a.ofVersion(in.Application, in.Service, in.ID.Channel, in.FullVersion)
+	f.open = open
+	p.Fill(func(text string) string { return f.text(ctx, text) })
+	if f.err != nil {
+		return in, fmt.Errorf("payload of %s: %w", in.Owner, f.err)
+	}
+	if f.used != nil && in.Key != "" {
+		in.Key += "/" + entities.DigestOf(f.used) // others are other content
 	}
 	if b := p.Bundled(); b != nil {
 		bundle, err := a.Store.Bundle(ctx, b.Bundle)

@@ -44,7 +44,7 @@ func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 			return answer, unread
 		}
 	}
-	return answer, err
+	return left(ctx, a, answer, err)
 }
 
 // heldFromTheBeginning is the pause with which the installation begins, or none.
@@ -106,7 +106,7 @@ func (a *Activities) pausesOf(ctx context.Context, id string) (inForce []protoco
 		return nil, nil, err
 	}
 	ended, err = a.Store.PausesEnded(ctx, application)
-	return inForce, ended, err
+	return ownTurns(inForce, id), ended, err
 }
 
 // elsewhere stands for the runs of a workflow before its installation was moved: what they accepted after the checkpoint came

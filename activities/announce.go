@@ -38,6 +38,25 @@ type Event struct {
 	Application string             `json:"application"`
 	Service     string             `json:"service,omitempty"`
 	Line        entities.AuditLine `json:"line"`
+	// Commits are the newest that the release of the line brings to its channel; none: none are known.
+	Commits *protocol.Brought `json:"commits,omitempty"`
+}
+
+// announcedCommits is how many commits of a release a webhook gets.
+const announcedCommits = 100
+
+// brings are the commits of the release that a line is about. Without them it is announced all the same.
+func (a *Activities) brings(ctx context.Context, r protocol.AnnounceRequest) *protocol.Brought {
+	if r.Incarnation == 0 || r.Line.Channel == "" {
+		return nil
+	}
+	b, err := a.Store.Brought(ctx, r.Application, r.Since, r.Incarnation)
+	if err != nil || b.Count() == 0 {
+		return nil
+	}
+	b.Channel, b.Version = r.Line.Channel, r.Line.Version
+	b = b.Bounded(announcedCommits)
+	return &b
 }
 
 // Announce sends one audit line to webhooks, to each at least once: an error is that some did not take it,
@@ -78,12 +97,12 @@ func (a *Activities) post(ctx context.Context, r protocol.AnnounceRequest, n ent
 	if err != nil {
 		return err
 	}
-	body, err := body(r, n.Format)
+	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
+	defer cancel()
+	body, err := body(r, a.brings(ctx, r), n.Format)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
-	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSpace(address), bytes.NewReader(body))
 	if err != nil || request.URL.Host == "" {
 		return errors.New("its url is none; expected https://host/path")
@@ -113,10 +132,10 @@ func eventKey(r protocol.AnnounceRequest) string {
 	return fmt.Sprintf("%s/%s/%d@%s", r.Application, r.Service, r.Line.N, r.Line.At.UTC().Format(time.RFC3339Nano))
 }
 
-func body(r protocol.AnnounceRequest, format string) ([]byte, error) {
+func body(r protocol.AnnounceRequest, commits *protocol.Brought, format string) ([]byte, error) {
 	switch format {
 	case "", formatJSON:
-		return json.Marshal(Event{Schema: EventSchema, Application: r.Application, Service: r.Service, Line: r.Line})
+		return json.Marshal(Event{Schema: EventSchema, Application: r.Application, Service: r.Service, Line: r.Line, Commits: commits})
 	case formatSlack:
 		return json.Marshal(map[string]string{"text": sentence(r)})
 	}

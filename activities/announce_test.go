@@ -59,6 +59,38 @@ func announcement(hooks ...entities.Notification) protocol.AnnounceRequest {
 	}
 }
 
+// A webhook hears which commits a release brings, as far as they are known.
+func TestCommitsAreAnnounced_A20(t *testing.T) {
+	h := newHook(t)
+	r := announcement(entities.Notification{Name: "plain", URL: entities.Value{Literal: h.URL}})
+	a := newActivities(t, &server{})
+	c := protocol.Commits{Commit: "c", Since: "a"}
+	for range announcedCommits {
+		c.All = append(c.All, protocol.Commit{SHA: "c", Author: "Ada", Subject: "Sell more"})
+	}
+	c.All = append(c.All, protocol.Commit{SHA: "b"})
+	digest, err := a.Store.PutCommits(t.Context(), c)
+	require.NoError(t, err)
+	require.NoError(t, a.Store.PutNumber(t.Context(), "shop", protocol.Incarnation{Number: 3, Origin: protocol.Origin{Commit: "a"}}))
+	require.NoError(t, a.Store.PutNumber(t.Context(), "shop", protocol.Incarnation{Number: 4, Origin: protocol.Origin{Commit: "c"}, Commits: digest}))
+	for _, numbers := range [][2]int64{{3, 4}, {4, 4}, {0, 9}, {0, 0}} {
+		r.Since, r.Incarnation = numbers[0], numbers[1]
+		_, _, err := run[any](t, a.Announce, r)
+		require.NoError(t, err)
+	}
+	var events [4]Event
+	for n, body := range h.bodies {
+		require.NoError(t, json.Unmarshal([]byte(body), &events[n]))
+	}
+	require.Equal(t, protocol.Brought{
+		Channel: "prod", Version: "v2", Since: 3, Incarnation: 4, Unknown: "only the newest are listed",
+		Commits: []protocol.IncarnationCommits{{Incarnation: 4, Commits: c.All[:announcedCommits]}},
+	}, *events[0].Commits)
+	for _, e := range events[1:] {
+		require.Nil(t, e.Commits)
+	}
+}
+
 func TestAnnounceToWebhooks(t *testing.T) {
 	plain, slack := newHook(t), newHook(t)
 	t.Setenv("SLACK_URL", slack.URL+"/services/T0/SECRET\n")

@@ -10,6 +10,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 	"github.com/converge-engine/converge/runtimes"
@@ -24,6 +25,15 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	if r.ReportOnly {
 		return protocol.ApplyAnswer{Err: reportOnly, Unready: true}, nil
 	}
+	defer a.follows.moved(activity.GetInfo(ctx).WorkflowExecution.ID)
+	began := time.Now()
+	answer, err := a.applyAlone(ctx, r)
+	a.applied(began, r, answer, err)
+	return answer, err
+}
+
+// applyAlone is Apply of what something is written for.
+func (a *Activities) applyAlone(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
 	ctx, life := a.lifeline(ctx, r.Instance.ID.Key())
 	defer life.stop()
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
@@ -43,9 +53,23 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	if by != nil {
 		return protocol.ApplyAnswer{Err: why, Fenced: by}, ctx.Err()
 	}
+	told := func(*entities.Reading) {}
 	if line.watches {
-		a.hints.forget(owner)
+		turn := a.hints.begin(owner)
+		told = func(reading *entities.Reading) { a.hints.applied(r, turn, reading) }
 	}
+	answer, err := a.applyAndObserve(ctx, life, line, in, r)
+	if err != nil { // another attempt begins
+		answer.Reading = nil
+	}
+	told(answer.Reading)
+	return answer, err
+}
+
+// applyAndObserve applies what is ready, unless an attempt that was lost did already.
+func (a *Activities) applyAndObserve(
+	ctx context.Context, life *lifeline, line connection, in runtimes.Instance, r protocol.ApplyRequest,
+) (protocol.ApplyAnswer, error) {
 	if activity.GetInfo(ctx).Attempt > 1 && line.observable() && !r.Restart {
 		if before, _ := line.observe(ctx, in, r.FetchTimeout); current(before, in.FullVersion).Stable {
 			return protocol.ApplyAnswer{Reading: &before}, ctx.Err()
@@ -56,14 +80,13 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	if answer.Fenced != nil || !line.observable() {
 		return answer, ctx.Err()
 	}
+	read := time.Now()
 	after, output := line.observe(ctx, in, r.FetchTimeout) // a failed one may have changed things too
+	a.read(read, line, after)
 	if after.Err != nil {
 		a.logFetch(ctx, in, output, after)
 	}
 	answer.Reading = &after
-	if line.watches {
-		a.hints.notified(owner, shapeOf(after, r.Instance))
-	}
 	return answer, ctx.Err()
 }
 
@@ -145,9 +168,9 @@ func (a *Activities) prepareApply(ctx context.Context, owner runtimes.Owner, r p
 	}
 	in, err := a.instance(ctx, runtimes.Instance{
 		Owner: owner, ServiceID: r.ServiceID, FullVersion: r.Instance.FullVersion,
-		Key: fmt.Sprintf("%s/%s/%s", owner.Key(), r.Instance.FullVersion, r.Instance.Payload), Try: try(ctx),
+		Key: fmt.Sprintf("%s/%s/%s", owner.Key(), r.Instance.FullVersion, r.Instance.Payload), Try: try(ctx), Attempt: r.Attempt,
 		Restarted: r.Instance.Restarted, Restart: r.Restart,
-	}, r.Instance.Payload)
+	}, r.Instance.Payload, false)
 	if r.Restart {
 		in.Key += "/" + r.Instance.Restarted.UTC().Format(time.RFC3339Nano)
 	}
@@ -263,7 +286,7 @@ func (a *Activities) remove(ctx context.Context, owner runtimes.Owner, r protoco
 		return errors.New(why)
 	}
 	if line.watches {
-		a.hints.forget(owner)
+		a.hints.forget(ctx, owner)
 	}
 	if r.Timeout > 0 {
 		var cancel context.CancelFunc

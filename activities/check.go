@@ -31,6 +31,11 @@ const (
 // history. What is due when goes from one attempt to the next by heartbeat.
 func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
 	info := activity.GetInfo(ctx)
+	leave, away := a.checks.take(r.Application, time.Now())
+	if leave == nil {
+		return protocol.CheckAnswer{}, noPlace("the checks of "+r.Application, spread(away, info.WorkflowExecution.ID))
+	}
+	defer leave()
 	schedule := &schedule{spread: info.WorkflowExecution.ID}
 	if activity.HasHeartbeatDetails(ctx) {
 		_ = activity.GetHeartbeatDetails(ctx, &schedule.at) // unreadable: all are due
@@ -76,12 +81,14 @@ func (a *Activities) Preflight(ctx context.Context, r protocol.CheckRequest) (pr
 		})
 	}
 	all.Wait()
+	clipReasons(answer.Readings)
 	return answer, ctx.Err()
 }
 
 // evaluate evaluates one check, bounded in time. It never fails: what keeps it from that is the verdict
 // ERROR (D16).
-func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e entities.Evaluation) entities.CheckReading {
+func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e entities.Evaluation) (verdict entities.CheckReading) {
+	defer func(began time.Time) { a.evaluated(began, e, verdict) }(time.Now())
 	reading, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
 	definition, err := a.Store.Check(reading, e.Definition)
@@ -117,8 +124,34 @@ func (a *Activities) sources(r protocol.CheckRequest) checks.Sources {
 		Own: func(ctx context.Context) (protocol.Status, error) {
 			return services{a}.Status(ctx, r.Application, r.Service)
 		},
-		HTTP: http.DefaultClient, Commands: checks.On(a.Commands), Services: calledServices{services{a}, r.Application, r.Others}, Plans: planGate{a}, Payloads: a.Store, Secrets: a.Commands.Secrets,
+		Addons: func(ctx context.Context) (map[string]entities.Addon, error) {
+			return a.addons(ctx, r.Application, r.Service)
+		},
+		HTTP: http.DefaultClient, Commands: checks.On(a.Commands), Services: a.servicesFor(r), Plans: planGate{a}, Payloads: a.Store, Commits: a.Store, Secrets: a.Commands.Secrets,
 	}
+}
+
+// servicesFor asks services on behalf of one. That which waits for the answer said what it would be asked for.
+func (a *Activities) servicesFor(r protocol.CheckRequest) checks.Services {
+	all := calledServices{services{a}, r.Application, r.Others}
+	if len(r.Releases) == 0 {
+		return all
+	}
+	return waiting{all, r}
+}
+
+// waiting is a service that waits for the answer, so that no query of its own would be answered.
+type waiting struct {
+	checks.Services
+	request protocol.CheckRequest
+}
+
+// Status implements checks.Services.
+func (w waiting) Status(ctx context.Context, application, service string) (protocol.Status, error) {
+	if application == w.request.Application && service == cmp.Or(w.request.Name, w.request.Service) {
+		return protocol.Status{Releases: w.request.Releases}, nil
+	}
+	return w.Services.Status(ctx, application, service)
 }
 
 // limitOf is how long evaluating may take.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.temporal.io/sdk/client"
+
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -26,6 +28,8 @@ const (
 // handed over again by the next one that runs the workflow, and is in the workflow's history meanwhile.
 type Checkpoints struct {
 	store *store.Store
+	// Metrics is where it counts. Nil: nowhere.
+	Metrics client.MetricsHandler
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -97,6 +101,7 @@ func (c *Checkpoints) write() {
 		err := c.put(one)
 		c.mu.Lock()
 		c.away = err != nil
+		c.count(err)
 		if err == nil {
 			if _, newer := c.newest[id]; !newer {
 				delete(c.since, id)
@@ -123,6 +128,19 @@ func (c *Checkpoints) put(one taken) (err error) {
 		return err
 	}
 	return c.store.PutCheckpoint(ctx, one.Checkpoint)
+}
+
+// count counts one that was written, or not. The lock is held.
+func (c *Checkpoints) count(err error) {
+	if c.Metrics == nil {
+		return
+	}
+	outcome := "kept"
+	if err != nil {
+		outcome = "failed"
+	}
+	c.Metrics.WithTags(labels{"outcome": outcome}).Counter(metricCheckpoints).Inc(1)
+	c.Metrics.Gauge(metricUnkept).Update(float64(len(c.newest)))
 }
 
 // rested lets the next checkpoint of a workflow be written. The lock is held.

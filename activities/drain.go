@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
+	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/drain"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -30,6 +30,10 @@ func (a *Activities) Drain(ctx context.Context, r protocol.AnnouncePause) (proto
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
 	go heartbeats(beating, nil)
+	r, err := a.withTurns(ctx, r)
+	if err != nil {
+		return protocol.DrainAnswer{}, err
+	}
 	before, kept := entities.DigestOf(r.Pause.Drain), ""
 	for {
 		began := time.Now()
@@ -51,12 +55,24 @@ func (a *Activities) Drain(ctx context.Context, r protocol.AnnouncePause) (proto
 			return protocol.DrainAnswer{}, err
 		}
 		if now != before {
-			return protocol.DrainAnswer{Drain: next}, nil
+			return left(ctx, a, protocol.DrainAnswer{Drain: next}, nil)
 		}
 		if err := pauseFor(ctx, max(drainEvery, 4*time.Since(began))); err != nil {
 			return protocol.DrainAnswer{}, err
 		}
 	}
+}
+
+// withTurns fills in the turns of a drain that were left to the store.
+func (a *Activities) withTurns(ctx context.Context, r protocol.AnnouncePause) (protocol.AnnouncePause, error) {
+	if r.Turns == "" || r.Pause == nil || r.Pause.Drain == nil {
+		return r, nil
+	}
+	packed, err := a.Store.State(ctx, r.Turns)
+	if err == nil {
+		err = protocol.Packed(packed).Unpack(&r.Pause.Drain.Turns)
+	}
+	return r, err
 }
 
 // pauseFor waits, unless it is called off.
@@ -79,7 +95,7 @@ func (a *Activities) tellTurns(ctx context.Context, scope string, pause *entitie
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, reachWithin)
-		err := present(a.Client.SignalWorkflow(limited, s.Service, "", protocol.SignalScopePause, protocol.ScopePause{Scope: scope, Pause: pause}))
+		err := present(a.Client.SignalWorkflow(limited, s.Service, "", protocol.SignalScopePause, protocol.ScopePause{Scope: scope, Pause: pause.Own(s.Service)}))
 		cancel()
 		if err != nil && ctx.Err() != nil {
 			return ctx.Err()
@@ -148,15 +164,9 @@ func atOnce(services int, ask func(n int)) {
 
 func placedOf(ctx context.Context, c client.Client, id string) protocol.Placed {
 	out := protocol.Placed{Service: id}
-	limited, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	answer, err := c.QueryWorkflow(limited, id, "", protocol.QueryPlaced)
-	var gone *serviceerror.NotFound
-	if errors.As(err, &gone) {
-		return out // it has ended meanwhile
-	}
-	if err == nil {
-		err = answer.Get(&out)
+	err := services{&Activities{Client: c}}.askInParts(ctx, id, &out, protocol.QueryPlaced)
+	if errors.Is(err, checks.ErrNoService) {
+		return protocol.Placed{Service: id} // it has ended meanwhile
 	}
 	if err != nil {
 		return protocol.Placed{Service: id, Err: err.Error()}

@@ -28,11 +28,24 @@ const (
 // answer; an error means that the worker could not end it, or not read what to run, and it begins
 // again. A process ends with its worker, and is run again; a Job is taken over by its name, a task by its attempt.
 func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest) (protocol.ExtensionAnswer, error) {
-	return a.runExtension(ctx, r, "", nil)
+	defer a.follows.moved(activity.GetInfo(ctx).WorkflowExecution.ID)
+	return a.runExtension(ctx, r, extra{reports: true, reported: a.ofVersion(r.Application, r.Service, r.Channel, r.FullVersion)})
 }
 
-// runExtension runs one with a document for it, and variables beside its own.
-func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionRequest, document string, env map[string]string) (protocol.ExtensionAnswer, error) {
+// extra is what a command of a plan has beside an extension: a document with secrets in it, variables, and whoever takes the secrets that
+// it prints.
+type extra struct {
+	document string
+	hidden   []string
+	env      map[string]string
+	captures func(stdout []byte) error
+	// reported is what others reported before. Reports: it reports something itself.
+	reported *filler
+	reports  bool
+}
+
+// runExtension runs one.
+func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionRequest, with extra) (protocol.ExtensionAnswer, error) {
 	if r.ReportOnly {
 		return protocol.ExtensionAnswer{Err: reportOnly}, nil
 	}
@@ -54,10 +67,13 @@ func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionReque
 	if err := life.heard(ctx); err != nil {
 		return protocol.ExtensionAnswer{}, err
 	}
+	if err := with.reported.definition(ctx, &definition); err != nil {
+		return protocol.ExtensionAnswer{Err: runtimes.Clip(err.Error(), tailSize)}, ctx.Err()
+	}
 	once := extensionRun(r, definition)
-	once.Document, once.About = document, "PLAN"
-	for _, name := range entities.SortedKeys(env) {
-		once.Env[name] = entities.Value{Literal: env[name]}
+	once.Document, once.About, once.Hidden, once.Captures = with.document, "PLAN", with.hidden, with.captures
+	for _, name := range entities.SortedKeys(with.env) {
+		once.Env[name] = entities.Value{Literal: with.env[name]}
 	}
 	life.begins(r.Channel, "extension "+r.Name+" of "+r.FullVersion, once.Timeout)
 	once.One, once.Key, once.Try = one, fmt.Sprintf("%s/%s/%d", r.Release, r.FullVersion, r.Attempt), try(ctx)
@@ -69,6 +85,11 @@ func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionReque
 		return protocol.ExtensionAnswer{}, ctx.Err()
 	}
 	answer := protocol.ExtensionAnswer{Err: ended(once.Argv[0], output, signal, err), Tail: lastOf(output)}
+	if answer.Err == "" && with.reports && definition.Reports() {
+		if answer.Err, err = with.reported.keep(ctx, &definition, r.Release, output.Stdout); err != nil {
+			return protocol.ExtensionAnswer{}, err
+		}
+	}
 	answer.Log = a.keepExtension(ctx, r, output, answer.Err)
 	return answer, ctx.Err()
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/converge-engine/converge/tests/programtest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
@@ -18,7 +20,7 @@ import (
 func extension(t *testing.T, a *Activities, script string) protocol.ExtensionRequest {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "run"), []byte("#!/bin/sh\n"+script), 0o755))
+	programtest.Write(t, filepath.Join(dir, "run"), "#!/bin/sh\n"+script)
 	digest, err := a.Store.PutExtension(t.Context(), entities.ExtensionDefinition{
 		Application: "shop", Service: "web", Name: "migrate", Dir: dir,
 		Command: entities.Command{Argv: []string{"./run", "${{ version }}", "to-${{fullVersion}}"}},

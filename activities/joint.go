@@ -22,13 +22,18 @@ import (
 // Propose writes down a joint release, unless its id is taken. One that names other versions than those that stand under its id,
 // or a service that is not declared, is refused.
 func (a *Activities) Propose(ctx context.Context, r protocol.ProposeRequest) (protocol.ProposeAnswer, error) {
+	answer, err := a.propose(ctx, r)
+	return left(ctx, a, answer, err)
+}
+
+func (a *Activities) propose(ctx context.Context, r protocol.ProposeRequest) (protocol.ProposeAnswer, error) {
 	manifest, err := a.Store.Manifest(ctx, r.Manifest)
 	if err != nil {
 		return protocol.ProposeAnswer{}, unpublished(err)
 	}
 	for _, service := range entities.SortedKeys(r.Services) {
 		if _, declared := manifest[service]; !declared {
-			return protocol.ProposeAnswer{}, refuse("%s declares no service %q", r.Application, service)
+			return protocol.ProposeAnswer{}, refuse("%s declares no service %q%s", r.Application, service, entities.Expected(entities.SortedKeys(manifest)))
 		}
 	}
 	stands, err := a.Store.CreateJoint(ctx, r.Joint)
@@ -46,7 +51,12 @@ func (a *Activities) Propose(ctx context.Context, r protocol.ProposeRequest) (pr
 // Reserve tries a service's part of a joint release, with the refusals of Prepare, and writes nothing: of one that is aborted
 // nothing stays.
 func (a *Activities) Reserve(ctx context.Context, r protocol.ReserveRequest) (protocol.ReserveAnswer, error) {
-	outcome, err := a.Outcome(ctx, protocol.OutcomeRequest{Application: r.Application, ID: r.ID})
+	answer, err := a.reserve(ctx, r)
+	return left(ctx, a, answer, err)
+}
+
+func (a *Activities) reserve(ctx context.Context, r protocol.ReserveRequest) (protocol.ReserveAnswer, error) {
+	outcome, err := a.outcome(ctx, protocol.OutcomeRequest{Application: r.Application, ID: r.ID})
 	if err != nil || outcome.Decision != nil {
 		return protocol.ReserveAnswer{Joint: outcome.Joint, Decision: outcome.Decision}, err
 	}
@@ -71,6 +81,11 @@ func (a *Activities) Reserve(ctx context.Context, r protocol.ReserveRequest) (pr
 // Outcome reads what was decided of a joint release. Where nobody came to decide in time, whoever asks first decides that nothing
 // comes of it, for all.
 func (a *Activities) Outcome(ctx context.Context, r protocol.OutcomeRequest) (protocol.OutcomeAnswer, error) {
+	answer, err := a.outcome(ctx, r)
+	return left(ctx, a, answer, err)
+}
+
+func (a *Activities) outcome(ctx context.Context, r protocol.OutcomeRequest) (protocol.OutcomeAnswer, error) {
 	joint, err := a.Store.Joint(ctx, r.Application, r.ID)
 	if store.IsNotFound(err) {
 		return protocol.OutcomeAnswer{}, refuse("%s has no joint release %s", r.Application, r.ID)
@@ -87,6 +102,12 @@ func (a *Activities) Outcome(ctx context.Context, r protocol.OutcomeRequest) (pr
 	return protocol.OutcomeAnswer{Joint: joint, Decision: decision}, damage(err)
 }
 
+// Bounds in bytes of what is said of a joint release: of why one service failed, which all may, and of why all of it is as it is.
+const (
+	failedText = 200
+	maxWhy     = 4 << 10
+)
+
 // Decide asks all services of a joint release for their promises, writes down what follows, and has all of them carry that out.
 // Another worker goes on where this one died: what was promised, decided and carried out is so once.
 func (a *Activities) Decide(ctx context.Context, r protocol.DecideRequest) (protocol.DecideAnswer, error) {
@@ -101,6 +122,7 @@ func (a *Activities) Decide(ctx context.Context, r protocol.DecideRequest) (prot
 		return protocol.DecideAnswer{}, damage(err)
 	}
 	answer := protocol.DecideAnswer{Decision: *decision}
+	answer.Decision.Why = entities.Clip(decision.Why, maxWhy)
 	tries := a.askAll(ctx, r, protocol.Conclude, time.Now().Add(reachWithin))
 	for n, service := range r.Services {
 		switch err := tries[n]; {
@@ -109,10 +131,10 @@ func (a *Activities) Decide(ctx context.Context, r protocol.DecideRequest) (prot
 			if answer.Failed == nil {
 				answer.Failed = map[string]string{}
 			}
-			answer.Failed[service] = refusalOf(err)
+			answer.Failed[service] = entities.Clip(refusalOf(err), failedText)
 		default:
 			answer.Services = append(answer.Services, service)
-			answer.Why = fmt.Sprintf("%s: %s", service, err)
+			answer.Why = entities.Clip(fmt.Sprintf("%s: %s", service, err), maxWhy)
 		}
 	}
 	return answer, ctx.Err()

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 
 	"go.temporal.io/sdk/activity"
 
@@ -52,6 +53,26 @@ func (a *Activities) Spill(ctx context.Context, r protocol.SpillRequest) (string
 		return "", a.Store.TakesState(ctx)
 	}
 	return a.Store.PutState(ctx, r.Packed)
+}
+
+// left leaves an answer of a local activity to the store that is too large for a payload: it goes by its digest, and is read like spilled state
+// (F8).
+func left[T any](ctx context.Context, a *Activities, answer T, err error) (T, error) {
+	if err != nil {
+		return answer, err
+	}
+	raw, err := json.Marshal(answer)
+	if err != nil || len(raw) <= protocol.MaxAnswer {
+		return answer, err
+	}
+	packed, err := protocol.Pack(json.RawMessage(raw))
+	if err != nil {
+		return answer, err
+	}
+	var none T
+	digest, err := a.Store.PutState(ctx, packed)
+	any(&none).(interface{ Leave(digest string) }).Leave(digest) // each answer that may be left embeds it
+	return none, err
 }
 
 // Restore reads one part of it back.

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -161,7 +162,13 @@ func (l *lifeline) terminated(ctx context.Context) bool {
 	limited, done := context.WithTimeout(ctx, beat)
 	defer done()
 	of := activity.GetInfo(ctx).WorkflowExecution
-	value, err := l.a.Client.QueryWorkflow(limited, of.ID, of.RunID, protocol.QueryTerminated)
 	var keys []string
-	return err == nil && value.Get(&keys) == nil && slices.Contains(keys, l.key)
+	err := protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
+		value, err := l.a.Client.QueryWorkflow(limited, of.ID, of.RunID, protocol.QueryTerminated, q)
+		if err == nil {
+			err = value.Get(&raw)
+		}
+		return raw, err
+	}, &keys)
+	return err == nil && slices.Contains(keys, l.key)
 }

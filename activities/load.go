@@ -14,6 +14,7 @@ import (
 // now, and the pauses in force of what it is part of. What the signal says and was never published is refused (G1).
 func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
 	answer, err := a.loadSpec(ctx, r)
+	answer, err = left(ctx, a, answer, err)
 	return answer, damage(err)
 }
 
@@ -41,6 +42,7 @@ func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	if answer.Pauses, err = a.Store.Pauses(ctx, spec.Application, entities.SortedKeys(spec.Runtimes)); err != nil {
 		return answer, err
 	}
+	answer.Pauses = ownTurns(answer.Pauses, protocol.ServiceID(r.Application, r.Service))
 	if answer.Loosened, answer.Compared, err = a.loosened(ctx, r.Before, &spec); err != nil {
 		return answer, err
 	}

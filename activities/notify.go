@@ -17,6 +17,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/incarnation"
 	"github.com/converge-engine/converge/intent/store"
+	"github.com/converge-engine/converge/runtimes"
 )
 
 // Search attributes that a Service begins with.
@@ -28,10 +29,17 @@ var (
 // Notify records incarnations under their numbers and notifies the services whose spec differs between
 // two manifests. One that cannot be notified is passed over, and named in the answer.
 func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (protocol.NotifyAnswer, error) {
+	r, err := r.Whole()
+	if err != nil {
+		return protocol.NotifyAnswer{}, refuse("notify services: %s", err)
+	}
 	for _, i := range append(r.Passed, r.Newest) {
 		if err := a.Store.PutNumber(ctx, r.Application, i); err != nil {
 			return protocol.NotifyAnswer{}, err
 		}
+	}
+	if err := a.renewed(ctx, r); err != nil {
+		return protocol.NotifyAnswer{}, err
 	}
 	from, to, err := a.manifests(ctx, r)
 	if err != nil {
@@ -75,6 +83,18 @@ func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (f
 	}
 	to, err = a.Store.Manifest(ctx, r.To)
 	return from, to, err
+}
+
+// renewed has what services are to go by stay: an application may be pinned to what nothing has referred to for long.
+func (a *Activities) renewed(ctx context.Context, r protocol.NotifyRequest) error {
+	err := a.Store.RenewManifest(ctx, r.To)
+	if err == nil && r.Newest.Hash != "" {
+		err = a.Store.RenewIncarnation(ctx, r.Newest.Hash)
+	}
+	if store.IsNotFound(err) {
+		return nil // whoever needs it says so
+	}
+	return err
 }
 
 // again are the services that are looked after again.
@@ -133,17 +153,20 @@ func (a *Activities) notifyOr(ctx context.Context, r protocol.NotifyRequest, ser
 	return err
 }
 
+// mostDetails is how many bytes of a description, and of the names of channels, details have: a server may refuse more than 20,000 in all.
+const mostDetails = 6 << 10
+
 // details is the fixed text that the Temporal UI shows of a service.
 func details(spec entities.Spec, r protocol.NotifyRequest) string {
 	var b strings.Builder
 	if spec.Description != "" {
-		b.WriteString(spec.Description + "\n\n")
+		b.WriteString(runtimes.Clip(spec.Description, mostDetails) + "\n\n")
 	}
 	var channels []string
 	for _, c := range spec.Channels {
 		channels = append(channels, c.Name)
 	}
 	fmt.Fprintf(&b, "Channels in order: %s\n\nFrom %s\n\nWhy it is as it is: `converge explain %s/%s`",
-		strings.Join(channels, " → "), r.Newest.Origin.Path, spec.Application, spec.Title())
+		runtimes.Clip(strings.Join(channels, " → "), mostDetails), r.Newest.Origin.Path, spec.Application, spec.Title())
 	return b.String()
 }

@@ -18,6 +18,15 @@ import (
 // hung one is reported alone and delays no other (A7). It completes when something is not as
 // known; else it asks the server for another attempt after the interval, which writes no history.
 func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
+	info := activity.GetInfo(ctx)
+	if info.Attempt == 1 { // it has just decided to
+		a.follows.moved(info.WorkflowExecution.ID)
+	}
+	leave, away := a.readings.take(r.Application+"/"+r.Runtime, time.Now())
+	if leave == nil {
+		return protocol.ObserveAnswer{}, noPlace("the readings of runtime "+r.Runtime, spread(away, info.WorkflowExecution.ID))
+	}
+	defer leave()
 	watched := a.watch(ctx, r)
 	news := observeAll(ctx, r, watched.observe)
 	bound(news, entities.SortedIDs(news))
@@ -33,7 +42,6 @@ func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (pr
 	}
 	watched.end(true)
 	if wait == 0 {
-		info := activity.GetInfo(ctx)
 		wait = spread(watched.interval(info.Attempt), info.WorkflowExecution.ID)
 	}
 	return protocol.ObserveAnswer{}, asKnown(wait)
@@ -53,7 +61,7 @@ func (a *Activities) observeOne(ctx context.Context, r protocol.ObserveRequest, 
 	}
 	in, err := a.instance(ctx, runtimes.Instance{
 		Owner: ownerOf(r, ref.ID), ServiceID: r.ServiceID, FullVersion: ref.FullVersion, Restarted: ref.Restarted,
-	}, ref.Payload)
+	}, ref.Payload, true)
 	if err == nil {
 		err = a.mayUse(ctx, line, &in, lookedUp)
 	}
@@ -63,7 +71,9 @@ func (a *Activities) observeOne(ctx context.Context, r protocol.ObserveRequest, 
 	if err != nil {
 		return unready(err)
 	}
+	began := time.Now()
 	reading, output := line.observe(ctx, in, r.Timeout)
+	a.read(began, line, reading)
 	if reading.Digest() != ref.Known && ctx.Err() == nil {
 		a.logFetch(ctx, in, output, reading)
 	}
@@ -83,22 +93,30 @@ func spread(interval time.Duration, key string) time.Duration {
 	return interval + interval*time.Duration(int64(h.Sum32()%201)-100)/1000
 }
 
-// watched is one observation on a runtime that learns of changes by itself: its readings are noted, so
-// that hints that come later are compared with them.
+// watched is one observation on a runtime that learns of changes by itself, or of what is steady: its readings are noted, so
+// that hints and readings that come later are compared with them.
 type watched struct {
 	a       *Activities
 	request protocol.ObserveRequest
+	hinted  bool // by the runtime
 	notes   bool
 
-	mu     sync.Mutex
-	shapes map[entities.InstanceID]string // of the last reading
-	turns  map[entities.InstanceID]int    // what to settle
+	mu    sync.Mutex
+	last  map[entities.InstanceID]seen
+	turns map[entities.InstanceID]int // what to settle
+}
+
+// seen is what of a reading is noted. Digest: where nothing hints at less than what it covers.
+type seen struct {
+	shape  shape
+	digest string
 }
 
 func (a *Activities) watch(ctx context.Context, r protocol.ObserveRequest) *watched {
-	w := &watched{a: a, request: r, shapes: map[entities.InstanceID]string{}, turns: map[entities.InstanceID]int{}}
+	w := &watched{a: a, request: r, last: map[entities.InstanceID]seen{}, turns: map[entities.InstanceID]int{}}
 	line, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
-	if w.notes = err == nil && line.watches && r.Interval > 0; w.notes {
+	w.hinted = err == nil && line.watches && r.Interval > 0
+	if w.notes = w.hinted || err == nil && rests(r) && a.hints.reads(); w.notes {
 		for _, ref := range r.Instances {
 			w.turns[ref.ID] = a.hints.begin(ownerOf(r, ref.ID))
 		}
@@ -111,7 +129,11 @@ func (w *watched) observe(ctx context.Context, r protocol.ObserveRequest, ref pr
 	if w.notes {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.shapes[ref.ID] = shapeOf(reading, ref)
+		now := seen{shape: shapeOf(reading, ref)}
+		if !w.hinted {
+			now.digest = reading.Digest()
+		}
+		w.last[ref.ID] = now
 	}
 	return reading
 }
@@ -123,7 +145,10 @@ const slowest = 30 * time.Second
 // changes, since a thousand slow rollouts would keep a server busy.
 func (w *watched) interval(attempt int32) time.Duration {
 	asked := w.request.Interval
-	if !w.notes || asked >= slowest {
+	if w.notes && rests(w.request) && w.a.hints.reads() {
+		return max(asked, protocol.SafetyInterval)
+	}
+	if !w.hinted || asked >= slowest {
 		return asked
 	}
 	return min(asked*time.Duration(1+attempt/4), slowest)
@@ -133,7 +158,7 @@ func (w *watched) interval(attempt int32) time.Duration {
 // notified of, and returns how long that is: a rollout would be announced pod by pod otherwise. What was
 // asked for is announced at once.
 func (w *watched) pace(news map[entities.InstanceID]entities.Reading) (wait time.Duration) {
-	if !w.notes {
+	if !w.hinted {
 		return 0
 	}
 	w.mu.Lock()
@@ -154,7 +179,7 @@ func (w *watched) pace(news map[entities.InstanceID]entities.Reading) (wait time
 
 // notified notes what the workflow is notified of.
 func (w *watched) notified(news map[entities.InstanceID]entities.Reading) {
-	if !w.notes {
+	if !w.hinted {
 		return
 	}
 	for _, ref := range w.request.Instances {
@@ -162,12 +187,6 @@ func (w *watched) notified(news map[entities.InstanceID]entities.Reading) {
 			w.a.hints.notified(ownerOf(w.request, ref.ID), shapeOf(reading, ref))
 		}
 	}
-}
-
-// keptFor is how long a reading is compared with at most: until the observation has been repeated, or that of a longer
-// interval which goes on meanwhile.
-func keptFor(interval time.Duration) time.Duration {
-	return max(2*interval, 10*time.Minute) + time.Minute
 }
 
 // end notes what the workflow knows from now on, as before or because it is being told, if the readings were whole.
@@ -180,10 +199,16 @@ func (w *watched) end(whole bool) {
 	request := w.request
 	request.Instances = nil
 	for _, ref := range w.request.Instances {
+		owner := ownerOf(request, ref.ID)
 		var found *observed
-		if shape, done := w.shapes[ref.ID]; done && whole {
-			found = &observed{request: request, ref: ref, shape: shape, until: time.Now().Add(keptFor(request.Interval))}
+		if last, done := w.last[ref.ID]; done && whole {
+			ref.Known = last.digest
+			found = &observed{request: request, ref: ref, shape: last.shape}
 		}
-		w.a.hints.settle(ownerOf(request, ref.ID), w.turns[ref.ID], found)
+		if found == nil && !w.hinted {
+			w.a.hints.passed(owner, w.turns[ref.ID])
+			continue
+		}
+		w.a.hints.settle(owner, w.turns[ref.ID], found)
 	}
 }

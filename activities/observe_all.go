@@ -9,6 +9,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes"
 )
 
 // gather is how long news of one instance waits for news of the others.
@@ -118,6 +119,19 @@ func (r *observation) watch(ctx context.Context, ref protocol.InstanceRef) {
 // maxNews bounds an answer in bytes of JSON. What does not fit stays unknown to the workflow, so it
 // is still news at the next reading.
 const maxNews = 48 << 10
+
+// clipReasons bounds an answer from which no reading may be left out.
+func clipReasons(readings map[string]entities.CheckReading) {
+	for _, bytes := range []int{200, 60, 0} {
+		if raw, err := json.Marshal(readings); err != nil || len(raw) <= maxNews {
+			return
+		}
+		for key, r := range readings {
+			r.Reason = runtimes.Clip(r.Reason, bytes)
+			readings[key] = r
+		}
+	}
+}
 
 func bound[K comparable, T any](news map[K]T, sorted []K) map[K]T {
 	size := 0

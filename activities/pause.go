@@ -24,6 +24,10 @@ func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) (proto
 	if everything := r.Scope == entities.ScopeInstallation; (r.Application == "") == (r.Runtime == "" && !everything) {
 		return protocol.AnnounceAnswer{}, refuse("pause of %q: expected an application, a runtime or the installation", r.Scope)
 	}
+	r, err := a.withTurns(ctx, r)
+	if err != nil {
+		return protocol.AnnounceAnswer{}, err
+	}
 	kept := a.keepPause(ctx, r)
 	a.holds.forget()
 	services, err := a.concerned(ctx, r)
@@ -31,7 +35,7 @@ func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) (proto
 		return protocol.AnnounceAnswer{}, errors.Join(kept, err)
 	}
 	all := &reach{tell: func(ctx context.Context, id string) error {
-		return present(a.Client.SignalWorkflow(ctx, id, "", protocol.SignalScopePause, r.ScopePause))
+		return present(a.Client.SignalWorkflow(ctx, id, "", protocol.SignalScopePause, protocol.ScopePause{Scope: r.Scope, Pause: r.Pause.Own(id)}))
 	}}
 	err = all.all(ctx, services)
 	return protocol.AnnounceAnswer{Unreached: all.missed}, errors.Join(kept, err)

@@ -1,9 +1,12 @@
 package activities
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +34,9 @@ func (a *Activities) StartPlan(ctx context.Context, of protocol.PlanRef, asked p
 
 // StartPlan starts a plan for whoever has a client, or finds the one that runs.
 func StartPlan(ctx context.Context, c client.Client, of protocol.PlanRef, asked protocol.PlanAsked) (client.WorkflowRun, error) {
+	if raw, err := json.Marshal(asked); err != nil || len(raw) > protocol.MaxAnswer {
+		return nil, refuse("plan %s: the services that are named take %d bytes; expected at most %d: fewer of them, or all", of.Name, len(raw), protocol.MaxAnswer)
+	}
 	return c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: of.ID(), TaskQueue: protocol.TaskQueue,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
@@ -45,17 +51,30 @@ func StartPlan(ctx context.Context, c client.Client, of protocol.PlanRef, asked 
 type planned struct {
 	work *plan.Work
 	plan *plan.Plan
+	// nodes are those of DEPLOY, and keys what workflows and the store know by, of a service.
+	nodes map[string][]int
+	keys  map[string]string
+}
+
+func newPlanned(work *plan.Work, p *plan.Plan) planned {
+	out := planned{work: work, plan: p, nodes: map[string][]int{}, keys: map[string]string{}}
+	for n := range p.Nodes {
+		if name := p.Nodes[n].Service; p.Nodes[n].Kind == plan.Deploy {
+			out.nodes[name] = append(out.nodes[name], n)
+		}
+	}
+	for n := range work.Services {
+		name := work.Services[n].Name
+		out.keys[name] = cmp.Or(work.Services[n].Key, name)
+	}
+	return out
 }
 
 // deploys are the nodes of DEPLOY of a service.
-func (p *planned) deploys(name string) (nodes []int) {
-	for n := range p.plan.Nodes {
-		if p.plan.Nodes[n].Kind == plan.Deploy && p.plan.Nodes[n].Service == name {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes
-}
+func (p *planned) deploys(name string) []int { return p.nodes[name] }
+
+// keyOf is what workflows and the store know a service by.
+func (p *planned) keyOf(name string) string { return cmp.Or(p.keys[name], name) }
 
 // planOf builds what a record is of: the same each time.
 func (a *Activities) planOf(ctx context.Context, r *protocol.PlanRecord) (planned, error) {
@@ -73,7 +92,7 @@ func (a *Activities) planOf(ctx context.Context, r *protocol.PlanRecord) (planne
 		if err != nil {
 			return planned{}, refuse("%s", err)
 		}
-		return planned{work, p}, nil
+		return newPlanned(work, p), nil
 	})
 }
 
@@ -85,6 +104,11 @@ func (p *planned) deploying(so []plan.Progress, n int) bool {
 // PlanBegin answers what a plan does and how far it is. One that nothing is known of, or that is over and asked for once more, begins
 // anew: what was deployed is found deployed. One that was cut off goes on where it was: what was under way runs again.
 func (a *Activities) PlanBegin(ctx context.Context, in protocol.PlanInput) (protocol.PlanBegun, error) {
+	begun, err := a.planBegin(ctx, in)
+	return left(ctx, a, begun, err)
+}
+
+func (a *Activities) planBegin(ctx context.Context, in protocol.PlanInput) (protocol.PlanBegun, error) {
 	if err := checkPlan(in.PlanRef); err != nil {
 		return protocol.PlanBegun{}, err
 	}
@@ -113,12 +137,18 @@ func (a *Activities) PlanBegin(ctx context.Context, in protocol.PlanInput) (prot
 			return protocol.PlanBegun{}, err
 		}
 	}
-	packed, err := protocol.Pack(p.plan)
-	limit := p.work.Limit
+	begun := protocol.PlanBegun{Hash: r.Hash, Limit: p.work.Limit, All: r.All, Scope: r.Scope, Beyond: r.Beyond, PlanState: r.PlanState}
 	if r.Limit > 0 {
-		limit = r.Limit
+		begun.Limit = r.Limit
 	}
-	return protocol.PlanBegun{Hash: r.Hash, Plan: packed, Limit: limit, PlanState: r.PlanState}, err
+	if begun.Parts = nil; in.Logic >= protocol.LogicPlansInParts {
+		begun.PlanState = protocol.PlanState{}
+		if begun.State, err = protocol.Pack(r.PlanState); err != nil {
+			return begun, err
+		}
+	}
+	begun.Plan, err = protocol.Pack(p.plan)
+	return begun, err
 }
 
 // checkPlan refuses names that no plan has.
@@ -166,6 +196,11 @@ func (a *Activities) newPlan(ctx context.Context, in protocol.PlanInput) (protoc
 		return protocol.PlanRecord{}, err
 	}
 	r := protocol.PlanRecord{PlanRef: in.PlanRef, PlanAsked: in.PlanAsked, Hash: number.Hash}
+	if in.Whole || len(in.Changed) > 0 { // people want this one, whatever there was
+		if r.Beyond, err = a.Store.PlanMarked(ctx, in.Application, in.Channel, store.PlanNewest); err != nil {
+			return r, err
+		}
+	}
 	inc, err := a.Store.Incarnation(ctx, r.Hash)
 	if err != nil {
 		return r, err
@@ -267,9 +302,15 @@ func broughtTo(s *entities.Spec, channel string) string {
 // PlanKeep keeps how far a plan is, and lets services enter whose DEPLOY runs. It may come twice, and says the same then.
 func (a *Activities) PlanKeep(ctx context.Context, k protocol.PlanKeepRequest) error {
 	r, err := a.Store.Plan(ctx, k.PlanRef)
+	if store.IsNotFound(err) || store.IsDamaged(err) {
+		if r, err = k.PlanRecord, nil; r.Hash == "" { // a workflow of an older version
+			err = refuse("the record of plan %s is lost", k.ID())
+		}
+	}
 	if err != nil {
 		return err
 	}
+	before := r.Nodes
 	r.PlanState = k.PlanState
 	if err := a.Store.PutPlan(ctx, r); err != nil {
 		return err
@@ -279,6 +320,9 @@ func (a *Activities) PlanKeep(ctx context.Context, k protocol.PlanKeepRequest) e
 		return err
 	}
 	so := p.plan.Read(r.Nodes)
+	if err := a.markDeployed(ctx, &r, &p, p.plan.Read(before), so); err != nil {
+		return err
+	}
 	if !r.Over {
 		return a.letEnter(ctx, &r, &p, so)
 	}
@@ -291,47 +335,104 @@ func (a *Activities) PlanKeep(ctx context.Context, k protocol.PlanKeepRequest) e
 	return a.Store.EndPlan(ctx, r.PlanRef)
 }
 
-// letEnter lets services enter whose DEPLOY runs.
-func (a *Activities) letEnter(ctx context.Context, r *protocol.PlanRecord, p *planned, so []plan.Progress) error {
+// markDeployed keeps with which incarnation services were deployed, or were not, as far as that is news.
+func (a *Activities) markDeployed(ctx context.Context, r *protocol.PlanRecord, p *planned, before, so []plan.Progress) error {
+	marks := map[string]store.PlanMark{}
 	for n := range so {
-		if !p.deploying(so, n) {
+		if p.plan.Nodes[n].Kind != plan.Deploy || so[n].State == before[n].State {
 			continue
 		}
-		if err := a.Store.GrantPlan(ctx, r.PlanRef, store.PlanGrant{Service: p.work.KeyOf(p.plan.Nodes[n].Service), Release: r.Release}); err != nil {
-			return err
+		name := p.plan.Nodes[n].Service
+		key := p.keyOf(name)
+		done := !slices.ContainsFunc(p.deploys(name), func(m int) bool { return so[m].State != plan.Done })
+		switch {
+		case done:
+			marks[key] = store.PlanDeployed(key)
+		case so[n].State == plan.Failed || so[n].State == plan.Blocked:
+			marks[key] = store.PlanUndeployed(key)
 		}
 	}
-	return nil
+	keys := entities.SortedKeys(marks)
+	errs := make([]error, len(keys))
+	atOnce(len(keys), func(n int) {
+		errs[n] = a.Store.MarkPlan(ctx, r.Application, r.Channel, marks[keys[n]], r.Incarnation)
+	})
+	return cmp.Or(errs...)
 }
 
-// planEvery is the least time between two looks at what is deployed. Where asking takes long, it is four times that.
-const planEvery = 500 * time.Millisecond
+// letEnter lets services enter whose DEPLOY runs. A worker that has just begun finds out of each whether it was let in before: of many beside
+// each other, since a workflow waits.
+func (a *Activities) letEnter(ctx context.Context, r *protocol.PlanRecord, p *planned, so []plan.Progress) error {
+	var keys []string
+	for n := range so {
+		if p.deploying(so, n) {
+			keys = append(keys, p.keyOf(p.plan.Nodes[n].Service))
+		}
+	}
+	keys = slices.Compact(keys) // nodes are ordered
+	granted, errs := make([]bool, len(keys)), make([]error, len(keys))
+	atOnce(len(keys), func(n int) {
+		granted[n], errs[n] = a.Store.GrantPlan(ctx, r.PlanRef, store.PlanGrant{Service: keys[n], Release: r.Release})
+	})
+	var waiting []string
+	for n, key := range keys {
+		if granted[n] {
+			waiting = append(waiting, protocol.ServiceID(r.Application, key))
+		}
+	}
+	a.hintEntries(waiting)
+	return cmp.Or(errs...)
+}
+
+// planEvery is the least time between two looks at all that is deployed, and planSoon before one at what is hinted at. Where asking takes
+// long, all are asked in a tenth of the time.
+const (
+	planEvery = time.Second
+	planSoon  = 20 * time.Millisecond
+)
 
 // PlanFollow answers once some DEPLOY that runs is otherwise than is kept, or once a newer plan takes the place of this one. It goes by
-// what the store has, so that what begins meanwhile is followed too, and lets services enter again that lost that.
+// what the store has, so that what begins meanwhile is followed too, and lets services enter again that lost that. Services that go on in
+// this worker are asked soon, all others in turn.
 func (a *Activities) PlanFollow(ctx context.Context, of protocol.PlanRef) (protocol.PlanFollowed, error) {
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
 	go heartbeats(beating, nil)
+	hints := a.follows.begin()
+	defer a.follows.end(hints)
+	var moved map[string]bool // nil: all are asked
+	var next time.Time
 	for {
 		began := time.Now()
-		found, err := a.followed(ctx, of)
+		found, err := a.followed(ctx, of, moved)
+		took := time.Since(began)
 		if ctx.Err() != nil { // the plan is over, or another worker goes on
 			return protocol.PlanFollowed{}, nil
 		}
 		if err != nil || found.Superseded || len(found.Nodes) > 0 {
 			return found, err
 		}
-		_ = pauseFor(ctx, max(planEvery, 4*time.Since(began)))
+		if moved == nil {
+			next = time.Now().Add(max(planEvery, 9*took))
+		}
+		if moved = hints.await(ctx, next); moved != nil {
+			_ = pauseFor(ctx, max(planSoon, took))
+			maps.Copy(moved, hints.take())
+		}
 	}
 }
 
-// mostNews bounds the nodes in an answer.
-const mostNews = 200
+const (
+	mostNews = 200 // nodes in an answer
+	noteText = 500 // bytes of why a node is as it is, as a plan keeps
+)
 
-// followed is one look.
-func (a *Activities) followed(ctx context.Context, of protocol.PlanRef) (found protocol.PlanFollowed, err error) {
+// followed is one look, at services that moved, by the ids of their workflows, or, without, at all.
+func (a *Activities) followed(ctx context.Context, of protocol.PlanRef, moved map[string]bool) (found protocol.PlanFollowed, err error) {
 	r, err := a.Store.Plan(ctx, of)
+	if store.IsNotFound(err) || store.IsDamaged(err) {
+		err = refuse("the record of plan %s is lost", of.ID()) // the plan keeps it once more
+	}
 	if err != nil {
 		return found, err
 	}
@@ -340,22 +441,29 @@ func (a *Activities) followed(ctx context.Context, of protocol.PlanRef) (found p
 		return found, err
 	}
 	so := p.plan.Read(r.Nodes)
-	if err := a.letEnter(ctx, &r, &p, so); err != nil {
-		return found, err
-	}
-	if r.Release == "" && strings.ContainsRune(r.Nodes, '.') {
-		newest, err := a.Store.PlanMarked(ctx, of.Application, of.Channel, store.PlanNewest)
-		if err != nil {
+	if moved == nil {
+		if err := a.letEnter(ctx, &r, &p, so); err != nil {
 			return found, err
 		}
-		found.Superseded = newest > r.Incarnation
+		if found.Superseded, err = a.superseded(ctx, &r); err != nil {
+			return found, err
+		}
 	}
-	says, err := a.deployed(ctx, &r, &p, so)
+	says, err := a.deployed(ctx, &r, &p, so, moved)
 	if err != nil {
 		return found, err
 	}
 	found.Nodes = news(&r, &p, so, says)
 	return found, nil
+}
+
+// superseded tells whether a newer plan takes the place of one of which something has not begun.
+func (a *Activities) superseded(ctx context.Context, r *protocol.PlanRecord) (bool, error) {
+	if r.Release != "" || !strings.ContainsRune(r.Nodes, '.') {
+		return false, nil
+	}
+	newest, err := a.Store.PlanMarked(ctx, r.Application, r.Channel, store.PlanNewest)
+	return newest > max(r.Incarnation, r.Beyond), err
 }
 
 // news are the nodes of which services say otherwise than is kept.
@@ -365,12 +473,13 @@ func news(r *protocol.PlanRecord, p *planned, so []plan.Progress, says map[strin
 		if !asked || !p.deploying(so, n) {
 			continue
 		}
-		same := string(so[n].State) == d.State && (so[n].State != plan.Held || withoutNumbers(noteOf(r, n)) == withoutNumbers(d.Text))
+		text := entities.Clip(d.Text, noteText)
+		same := string(so[n].State) == d.State && (so[n].State != plan.Held || withoutNumbers(noteOf(r, n)) == withoutNumbers(text))
 		if !same && len(nodes) < mostNews {
-			nodes = append(nodes, protocol.PlanNode{Node: n, State: d.State, Text: d.Text})
+			nodes = append(nodes, protocol.PlanNode{Node: n, State: d.State, Text: text})
 		}
 	}
-	return nodes
+	return entities.Fitting(nodes, maxNews)
 }
 
 // withoutNumbers is a text of which numbers come and go.
@@ -383,17 +492,22 @@ func withoutNumbers(text string) string {
 	}, text)
 }
 
-// deployed asks the services whose DEPLOY runs, by name. One that cannot be asked is asked again.
-func (a *Activities) deployed(ctx context.Context, r *protocol.PlanRecord, p *planned, so []plan.Progress) (map[string]protocol.Deployed, error) {
+// deployed asks the services whose DEPLOY runs, of those that moved or of all, by name. One that cannot be asked is asked again.
+func (a *Activities) deployed(
+	ctx context.Context, r *protocol.PlanRecord, p *planned, so []plan.Progress, moved map[string]bool,
+) (map[string]protocol.Deployed, error) {
 	var names []string
 	for n := range so {
-		if p.deploying(so, n) {
-			names = append(names, p.plan.Nodes[n].Service)
+		name := p.plan.Nodes[n].Service
+		if p.deploying(so, n) && (moved == nil || moved[protocol.ServiceID(r.Application, p.keyOf(name))]) {
+			names = append(names, name)
 		}
 	}
-	names = slices.Compact(names) // nodes are ordered
+	if names = slices.Compact(names); len(names) == 0 { // nodes are ordered
+		return nil, nil
+	}
 	says, errs := make([]protocol.Deployed, len(names)), make([]error, len(names))
-	ask, err := a.deployedOf(ctx, r, p.work)
+	ask, err := a.deployedOf(ctx, r, p)
 	if err != nil {
 		return nil, err
 	}
@@ -407,8 +521,14 @@ func (a *Activities) deployed(ctx context.Context, r *protocol.PlanRecord, p *pl
 	return out, ctx.Err()
 }
 
+// numbered is an incarnation of an application.
+type numbered struct {
+	incarnation int64
+	manifest    incarnation.Manifest
+}
+
 // deployedOf is how to ask a service, by its name, how far it is with what a plan deploys.
-func (a *Activities) deployedOf(ctx context.Context, r *protocol.PlanRecord, work *plan.Work) (func(context.Context, string) (protocol.Deployed, error), error) {
+func (a *Activities) deployedOf(ctx context.Context, r *protocol.PlanRecord, p *planned) (func(context.Context, string) (protocol.Deployed, error), error) {
 	question := protocol.DeployedQuestion{Channel: r.Channel, Release: r.Release}
 	var manifest incarnation.Manifest
 	if r.Release == "" {
@@ -417,16 +537,19 @@ func (a *Activities) deployedOf(ctx context.Context, r *protocol.PlanRecord, wor
 			return nil, err
 		}
 		question.Incarnation, question.Since = r.Incarnation, base+1
-		newest, known, err := services{a}.Newest(ctx, r.Application)
+		latest, err := a.newest.get(r.Application, configuredFor, func() (n numbered, err error) {
+			n.incarnation, n.manifest, err = services{a}.Newest(ctx, r.Application)
+			return n, err
+		})
 		if err != nil {
 			return nil, err
 		}
-		if newest == r.Incarnation {
-			manifest = known
+		if latest.incarnation == r.Incarnation {
+			manifest = latest.manifest
 		}
 	}
 	return func(ctx context.Context, name string) (d protocol.Deployed, err error) {
-		key := work.KeyOf(name)
+		key := p.keyOf(name)
 		if r.Release != "" && !slices.Contains(r.Services, key) {
 			return protocol.Deployed{State: string(plan.Done)}, nil // it is only fitted together with what was released
 		}

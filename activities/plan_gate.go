@@ -141,7 +141,7 @@ func (g planGate) blocked(ctx context.Context, of gateOf, r *protocol.PlanRecord
 	if !r.Over {
 		return s, nil
 	}
-	ask, err := g.deployedOf(ctx, r, p.work)
+	ask, err := g.deployedOf(ctx, r, p)
 	if err != nil {
 		return s, err
 	}
@@ -183,7 +183,7 @@ func waitsFor(r *protocol.PlanRecord, p *planned, so []plan.Progress, n int) str
 	return fmt.Sprintf("waits for its turn in plan %s, of which %d run", r.Name, running)
 }
 
-// askAgain is how soon a service asks a plan of so many nodes again: of a large one many ask.
+// askAgain is how soon a service asks a plan of so many nodes again that does not hear of it before: of a large one many ask.
 func askAgain(nodes int) time.Duration {
-	return min(max(time.Duration(nodes)*20*time.Millisecond, time.Second), 10*time.Second)
+	return min(max(time.Duration(nodes)*100*time.Millisecond, 5*time.Second), 30*time.Second)
 }

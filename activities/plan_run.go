@@ -6,15 +6,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/plan"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes"
 )
 
+// commandBytes bounds the commands in an answer in parts, of which each has at least one.
+const commandBytes = 32 << 10
+
 // PlanCommands lists what runs for a piece of work, one after another.
-func (a *Activities) PlanCommands(ctx context.Context, w protocol.PlanWork) (out protocol.PlanCommands, err error) {
+func (a *Activities) PlanCommands(ctx context.Context, w protocol.PlanCommandsRequest) (out protocol.PlanCommands, err error) {
+	if err := a.nameUndeployed(ctx, &w.PlanWork); err != nil {
+		return out, err
+	}
 	inc, err := a.Store.Incarnation(ctx, w.Hash)
 	if err != nil {
 		return out, err
@@ -25,21 +33,72 @@ func (a *Activities) PlanCommands(ctx context.Context, w protocol.PlanWork) (out
 	}
 	switch w.Kind {
 	case protocol.PlanBefore:
-		return steps(work.Before), nil
+		return listed(steps(work.Before), &w)
 	case protocol.PlanAfter:
-		return steps(work.After), nil
+		return listed(steps(work.After), &w)
 	}
-	for _, c := range work.CommandsOf(nodeOf(&w)) {
-		out.Commands = append(out.Commands, protocol.PlanCommand{Service: c.Service, Run: c.Run})
+	node := nodeOf(&w.PlanWork)
+	if w.Again {
+		same, err := a.collectsTheSame(ctx, work, &w.PlanWork)
+		if err != nil || same {
+			return out, err
+		}
 	}
-	return out, nil
+	return listed(work.CommandsOf(node), &w)
 }
 
-func steps(all []entities.Extension) (out protocol.PlanCommands) {
+// nameUndeployed names the services that were said to be undeployed by their nodes.
+func (a *Activities) nameUndeployed(ctx context.Context, w *protocol.PlanWork) error {
+	if w.UndeployedNodes == "" {
+		return nil
+	}
+	record, err := a.Store.Plan(ctx, w.PlanRef)
+	if err != nil {
+		return err
+	}
+	p, err := a.planOf(ctx, &record)
+	if err != nil {
+		return err
+	}
+	for n := range min(len(w.UndeployedNodes), len(p.plan.Nodes)) {
+		if w.UndeployedNodes[n] == 'x' {
+			w.Undeployed = append(w.Undeployed, p.plan.Nodes[n].Service)
+		}
+	}
+	slices.Sort(w.Undeployed)
+	w.Undeployed = slices.Compact(w.Undeployed)
+	return nil
+}
+
+func steps(all []entities.Extension) (out []plan.Command) {
 	for _, run := range all {
-		out.Commands = append(out.Commands, protocol.PlanCommand{Run: run})
+		out = append(out, plan.Command{Run: run})
 	}
 	return out
+}
+
+// listed are those of the commands that are asked for. Those of CALLBACK of services that were not deployed are left out: nothing was set up.
+func listed(all []plan.Command, r *protocol.PlanCommandsRequest) (out protocol.PlanCommands, err error) {
+	size := 0
+	for at := r.From; at < len(all); at++ {
+		c := protocol.PlanCommand{Service: all[at].Service, Run: all[at].Run, Captures: all[at].Captures}
+		if c.Service != "" && slices.Contains(r.Undeployed, c.Service) && r.Kind == string(plan.Callback) {
+			continue
+		}
+		if r.InParts {
+			c.At = at
+			text, err := json.Marshal(c)
+			if err != nil {
+				return out, err
+			}
+			if size += len(text) + 1; size > commandBytes && len(out.Commands) > 0 {
+				out.Next = at
+				break
+			}
+		}
+		out.Commands = append(out.Commands, c)
+	}
+	return out, nil
 }
 
 func nodeOf(w *protocol.PlanWork) *plan.Node {
@@ -52,6 +111,9 @@ const ofPlan = "_plan"
 // PlanRun runs a command of a plan once, as an extension is run. It gets what the plan knows as JSON. While its application, or the
 // runtime that it works on, is paused, it is not run.
 func (a *Activities) PlanRun(ctx context.Context, r protocol.PlanRunRequest) (protocol.PlanRan, error) {
+	if err := a.nameUndeployed(ctx, &r.PlanWork); err != nil {
+		return protocol.PlanRan{}, err
+	}
 	inc, err := a.Store.Incarnation(ctx, r.Hash)
 	if err != nil {
 		return protocol.PlanRan{}, err
@@ -60,12 +122,22 @@ func (a *Activities) PlanRun(ctx context.Context, r protocol.PlanRunRequest) (pr
 	if work == nil {
 		return protocol.PlanRan{}, refuse("nothing is planned in %s", r.Channel)
 	}
-	input, err := json.Marshal(work.Input(nodeOf(&r.PlanWork)))
-	if err != nil {
-		return protocol.PlanRan{}, err
-	}
 	if held := a.held(ctx, r.Application, r.Target); held != nil {
 		return protocol.PlanRan{Held: held.Error()}, ctx.Err()
+	}
+	with := extra{
+		env:      map[string]string{"CONVERGE_PLAN": r.PlanRef.Name, "CONVERGE_NODE": r.PlanWork.String()},
+		reported: a.ofSteps(r.PlanRef), reports: r.Kind == protocol.PlanBefore,
+	}
+	if err := a.fillInput(ctx, work, &r.PlanWork, &with); err != nil {
+		return protocol.PlanRan{ExtensionAnswer: protocol.ExtensionAnswer{Err: runtimes.Clip(err.Error(), tailSize)}}, ctx.Err()
+	}
+	if len(r.Command.Captures) > 0 {
+		before, again, err := a.capturedBefore(ctx, &r)
+		if err != nil || !again {
+			return protocol.PlanRan{}, err
+		}
+		with.captures = func(stdout []byte) error { return a.capture(ctx, work, &r, before, stdout) }
 	}
 	service, version, named := ofPlan, r.PlanRef.Name, ""
 	if name := cmp.Or(r.Command.Service, r.Service); name != "" {
@@ -82,7 +154,7 @@ func (a *Activities) PlanRun(ctx context.Context, r protocol.PlanRunRequest) (pr
 		Version: named, FullVersion: version,
 		Name: r.Command.Run.Name, Key: fmt.Sprintf("%s/%s", r.PlanWork, r.Command.Run.Name), Definition: r.Command.Run.Definition,
 		Attempt: r.Attempt, Timeout: r.Command.Run.Timeout,
-	}, string(input), map[string]string{"CONVERGE_PLAN": r.PlanRef.Name, "CONVERGE_NODE": r.PlanWork.String()})
+	}, with)
 	return protocol.PlanRan{ExtensionAnswer: answer}, err
 }
 

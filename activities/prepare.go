@@ -23,7 +23,12 @@ import (
 // recorded when it is first named, and a known name means those bytes again. What a caller did
 // wrong is refused; everything else is worth another try, but for what is damaged.
 func (a *Activities) Prepare(ctx context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
-	answer, err := a.prepare(ctx, r)
+	whole, err := r.Whole()
+	if err != nil {
+		return protocol.PrepareAnswer{}, refuse("prepare %s: %s", r.FullVersion, err)
+	}
+	answer, err := a.prepare(ctx, whole)
+	answer, err = left(ctx, a, answer, err)
 	return answer, damage(err)
 }
 
@@ -41,6 +46,9 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	}
 	record, known, err := a.version(ctx, r)
 	if err != nil {
+		return protocol.PrepareAnswer{}, err
+	}
+	if err := a.again(ctx, r, record); err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
 	if entities.NamesValues(r.FullVersion) {
@@ -80,6 +88,19 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 		answer.Payloads[id] = prepared
 	}
 	return answer, nil
+}
+
+// again has what a version is of stay, which nothing may have referred to for long.
+func (a *Activities) again(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord) error {
+	if record.Hash == r.Hash { // it is what is newest
+		return nil
+	}
+	err := a.Store.RenewIncarnation(ctx, record.Hash)
+	if store.IsNotFound(err) {
+		return refuse("version %s is of incarnation %d, which is not kept any more (converge store gc); release it under a new name: converge release %s/%s VERSION",
+			r.FullVersion, record.Incarnation, r.Application, r.Service)
+	}
+	return err
 }
 
 // values writes down what values of an aspect are. What they are rendered to is known once a version is.

@@ -18,7 +18,7 @@ const (
 	previewMessage = 1000
 )
 
-// Preview asks one runtime what an apply would change. Whatever goes wrong is the answer; the only
+// Preview asks one runtime what an apply would change, or a removal take down. Whatever goes wrong is the answer; the only
 // error is that the worker stops, or that nobody wants to know any more.
 func (a *Activities) Preview(ctx context.Context, r protocol.PreviewRequest) (protocol.PreviewAnswer, error) {
 	ctx, stop := context.WithCancel(ctx)
@@ -28,24 +28,27 @@ func (a *Activities) Preview(ctx context.Context, r protocol.PreviewRequest) (pr
 	if ctx.Err() != nil {
 		return protocol.PreviewAnswer{}, ctx.Err()
 	}
-	one.Service, one.Channel = r.Item.Service, r.Item.Channel
+	one.Service, one.Channel, one.Removal = r.Item.Service, r.Item.Channel, r.Item.Removal
 	return protocol.PackPreview([]protocol.ItemPreview{one})
 }
 
 func (a *Activities) preview(ctx context.Context, r protocol.PreviewRequest) protocol.ItemPreview {
+	if r.Item.Capabilities {
+		return a.capabilities(ctx, r)
+	}
 	line, in, err := a.preparePreview(ctx, r)
 	if err != nil {
 		return unknown(protocol.PreviewNotReady, err)
 	}
-	planner, ok := line.Runtime.(runtimes.Planner)
-	if !ok {
-		return cannotPlan(line)
+	plan := planOf(line, r.Item.Removal)
+	if plan == nil {
+		return cannotPlan(line, r.Item.Removal)
 	}
-	changes, err := planWithin(ctx, planner, in, r)
+	changes, err := planWithin(ctx, plan, in, r)
 	var reading *entities.ReadingError
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		return cannotPlan(line)
+		return cannotPlan(line, r.Item.Removal)
 	case errors.Is(err, context.DeadlineExceeded):
 		return unknown(protocol.PreviewTimeout, fmt.Errorf("runtime %s did not answer within %s", r.Item.Runtime, r.Timeout))
 	case errors.As(err, &reading):
@@ -54,6 +57,46 @@ func (a *Activities) preview(ctx context.Context, r protocol.PreviewRequest) pro
 		return unknown(protocol.PreviewFailed, err)
 	}
 	return changed(changes)
+}
+
+// capabilities asks the cluster of a runtime what charts see of it.
+func (a *Activities) capabilities(ctx context.Context, r protocol.PreviewRequest) (one protocol.ItemPreview) {
+	line, err := a.connect(ctx, r.Item.Runtime, r.Item.RuntimeDigest)
+	if err == nil {
+		err = a.mayUse(ctx, line, &runtimes.Instance{Owner: runtimes.Owner{Application: r.Application}}, 0)
+	}
+	if err != nil {
+		return unknown(protocol.PreviewNotReady, a.elsewhere(err))
+	}
+	capturer, ok := line.Runtime.(runtimes.Capturer)
+	if !ok {
+		return unknown(protocol.PreviewNoPlanner, fmt.Errorf("runtime %s (%s) has no cluster of Kubernetes", line.definition.Name, line.definition.Kind))
+	}
+	_, err = planWithin(ctx, func(ctx context.Context, _ runtimes.Instance) ([]runtimes.Change, error) {
+		version, apis, err := capturer.Capabilities(ctx)
+		if err == nil {
+			one.Capabilities = &protocol.Capabilities{KubeVersion: version, APIs: apis}
+		}
+		return nil, err
+	}, runtimes.Instance{}, r)
+	if err != nil {
+		return unknown(protocol.PreviewFailed, err)
+	}
+	return one
+}
+
+// planOf is the call that answers; nil: the runtime has none.
+func planOf(line connection, removal bool) func(context.Context, runtimes.Instance) ([]runtimes.Change, error) {
+	if removal {
+		if planner, ok := line.Runtime.(runtimes.RemovalPlanner); ok {
+			return planner.PlanRemoval
+		}
+		return nil
+	}
+	if planner, ok := line.Runtime.(runtimes.Planner); ok {
+		return planner.Plan
+	}
+	return nil
 }
 
 func (a *Activities) preparePreview(ctx context.Context, r protocol.PreviewRequest) (connection, runtimes.Instance, error) {
@@ -68,11 +111,11 @@ func (a *Activities) preparePreview(ctx context.Context, r protocol.PreviewReque
 	in, err := a.instance(ctx, runtimes.Instance{
 		Owner: owner, ServiceID: r.Item.ServiceID, FullVersion: r.Item.FullVersion,
 		Key: fmt.Sprintf("%s/%s/preview", owner.Key(), r.Item.FullVersion),
-	}, r.Item.Payload)
+	}, r.Item.Payload, true)
 	if err == nil {
 		err = a.mayUse(ctx, line, &in, 0)
 	}
-	if err == nil {
+	if err == nil && !r.Item.Removal {
 		err = a.decrypt(&in)
 	}
 	return line, in, a.elsewhere(err)
@@ -88,7 +131,7 @@ func (a *Activities) elsewhere(err error) error {
 }
 
 // planWithin bounds the call; a runtime that ignores its deadline is left behind.
-func planWithin(ctx context.Context, planner runtimes.Planner, in runtimes.Instance, r protocol.PreviewRequest) ([]runtimes.Change, error) {
+func planWithin(ctx context.Context, call func(context.Context, runtimes.Instance) ([]runtimes.Change, error), in runtimes.Instance, r protocol.PreviewRequest) ([]runtimes.Change, error) {
 	type plan struct {
 		changes []runtimes.Change
 		err     error
@@ -97,7 +140,7 @@ func planWithin(ctx context.Context, planner runtimes.Planner, in runtimes.Insta
 	defer cancel()
 	done := make(chan plan, 1)
 	go func() {
-		changes, err := planner.Plan(ctx, in)
+		changes, err := call(ctx, in)
 		done <- plan{changes, err}
 	}()
 	select {
@@ -112,8 +155,12 @@ func unknown(code string, err error) protocol.ItemPreview {
 	return protocol.ItemPreview{Code: code, Message: runtimes.Clip(err.Error(), previewMessage)}
 }
 
-func cannotPlan(line connection) protocol.ItemPreview {
-	return unknown(protocol.PreviewNoPlanner, fmt.Errorf("runtime %s (%s) cannot say what changes", line.definition.Name, line.definition.Kind))
+func cannotPlan(line connection, removal bool) protocol.ItemPreview {
+	what := "changes"
+	if removal {
+		what = "a removal takes down"
+	}
+	return unknown(protocol.PreviewNoPlanner, fmt.Errorf("runtime %s (%s) cannot say what %s", line.definition.Name, line.definition.Kind, what))
 }
 
 // changed bounds what a runtime said, and counts it.
@@ -141,9 +188,9 @@ func changed(changes []runtimes.Change) protocol.ItemPreview {
 
 func totals(c runtimes.Change) protocol.PreviewTotals {
 	switch {
-	case c.Action == runtimes.ActionPrune:
+	case c.Action == runtimes.ActionPrune, c.Action == runtimes.ActionRemove:
 		return protocol.PreviewTotals{Removed: 1}
-	case c.Action == runtimes.ActionOrphan:
+	case c.Action == runtimes.ActionOrphan, c.Action == runtimes.ActionKeep:
 		return protocol.PreviewTotals{Orphaned: 1}
 	case len(c.Conflicts) > 0:
 		return protocol.PreviewTotals{Changed: 1, Conflicts: 1}

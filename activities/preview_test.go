@@ -82,6 +82,22 @@ func TestPreviewSaysWhatChanges(t *testing.T) {
 	require.Equal(t, protocol.PreviewTotals{Changed: 3, Removed: 1, Orphaned: 1, Conflicts: 1, Refused: 1}, ask(nil).Totals)
 }
 
+// What a removal would take down is asked for, and the answer says that it is one.
+func TestPreviewSaysWhatARemovalTakesDown_A24(t *testing.T) {
+	rt := fake.New(nil)
+	web := rt.At("shop", "web", "prod")
+	web.SetVersion("v1")
+	removal := func(r *protocol.PreviewRequest) { r.Item.Removal = true }
+	require.Equal(t, protocol.ItemPreview{
+		Service: "web", Channel: "prod", Totals: protocol.PreviewTotals{Removed: 1}, Removal: true,
+		Changes: []protocol.PreviewChange{{Action: "remove", Type: "fake", Name: "web"}},
+	}, previewer(t, rt)(removal))
+	web.SayPlan(nil, runtimes.Change{Action: runtimes.ActionRemove}, runtimes.Change{Action: runtimes.ActionKeep, Message: "a reason"}, runtimes.Change{Action: runtimes.ActionRefuse, Message: "denied"})
+	require.Equal(t, protocol.PreviewTotals{Changed: 1, Removed: 1, Orphaned: 1, Refused: 1}, previewer(t, rt)(removal).Totals)
+	got := previewer(t, mute{})(removal)
+	require.Equal(t, []any{protocol.PreviewNoPlanner, "runtime rt (fake) cannot say what a removal takes down", true}, []any{got.Code, got.Message, got.Removal})
+}
+
 // What goes wrong is an answer with a code, and never an error that would be tried again.
 func TestPreviewAnswersWhatGoesWrong(t *testing.T) {
 	rt := fake.New(nil)

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -99,7 +100,15 @@ func (s services) Parameters(ctx context.Context, application, service, channel,
 }
 
 func (s services) query(ctx context.Context, id string, into any) error {
-	return s.ask(ctx, id, into, protocol.QueryStatus)
+	return s.askInParts(ctx, id, into, protocol.QueryStatus)
+}
+
+// askInParts asks for what may be more than goes at a time.
+func (s services) askInParts(ctx context.Context, id string, into any, query string) error {
+	return protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
+		err = s.ask(ctx, id, &raw, query, q)
+		return raw, err
+	}, into)
 }
 
 func (s services) ask(ctx context.Context, id string, into any, query string, args ...any) error {

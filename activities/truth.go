@@ -23,7 +23,7 @@ func (a *Activities) InForce(ctx context.Context, r protocol.InForceRequest) (pr
 	answer := protocol.ScopePause{Scope: r.Scope}
 	known, err := a.storedPause(ctx, r)
 	if err == nil && known != nil {
-		answer.Pause = known
+		answer.Pause = ownTurn(known, r)
 		return answer, nil
 	}
 	var says struct {
@@ -33,8 +33,24 @@ func (a *Activities) InForce(ctx context.Context, r protocol.InForceRequest) (pr
 	if errors.Is(asked, checks.ErrNoService) { // nobody has paused it, or its pause is in the store
 		asked = err
 	}
-	answer.Pause = says.Pause
+	answer.Pause = ownTurn(says.Pause, r)
 	return answer, asked
+}
+
+// ownTurn is a pause as the service hears of it that asks.
+func ownTurn(p *entities.Pause, r protocol.InForceRequest) *entities.Pause {
+	if r.Service == "" {
+		return p
+	}
+	return p.Own(protocol.ServiceID(r.Application, r.Service))
+}
+
+// ownTurns are pauses as a service hears of them.
+func ownTurns(pauses []protocol.ScopePause, service string) []protocol.ScopePause {
+	for n := range pauses {
+		pauses[n].Pause = pauses[n].Pause.Own(service)
+	}
+	return pauses
 }
 
 func (a *Activities) storedPause(ctx context.Context, r protocol.InForceRequest) (*entities.Pause, error) {

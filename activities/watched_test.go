@@ -49,7 +49,7 @@ func TestDetailsWait(t *testing.T) {
 			t.Cleanup(a.hints.stop)
 			a.hints.begin(staging)
 			a.hints.notified(staging, shapeOf(c.last, ref))
-			w := &watched{a: a, notes: true, request: protocol.ObserveRequest{
+			w := &watched{a: a, hinted: true, request: protocol.ObserveRequest{
 				Application: staging.Application, Service: staging.Service, Interval: c.every, Instances: []protocol.InstanceRef{c.ref},
 			}}
 			news := map[entities.InstanceID]entities.Reading{staging.ID: c.now}
@@ -74,7 +74,7 @@ func TestDetailsOfWhatIsNotWatchedDoNotWait(t *testing.T) {
 func TestReadingsGrowApart(t *testing.T) {
 	t.Parallel()
 	at := func(notes bool, interval time.Duration, attempt int32) time.Duration {
-		return (&watched{notes: notes, request: protocol.ObserveRequest{Interval: interval}}).interval(attempt)
+		return (&watched{hinted: notes, request: protocol.ObserveRequest{Interval: interval}}).interval(attempt)
 	}
 	require.Equal(t, 5*time.Second, at(true, 5*time.Second, 1))
 	require.Equal(t, 10*time.Second, at(true, 5*time.Second, 4))

@@ -22,7 +22,7 @@ const (
 	EventPause     = "pause" // resume too
 	EventPin       = "pin"   // unpin too
 	EventCancel    = "cancel"
-	EventRetry     = "retry"
+	EventRetry     = "retry" // also of a rollout that is promoted, or aborted
 	EventDelete    = "delete"
 	EventRestart   = "restart" // its workflow was gone or reset, and goes on from a checkpoint
 	EventManage    = "manage"  // unmanage too

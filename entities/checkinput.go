@@ -24,6 +24,15 @@ type CheckInput struct {
 	Channels []CheckChannel    `json:"channels"` // all of the service, in order
 	Objects  []Object          `json:"objects"`  // of the channel, as last observed there
 	Omitted  int               `json:"omitted"`  // objects left out to bound the size
+	// Addons of the service in the newest configuration, by name, or how many were left out: all of them, where they do not fit.
+	Addons        map[string]Addon `json:"addons,omitempty"`
+	OmittedAddons int              `json:"omittedAddons,omitempty"`
+}
+
+// Addon is something that a service carries for others to read (D1).
+type Addon struct {
+	Type  string         `json:"type"`
+	Value map[string]any `json:"value,omitempty"`
 }
 
 // CheckRelease is the release that is asked about. Of a repair of drift only the versions are known.
@@ -46,7 +55,8 @@ type CheckChannel struct {
 	Target  string `json:"target"`
 }
 
-// Bounded is the input and its JSON of at most limit bytes: objects are left out from the end, then the other channels.
+// Bounded is the input and its JSON of at most limit bytes: objects are left out from the end, then the other channels, then the
+// addons.
 func (in CheckInput) Bounded(limit int) (CheckInput, []byte, error) {
 	in.Objects = slices.Clone(in.Objects)
 	for n := range in.Objects {
@@ -64,6 +74,8 @@ func (in CheckInput) Bounded(limit int) (CheckInput, []byte, error) {
 		case len(in.Channels) > 1 || len(in.Phases) > 1:
 			in.Channels = slices.DeleteFunc(slices.Clone(in.Channels), func(c CheckChannel) bool { return c.Name != in.Channel })
 			in.Phases = map[string]string{in.Channel: in.Phases[in.Channel]}
+		case len(in.Addons) > 0:
+			in.OmittedAddons, in.Addons = len(in.Addons), nil
 		default:
 			return in, data, nil // names are bounded
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Current is the current state of an entity, rolled up from what it is made of.
@@ -13,8 +14,18 @@ type Current struct {
 	Known   bool     // something was read; false is never "no difference"
 	Stable  bool     // C5 at the version asked for
 	Drifted bool
-	Failed  string // why an object FAILED at the version asked for, or ""
-	Reason  string // why it is not stable
+	// AsDeclared: it is not stable, and an apply would change nothing of that.
+	AsDeclared bool
+	Failed     string // why an object FAILED at the version asked for, or ""
+	Reason     string // why it is not stable
+	// Suspended says at what an object waits at the version asked for, or "": until that time, or for a person.
+	Suspended string
+	Until     time.Time
+}
+
+// Progressing tells whether all is as declared and some of it is not ready: pods that come and go, more replicas than there were (H8).
+func (c Current) Progressing() bool {
+	return c.Known && c.AsDeclared && c.Failed == ""
 }
 
 // Entity is anything that has a state of its own and may need work to reach a target (A1). It knows nothing
@@ -52,11 +63,16 @@ func (o RuntimeObject) Fetch(target *Target) Current {
 			match = true
 		}
 	}
-	if o.Status == ObjectFailed && o.has(target) {
+	switch {
+	case !o.has(target):
+	case o.Status == ObjectFailed:
 		c.Failed = o.why("FAILED")
+	default:
+		c.Suspended, c.Until = o.Suspended, o.Until
 	}
 	c.Stable = match && active == 1 && o.Status == ObjectSucceeded
 	if !c.Stable {
+		c.AsDeclared = !c.Drifted && o.asDeclared(target)
 		c.Reason = o.unstable(active, match, c.Drifted)
 	}
 	return c
@@ -73,11 +89,18 @@ func (o RuntimeObject) has(target *Target) bool {
 	return false
 }
 
+// asDeclared tells whether the object is at the target, and an apply would change nothing of it.
+func (o RuntimeObject) asDeclared(target *Target) bool { return o.AsDeclared && o.has(target) }
+
 // unstable says why the object is not stable.
 func (o RuntimeObject) unstable(active int, match, drifted bool) string {
 	switch {
 	case o.Status == ObjectFailed:
 		return o.why("FAILED")
+	case o.Suspended != "" && o.Until.IsZero():
+		return o.why("waits for a person")
+	case o.Suspended != "":
+		return o.why("waits")
 	case active == 0:
 		return o.why("not running")
 	case drifted:
@@ -121,7 +144,7 @@ func FetchObjects(objects []Object, target *Target) Current {
 		c.join(RuntimeObject{&objects[n]}.Fetch(target))
 	}
 	if declared == 0 {
-		c.Stable, c.Reason = false, "nothing is running"
+		c.Stable, c.AsDeclared, c.Reason = false, false, "nothing is running"
 	}
 	return c
 }
@@ -129,9 +152,13 @@ func FetchObjects(objects []Object, target *Target) Current {
 // join adds the state of another part.
 func (c *Current) join(part Current) {
 	c.Active = addSorted(c.Active, part.Active)
+	c.AsDeclared = (c.AsDeclared || part.AsDeclared) && (c.Stable || c.AsDeclared) && (part.Stable || part.AsDeclared)
 	c.Known, c.Stable, c.Drifted = c.Known && part.Known, c.Stable && part.Stable, c.Drifted || part.Drifted
 	if c.Failed == "" {
 		c.Failed = part.Failed
+	}
+	if part.Suspended != "" && (c.Suspended == "" || part.Until.IsZero() && !c.Until.IsZero()) { // what a person has to do is the reason that is shown
+		c.Suspended, c.Until, c.Reason = part.Suspended, part.Until, part.Reason
 	}
 	if c.Reason == "" {
 		c.Reason = part.Reason

@@ -20,6 +20,7 @@ type CheckDefinition struct {
 
 	AllowedTimes   *AllowedTimes    `json:"allowedTimes,omitempty"`
 	DeniedVersions *DeniedVersions  `json:"deniedVersions,omitempty"`
+	DeniedCommits  *DeniedCommits   `json:"deniedCommits,omitempty"`
 	Prometheus     *PrometheusQuery `json:"prometheus,omitempty"`
 	Alertmanager   *Alerts          `json:"alertmanager,omitempty"`
 	HTTP           *HTTPCheck       `json:"http,omitempty"`
@@ -77,6 +78,12 @@ type Freeze struct {
 type DeniedVersions struct {
 	Versions []string `json:"versions"`
 	Reason   string   `json:"reason,omitempty"`
+}
+
+// DeniedCommits FAILs what brings a commit to the channel, with the reason. It is an ERROR while it is not known which commits that brings.
+type DeniedCommits struct {
+	Commits []string `json:"commits"` // in hex, of at least 7 digits
+	Reason  string   `json:"reason,omitempty"`
 }
 
 // PrometheusQuery passes while every sample of an instant query is within its bounds. No sample is an
@@ -208,7 +215,7 @@ type Dependency struct {
 }
 
 // ExtensionDefinition is what an extension runs; it lies in the store under its digest. Text in it
-// may leave ${{ version }} and ${{ fullVersion }} open.
+// may leave ${{ version }} and ${{ fullVersion }} open, and what others report.
 type ExtensionDefinition struct {
 	Application string           `json:"application"`
 	Service     string           `json:"service"`
@@ -220,4 +227,10 @@ type ExtensionDefinition struct {
 	Env         map[string]Value `json:"env,omitempty"`
 	Job         *CommandJob      `json:"job,omitempty"` // nil, and no task: a process on the worker's machine
 	Task        *CommandTask     `json:"task,omitempty"`
+	// Outputs are the names of what it reports, Addresses the targets of a plan whose addresses it reports.
+	Outputs   []string `json:"outputs,omitempty"`
+	Addresses []string `json:"addresses,omitempty"`
 }
+
+// Reports tells whether it reports anything.
+func (d ExtensionDefinition) Reports() bool { return len(d.Outputs)+len(d.Addresses) > 0 }

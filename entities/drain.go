@@ -36,6 +36,16 @@ func (d *Drain) Mine() Turn {
 	return d.Turns[0]
 }
 
+// Own is a pause with the turn of one service alone, of hundreds.
+func (p *Pause) Own(service string) *Pause {
+	if p == nil || p.Drain == nil {
+		return p
+	}
+	own, drain := *p, *p.Drain
+	drain.Turns, own.Drain = []Turn{drain.Of(service)}, &drain
+	return &own
+}
+
 // Held says how a pause holds what it is of.
 func (p *Pause) Held() string {
 	if p.Drain != nil {

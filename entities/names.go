@@ -17,6 +17,22 @@ func ServiceIn(application, name string) (of, service string) {
 	return application, name
 }
 
+// dependsOn are the beginnings of the ids that conditions on other services have; the service follows, and after an @ its channel
+// when it is another one.
+var dependsOn = [...]string{"service-stable/", "version-order/", "static-order/", "capacity-order/"}
+
+// DependsOn is the service that a condition waits for, as rules name it, and its channel, "" for the same, by the id of the
+// condition. Ok: it waits for one.
+func DependsOn(id string) (service, channel string, ok bool) {
+	for _, begin := range dependsOn {
+		if name, is := strings.CutPrefix(id, begin); is {
+			service, channel, _ = strings.Cut(name, "@")
+			return service, channel, true
+		}
+	}
+	return "", "", false
+}
+
 // CheckName refuses a name of a person, a group or a thing that could be taken for another one: with characters that cannot
 // be seen, letters of more than one script, or letters that only look like those of ASCII. What it accepts is ASCII, or looks
 // like no ASCII name.

@@ -25,11 +25,22 @@ type Object struct {
 	// Orphaned: it is ours and no longer declared, left in place. It is shown, and counts neither for
 	// nor against stability (D10).
 	Orphaned bool `json:"orphaned,omitempty"`
+	// AsDeclared: it has not succeeded, and an apply would change nothing of it. Whoever looks after it in the runtime is at
+	// work, or has failed; nothing is repaired for it (H8).
+	AsDeclared bool `json:"asDeclared,omitempty"`
+	// Foreign is what somebody else added to it and nobody declares, with who, for a person to read.
+	Foreign []string `json:"foreign,omitempty"`
 
 	Status  ObjectStatus `json:"status,omitempty"`
 	Links   []Link       `json:"externalLinks,omitempty"`
 	Events  []Event      `json:"debugEvents,omitempty"`
 	Message string       `json:"message,omitempty"`
+	// Suspended says at what it waits for a person, who is told what to do by Message, or, with Until, for a time: no deadline ends
+	// meanwhile. It tells one such wait from the next. Empty: it waits at nothing.
+	Suspended string    `json:"suspended,omitempty"`
+	Until     time.Time `json:"until,omitzero"`
+	// Steerable: it rolls out in steps of its own, and Converge can let it go on or take it back there.
+	Steerable bool `json:"steerable,omitempty"`
 }
 
 // ObjectVersion is one version an object runs. An empty Version is unknown: nothing Converge
@@ -80,7 +91,7 @@ type Reading struct {
 	At      time.Time     `json:"at"`
 }
 
-// Digest identifies what a reading says: status, versions, active, drifted and the error's code;
+// Digest identifies what a reading says: status, versions, active, drifted, what it waits at, what others added, and the error's code;
 // never messages, times, events or links. Objects count in any order.
 func (r Reading) Digest() string {
 	type version struct {
@@ -94,6 +105,10 @@ func (r Reading) Digest() string {
 		Status     ObjectStatus
 		Versions   []version
 		Orphaned   bool `json:",omitempty"`
+		// Suspended is a state like any other: the digest of what waits at nothing is as it was before there was such a thing.
+		Suspended  string   `json:",omitempty"`
+		AsDeclared bool     `json:",omitempty"`
+		Foreign    []string `json:",omitempty"`
 	}
 	code := ""
 	if r.Err != nil {
@@ -101,7 +116,9 @@ func (r Reading) Digest() string {
 	}
 	objects := make([]object, 0, len(r.Objects))
 	for _, o := range r.Objects {
-		d := object{Name: o.Name, Type: o.Type, Status: o.Status, Orphaned: o.Orphaned}
+		d := object{
+			Name: o.Name, Type: o.Type, Status: o.Status, Orphaned: o.Orphaned, Suspended: o.Suspended, AsDeclared: o.AsDeclared, Foreign: o.Foreign,
+		}
 		for _, v := range o.Versions {
 			d.Versions = append(d.Versions, version{v.Version, v.Active, v.Drifted, v.Replicas, v.AvailableReplicas})
 		}

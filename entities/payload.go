@@ -57,6 +57,29 @@ func (p *Payload) Bundled() *Bundled {
 	return nil
 }
 
+// Fill fills in the texts of what commands get, and of what the substitutions in objects stand for.
+func (p *Payload) Fill(fill func(text string) string) {
+	if p.Custom != nil {
+		FillEnv(p.Custom.Env, fill)
+	}
+	if b := p.Bundled(); b != nil {
+		for _, name := range SortedKeys(b.Values) {
+			if text, isText := b.Values[name].(string); isText {
+				b.Values[name] = fill(text)
+			}
+		}
+	}
+}
+
+// FillEnv fills in the texts of an environment.
+func FillEnv(env map[string]Value, fill func(text string) string) {
+	for _, name := range SortedKeys(env) {
+		value := env[name]
+		value.Literal = fill(value.Literal)
+		env[name] = value
+	}
+}
+
 // ECSPayload is the part of a payload that an ECS runtime receives: the task definition and the service, in that order,
 // as the AWS CLI takes them (register-task-definition and create-service --cli-input-json).
 type ECSPayload struct {
@@ -81,6 +104,15 @@ type KubernetesPayload struct {
 	// CreateNamespace: the instance's namespace is made when it is not there. It is nobody's then, and
 	// never removed.
 	CreateNamespace bool `json:"createNamespace,omitempty"`
+	// RemoveClaims: PersistentVolumeClaims are removed as everything else is, and not kept.
+	RemoveClaims bool `json:"removeClaims,omitempty"`
+	// RemoveForeign: what others add to the pod templates of workloads is drift, and removed.
+	RemoveForeign bool `json:"removeForeign,omitempty"`
+	// Ignore are fields that are somebody else's.
+	Ignore []IgnoredDifference `json:"ignore,omitempty"`
+	// NamespaceLabels and NamespaceAnnotations are what it is made with.
+	NamespaceLabels      map[string]string `json:"namespaceLabels,omitempty"`
+	NamespaceAnnotations map[string]string `json:"namespaceAnnotations,omitempty"`
 }
 
 // CustomPayload is the part of a payload that a custom runtime's commands receive.
@@ -90,7 +122,7 @@ type CustomPayload struct {
 }
 
 // Value is a literal or a reference to a secret that the worker resolves when a command starts
-// (never stored, never in history). One of Literal, WorkerEnv, KubernetesSecret and AWSSecret is set; none is the empty literal.
+// (never stored, never in history). One of Literal, WorkerEnv, KubernetesSecret, AWSSecret and Captured is set; none is the empty literal.
 type Value struct {
 	Literal   string `json:"value,omitempty"`
 	WorkerEnv string `json:"workerEnv,omitempty"` // name of an environment variable of the worker
@@ -105,11 +137,13 @@ type Value struct {
 	Region       string `json:"region,omitempty"`
 	VersionStage string `json:"versionStage,omitempty"`
 	Key          string `json:"key,omitempty"`
+	// Captured is a service of the same application, of which Key was captured when it was set up in the same release channel.
+	Captured string `json:"captured,omitempty"`
 }
 
 // IsSecret tells whether a value is a reference to a secret.
 func (v Value) IsSecret() bool {
-	return v.WorkerEnv != "" || v.KubernetesSecret != "" || v.AWSSecret != ""
+	return v.WorkerEnv != "" || v.KubernetesSecret != "" || v.AWSSecret != "" || v.Captured != ""
 }
 
 // Reference is a reference as a configuration has it.
@@ -119,6 +153,7 @@ func (v Value) Reference() string {
 		{"workerEnv", v.WorkerEnv},
 		{"kubernetesSecret", v.KubernetesSecret},
 		{"awsSecret", v.AWSSecret},
+		{"captured", v.Captured},
 		{"namespace", v.Namespace},
 		{"context", v.Context},
 		{"region", v.Region},
@@ -163,6 +198,7 @@ func (d RuntimeDefinition) SamePlace(o RuntimeDefinition) bool {
 		Kind                     RuntimeKind
 		Dir, Kubeconfig, Context string
 		Apply                    []string
+		Workflow                 *ApplyWorkflow `json:",omitempty"`
 		Env                      map[string]Value
 		Job                      *CommandJob
 		Task                     *CommandTask
@@ -174,7 +210,7 @@ func (d RuntimeDefinition) SamePlace(o RuntimeDefinition) bool {
 			p.Kubeconfig, p.Context = d.Kubernetes.Kubeconfig, d.Kubernetes.Context
 		}
 		if d.Custom != nil {
-			p.Apply, p.Env, p.Job, p.Task = d.Custom.Apply.Argv, d.Custom.Env, d.Custom.Job, d.Custom.Task
+			p.Apply, p.Workflow, p.Env, p.Job, p.Task = d.Custom.Apply.Argv, d.Custom.Apply.Workflow, d.Custom.Env, d.Custom.Job, d.Custom.Task
 		}
 		if d.Custom != nil || p.Kubeconfig != "" {
 			p.Dir = d.Dir
@@ -195,6 +231,23 @@ type KubernetesRuntime struct {
 	// FailAfter is how long a pod of the target version may keep failing to start (an image that
 	// cannot be pulled, a container that crashes again and again) before its object has FAILED.
 	FailAfter time.Duration `json:"failAfter,omitempty"`
+	// Ignore are fields that are somebody else's, in the objects of all services.
+	Ignore []IgnoredDifference `json:"ignore,omitempty"`
+	// KubeVersion and APIVersions are what charts are told of the cluster when they are rendered; empty: what is so for all.
+	KubeVersion string   `json:"kubeVersion,omitempty"`
+	APIVersions []string `json:"apiVersions,omitempty"`
+	// Health says of kinds how their objects are (H3); others are judged by what is known of them.
+	Health []HealthRule `json:"health,omitempty"`
+}
+
+// HealthRule says how objects of a kind are, by expressions in CEL about their fields.
+type HealthRule struct {
+	Group      string `json:"group,omitempty"` // empty: that of Kubernetes itself
+	Kind       string `json:"kind"`
+	Current    string `json:"current"` // it is as declared
+	Failed     string `json:"failed,omitempty"`
+	InProgress string `json:"inProgress,omitempty"`
+	Suspended  string `json:"suspended,omitempty"` // it waits for a person
 }
 
 // ECSRuntime is a cluster of Amazon ECS. Credentials are those that the AWS tools find by themselves in the worker's
@@ -258,6 +311,13 @@ type CommandJob struct {
 	Limits       map[string]string `json:"limits,omitempty"`
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	Tolerations  []Toleration      `json:"tolerations,omitempty"`
+	// Labels and Annotations are of the Job and its pod; PullSecrets are names of Secrets in the namespace.
+	Labels        map[string]string  `json:"labels,omitempty"`
+	Annotations   map[string]string  `json:"annotations,omitempty"`
+	PullSecrets   []string           `json:"pullSecrets,omitempty"`
+	PriorityClass string             `json:"priorityClass,omitempty"`
+	PodSecurity   *PodSecurity       `json:"podSecurity,omitempty"`
+	Security      *ContainerSecurity `json:"security,omitempty"`
 }
 
 // Toleration lets a Job's pods onto nodes with a taint, as in Kubernetes.
@@ -311,4 +371,12 @@ type Command struct {
 	Argv               []string      `json:"command"`
 	Timeout            time.Duration `json:"timeout,omitempty"`
 	RetryableExitCodes []int         `json:"retryableExitCodes,omitempty"`
+	// Workflow is what an apply is instead of a program (D28).
+	Workflow *ApplyWorkflow `json:"workflow,omitempty"`
+}
+
+// ApplyWorkflow is a workflow of somebody else, which workers of its own run, in the namespace of Converge's.
+type ApplyWorkflow struct {
+	Type      string `json:"type"`
+	TaskQueue string `json:"taskQueue"`
 }

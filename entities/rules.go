@@ -73,6 +73,7 @@ type CheckKind string
 const (
 	CheckAllowedTimes   CheckKind = "allowedTimes"
 	CheckDeniedVersions CheckKind = "deniedVersions"
+	CheckDeniedCommits  CheckKind = "deniedCommits"
 	CheckPrometheus     CheckKind = "prometheus"
 	CheckAlertmanager   CheckKind = "alertmanager"
 	CheckHTTP           CheckKind = "http"

@@ -17,6 +17,7 @@ const (
 	StatusRollingBack    Status = "ROLLING_BACK"
 	StatusFailed         Status = "FAILED"
 	StatusUnknown        Status = "UNKNOWN"
+	StatusSuspended      Status = "SUSPENDED"
 	StatusConverging     Status = "CONVERGING"
 	StatusDegraded       Status = "DEGRADED"
 	StatusManualApproval Status = "WAITING_MANUAL_APPROVAL"
@@ -24,6 +25,7 @@ const (
 	StatusPreconditions  Status = "WAITING_PRECONDITIONS"
 	StatusRolledBack     Status = "ROLLED_BACK"
 	StatusCancelled      Status = "CANCELLED"
+	StatusProgressing    Status = "PROGRESSING"
 	StatusConverged      Status = "CONVERGED"
 )
 
@@ -46,8 +48,10 @@ type Facts struct {
 	RollbackFailed, RollingBack   bool
 	Failed                        bool // the release in progress failed here
 	Unknown                       bool // no reading yet, readings fail, or no worker polls
+	Suspended                     bool // the target is on its way, and waits at a step of its own for a person
 	Converging                    bool // target set, not stable yet
 	Degraded                      bool // had converged, now unhealthy or drifted
+	Progressing                   bool // had converged, is as declared, and not all of it is ready
 	WaitsApproval, Blocked, Waits bool // of the next release
 	RolledBack                    bool
 	Cancelled                     bool // the release of what is there was cancelled before it had succeeded
@@ -70,18 +74,20 @@ func StatusTable() []StatusRow { return statusTable[:] }
 var statusTable = [...]StatusRow{
 	{StatusDeleted, "removed and taken down", "", ExitConverged, 0, func(f Facts) bool { return f.Deleted }},
 	{StatusOrphaned, "no longer declared, left in place", "declare or remove", ExitGoesOn, 2, func(f Facts) bool { return f.Orphaned }},
-	{StatusPaused, "paused at any scope", "resume", ExitPerson, 5, func(f Facts) bool { return f.Paused }},
-	{StatusFailedRollback, "a rollback target failed", "retry, or a release made afterwards", ExitFailed, 14, func(f Facts) bool { return f.RollbackFailed }},
-	{StatusRollingBack, "moving to a rollback target", "converged or failed", ExitGoesOn, 7, func(f Facts) bool { return f.RollingBack }},
-	{StatusFailed, "the release in progress failed here, no rollback", "retry, a newer release, cancel", ExitFailed, 13, func(f Facts) bool { return f.Failed }},
-	{StatusUnknown, "no reading yet, readings fail, or no worker polls", "a reading", ExitGoesOn, 8, func(f Facts) bool { return f.Unknown }},
-	{StatusConverging, "target set, objects not yet stable", "stable, or deadline", ExitGoesOn, 4, func(f Facts) bool { return f.Converging }},
-	{StatusDegraded, "had converged, now unhealthy or drifted", "repair", ExitFailed, 10, func(f Facts) bool { return f.Degraded }},
-	{StatusManualApproval, "the next release waits, and an approval can be given now", "approve, reject", ExitPerson, 6, func(f Facts) bool { return f.WaitsApproval }},
-	{StatusBlocked, "the next release or step waits for something that failed", "that one mended, or a newer release", ExitFailed, 9, func(f Facts) bool { return f.Blocked }},
-	{StatusPreconditions, "the next release or step waits for other conditions", "they pass", ExitGoesOn, 3, func(f Facts) bool { return f.Waits }},
-	{StatusRolledBack, "at its rollback target; the release is barred", "a newer release", ExitFailed, 12, func(f Facts) bool { return f.RolledBack }},
-	{StatusCancelled, "the release was cancelled before it had succeeded here", "rollback, retry, another release", ExitFailed, 11, func(f Facts) bool { return f.Cancelled }},
+	{StatusPaused, "paused at any scope", "resume", ExitPerson, 6, func(f Facts) bool { return f.Paused }},
+	{StatusFailedRollback, "a rollback target failed", "retry, or a release made afterwards", ExitFailed, 16, func(f Facts) bool { return f.RollbackFailed }},
+	{StatusRollingBack, "moving to a rollback target", "converged or failed", ExitGoesOn, 9, func(f Facts) bool { return f.RollingBack }},
+	{StatusFailed, "the release in progress failed here, no rollback", "retry, a newer release, cancel", ExitFailed, 15, func(f Facts) bool { return f.Failed }},
+	{StatusUnknown, "no reading yet, readings fail, or no worker polls", "a reading", ExitGoesOn, 10, func(f Facts) bool { return f.Unknown }},
+	{StatusSuspended, "what runs waits at a step of its own for a person", "rollout promote, rollout abort", ExitPerson, 8, func(f Facts) bool { return f.Suspended }},
+	{StatusConverging, "target set, objects not yet stable", "stable, or deadline", ExitGoesOn, 5, func(f Facts) bool { return f.Converging }},
+	{StatusDegraded, "had converged, now unhealthy or drifted", "repair", ExitFailed, 12, func(f Facts) bool { return f.Degraded }},
+	{StatusManualApproval, "the next release waits, and an approval can be given now", "approve, reject", ExitPerson, 7, func(f Facts) bool { return f.WaitsApproval }},
+	{StatusBlocked, "the next release or step waits for something that failed", "that one mended, or a newer release", ExitFailed, 11, func(f Facts) bool { return f.Blocked }},
+	{StatusPreconditions, "the next release or step waits for other conditions", "they pass", ExitGoesOn, 4, func(f Facts) bool { return f.Waits }},
+	{StatusRolledBack, "at its rollback target; the release is barred", "a newer release", ExitFailed, 14, func(f Facts) bool { return f.RolledBack }},
+	{StatusCancelled, "the release was cancelled before it had succeeded here", "rollback, retry, another release", ExitFailed, 13, func(f Facts) bool { return f.Cancelled }},
+	{StatusProgressing, "as declared, and not all of it is ready: pods come and go", "ready", ExitGoesOn, 3, func(f Facts) bool { return f.Progressing }},
 	{StatusConverged, "at its target, and that is the desired one", "", ExitConverged, 1, func(Facts) bool { return true }},
 }
 
@@ -114,7 +120,9 @@ func (f Facts) RollUp(instances []Facts) Facts {
 func (f Facts) or(i Facts) Facts {
 	f.RollbackFailed, f.RollingBack = f.RollbackFailed || i.RollbackFailed, f.RollingBack || i.RollingBack
 	f.Failed, f.Unknown, f.Converging = f.Failed || i.Failed, f.Unknown || i.Unknown, f.Converging || i.Converging
+	f.Suspended = f.Suspended || i.Suspended
 	f.Degraded, f.RolledBack, f.Cancelled = f.Degraded || i.Degraded, f.RolledBack || i.RolledBack, f.Cancelled || i.Cancelled
+	f.Progressing = f.Progressing || i.Progressing
 	f.WaitsApproval, f.Asks = f.WaitsApproval || i.WaitsApproval, f.Asks || i.Asks
 	return f
 }
@@ -266,6 +274,9 @@ type Evaluation struct {
 	// Stay of Of instances stay while the others leave runtimes that are drained; 0 of 0: all do.
 	Stay int `json:"stay,omitempty"`
 	Of   int `json:"of,omitempty"`
+	// Incarnation of what is asked about, and the least of what is there now, of a check of kind deniedCommits; 0: nothing is there.
+	Incarnation int64 `json:"incarnation,omitempty"`
+	Since       int64 `json:"since,omitempty"`
 	// Candidates are, of a check of kind selection, what it selects from: a list of selection.Candidate as JSON.
 	Candidates string `json:"candidates,omitempty"`
 }

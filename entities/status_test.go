@@ -25,6 +25,7 @@ func TestStatusOf(t *testing.T) {
 		{"RollingBack", StatusRollingBack, ExitGoesOn},
 		{"Failed", StatusFailed, ExitFailed},
 		{"Unknown", StatusUnknown, ExitGoesOn},
+		{"Suspended", StatusSuspended, ExitPerson},
 		{"Converging", StatusConverging, ExitGoesOn},
 		{"Degraded", StatusDegraded, ExitFailed},
 		{"WaitsApproval", StatusManualApproval, ExitPerson},
@@ -32,6 +33,7 @@ func TestStatusOf(t *testing.T) {
 		{"Waits", StatusPreconditions, ExitGoesOn},
 		{"RolledBack", StatusRolledBack, ExitFailed},
 		{"Cancelled", StatusCancelled, ExitFailed},
+		{"Progressing", StatusProgressing, ExitGoesOn},
 	}
 	set := func(f *Facts, name string) { reflect.ValueOf(f).Elem().FieldByName(name).SetBool(true) }
 	var below Facts
@@ -58,7 +60,7 @@ func TestHealth_D22(t *testing.T) {
 	for want, ill := range map[Status]Facts{
 		StatusConverging: {Converging: true}, StatusDegraded: {Degraded: true}, StatusUnknown: {Unknown: true}, StatusFailed: {Failed: true},
 		StatusRolledBack: {RolledBack: true}, StatusRollingBack: {RollingBack: true}, StatusFailedRollback: {RollbackFailed: true},
-		StatusCancelled: {Cancelled: true}, StatusOrphaned: {Orphaned: true}, StatusDeleted: {Deleted: true},
+		StatusCancelled: {Cancelled: true}, StatusOrphaned: {Orphaned: true}, StatusDeleted: {Deleted: true}, StatusProgressing: {Progressing: true},
 	} {
 		require.Equal(t, want, ill.Health())
 		ill.Paused, ill.WaitsApproval, ill.Blocked, ill.Waits = true, true, true, true
@@ -76,8 +78,8 @@ func TestLength(t *testing.T) {
 
 // A service's status is that of its worst channel.
 func TestWorst(t *testing.T) {
-	order := strings.Fields(`DELETED CONVERGED ORPHANED WAITING_PRECONDITIONS CONVERGING PAUSED WAITING_MANUAL_APPROVAL
-		ROLLING_BACK UNKNOWN BLOCKED DEGRADED CANCELLED ROLLED_BACK FAILED FAILED_ROLLBACK`)
+	order := strings.Fields(`DELETED CONVERGED ORPHANED PROGRESSING WAITING_PRECONDITIONS CONVERGING PAUSED WAITING_MANUAL_APPROVAL
+		SUSPENDED ROLLING_BACK UNKNOWN BLOCKED DEGRADED CANCELLED ROLLED_BACK FAILED FAILED_ROLLBACK`)
 	for i, mild := range order[1:] {
 		for _, severe := range order[i+1:] {
 			require.Equal(t, Status(severe), Worst(Status(mild), Status(severe)))
@@ -96,17 +98,19 @@ func ExampleStatusTable() {
 	// Output:
 	// DELETED                  severity  0, exit  0: removed and taken down
 	// ORPHANED                 severity  2, exit -1: no longer declared, left in place
-	// PAUSED                   severity  5, exit  8: paused at any scope
-	// FAILED_ROLLBACK          severity 14, exit  2: a rollback target failed
-	// ROLLING_BACK             severity  7, exit -1: moving to a rollback target
-	// FAILED                   severity 13, exit  2: the release in progress failed here, no rollback
-	// UNKNOWN                  severity  8, exit -1: no reading yet, readings fail, or no worker polls
-	// CONVERGING               severity  4, exit -1: target set, objects not yet stable
-	// DEGRADED                 severity 10, exit  2: had converged, now unhealthy or drifted
-	// WAITING_MANUAL_APPROVAL  severity  6, exit  8: the next release waits, and an approval can be given now
-	// BLOCKED                  severity  9, exit  2: the next release or step waits for something that failed
-	// WAITING_PRECONDITIONS    severity  3, exit -1: the next release or step waits for other conditions
-	// ROLLED_BACK              severity 12, exit  2: at its rollback target; the release is barred
-	// CANCELLED                severity 11, exit  2: the release was cancelled before it had succeeded here
+	// PAUSED                   severity  6, exit  8: paused at any scope
+	// FAILED_ROLLBACK          severity 16, exit  2: a rollback target failed
+	// ROLLING_BACK             severity  9, exit -1: moving to a rollback target
+	// FAILED                   severity 15, exit  2: the release in progress failed here, no rollback
+	// UNKNOWN                  severity 10, exit -1: no reading yet, readings fail, or no worker polls
+	// SUSPENDED                severity  8, exit  8: what runs waits at a step of its own for a person
+	// CONVERGING               severity  5, exit -1: target set, objects not yet stable
+	// DEGRADED                 severity 12, exit  2: had converged, now unhealthy or drifted
+	// WAITING_MANUAL_APPROVAL  severity  7, exit  8: the next release waits, and an approval can be given now
+	// BLOCKED                  severity 11, exit  2: the next release or step waits for something that failed
+	// WAITING_PRECONDITIONS    severity  4, exit -1: the next release or step waits for other conditions
+	// ROLLED_BACK              severity 14, exit  2: at its rollback target; the release is barred
+	// CANCELLED                severity 13, exit  2: the release was cancelled before it had succeeded here
+	// PROGRESSING              severity  3, exit -1: as declared, and not all of it is ready: pods come and go
 	// CONVERGED                severity  1, exit  0: at its target, and that is the desired one
 }

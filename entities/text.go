@@ -1,6 +1,7 @@
 package entities
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,8 +96,8 @@ func KeepLast[T any](list []T, n int) []T {
 // SortedKeys are the keys of a map in order: what ranges over them gives the same bytes every time.
 //
 //workflowcheck:ignore
-func SortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
+func SortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	keys := make([]K, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)
 	}

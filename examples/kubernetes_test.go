@@ -63,9 +63,9 @@ func TestKubernetesCompiles_D8(t *testing.T) {
 		{"web", "staging", "Deployment/web", "registry.shop.dev/web:v2", 2, []string{"ConfigMap/web-settings", "Deployment/web", "PodDisruptionBudget/web", "Service/web"}},
 		{"web", "production", "Deployment/web", "registry.shop.dev/web:v2", 3, []string{"ConfigMap/web-settings", "Deployment/web", "PodDisruptionBudget/web", "Service/web"}},
 		{"api", "staging", "Deployment/api", "ghcr.io/stefanprodan/podinfo:v2", 2, []string{"Deployment/api", "Job/api-migrate", "Service/api"}},
-		{"api", "production", "Deployment/api", "ghcr.io/stefanprodan/podinfo:v2", 3, []string{"Deployment/api", "Job/api-migrate", "PodDisruptionBudget/api", "Service/api"}},
-		{"cache", "staging", "StatefulSet/cache", "docker.io/library/memcached:v2-alpine", 1, []string{"Service/cache", "StatefulSet/cache"}},
-		{"cache", "production", "StatefulSet/cache", "docker.io/library/memcached:v2-alpine", 2, []string{"PodDisruptionBudget/cache", "Service/cache", "StatefulSet/cache"}},
+		{"api", "production", "Deployment/api", "ghcr.io/stefanprodan/podinfo:v2", 3, []string{"Deployment/api", "HorizontalPodAutoscaler/api", "Job/api-migrate", "PodDisruptionBudget/api", "Service/api"}},
+		{"cache", "staging", "StatefulSet/cache", "docker.io/library/memcached:v2-alpine", 1, []string{"Job/cache-report", "Job/cache-warm", "Service/cache", "StatefulSet/cache"}},
+		{"cache", "production", "StatefulSet/cache", "docker.io/library/memcached:v2-alpine", 2, []string{"Job/cache-report", "Job/cache-warm", "PodDisruptionBudget/cache", "Service/cache", "StatefulSet/cache"}},
 	} {
 		objects := rendered(t, c, want.service, want.channel, "v2")
 		image, replicas := runs(t, objects[want.object])
@@ -73,4 +73,16 @@ func TestKubernetesCompiles_D8(t *testing.T) {
 	}
 	settings := rendered(t, c, "web", "production", "v2")["ConfigMap/web-settings"]
 	require.Equal(t, map[string]any{"GREETING": "Hello", "API": "http://api.shop-production.svc"}, settings.Object["data"])
+}
+
+// What an operator looks after: a kind of its own, and how its health is read.
+func TestOperatedCompiles_H3(t *testing.T) {
+	c := compiled(t, "operated")
+	require.Len(t, c.Runtimes, 1)
+	require.Equal(t, "Database", c.Runtimes[0].Kubernetes.Health[0].Kind)
+	_, err := kubernetes.New(c.Runtimes[0], &kubernetes.Clusters{})
+	require.NoError(t, err)
+	objects := rendered(t, c, "database", "staging", "17")
+	require.Equal(t, "postgres:17", objects["Database/orders"].Object["spec"].(map[string]any)["engine"])
+	require.Contains(t, objects, "CustomResourceDefinition/databases.db.shop.dev")
 }

@@ -18,6 +18,7 @@ const (
 	MaxVersions = 10 // of one object
 	MaxEvents   = 10 // of one object, the newest
 	MaxLinks    = 10 // of one object
+	MaxForeign  = 5  // of one object
 
 	maxName    = 253
 	maxType    = 63
@@ -34,9 +35,9 @@ const (
 // changed.
 //
 // What is left out never changes the verdict on what is kept (C5): objects that speak against
-// stability come first (failed, pending, drifted, several active versions), then one for every
-// different active version, then what is no longer declared, then the rest, each group in the order
-// given. So whenever the kept objects are stable at a version, all of them were.
+// stability come first (failed, pending, drifted, several active versions), what is not as declared before what is (H8), then
+// one for every different active version, then what is no longer declared, then the rest, each group in the order
+// given. So whenever the kept objects are stable at a version, or as declared, all of them were.
 func Bound(objects []entities.Object) (kept []entities.Object, omitted int) {
 	size := len("[]")
 	for _, o := range ByUrgency(objects) {
@@ -84,6 +85,8 @@ const (
 	failed = iota
 	pending
 	ambiguous // succeeded, but not at one version
+	failing   // as declared all the same
+	underway  // likewise, and not ready yet
 	representative
 	orphaned
 	calm
@@ -93,6 +96,10 @@ func urgency(o entities.Object) int {
 	switch {
 	case o.Orphaned:
 		return orphaned
+	case o.AsDeclared && o.Status == entities.ObjectFailed:
+		return failing
+	case o.AsDeclared && o.Status != entities.ObjectSucceeded:
+		return underway
 	case o.Status == entities.ObjectFailed:
 		return failed
 	case o.Status != entities.ObjectSucceeded:
@@ -127,6 +134,12 @@ func trim(o entities.Object) entities.Object {
 		o.Versions[i].Version = Clip(o.Versions[i].Version, maxName)
 	}
 
+	foreign := o.Foreign
+	o.Foreign = nil
+	for _, what := range foreign[:min(len(foreign), MaxForeign)] {
+		o.Foreign = append(o.Foreign, Clip(what, maxEvent))
+	}
+
 	links := o.Links
 	o.Links = nil
 	for _, l := range links {
@@ -158,7 +171,7 @@ func versionRank(v entities.ObjectVersion) int {
 
 // lean keeps of a trimmed object what the decision reads, and a short message.
 func lean(o entities.Object) entities.Object {
-	o.Links, o.Events = nil, nil
+	o.Links, o.Events, o.Foreign = nil, nil, nil
 	o.Message = Clip(o.Message, leanMessage)
 	o.Versions = o.Versions[:min(len(o.Versions), leanVersions)]
 	return o

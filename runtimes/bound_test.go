@@ -85,7 +85,7 @@ func TestBoundOrder(t *testing.T) {
 }
 
 // Over the bound: what is kept is small and valid, and is stable only when everything is.
-func TestBoundNeverHidesTrouble_C5(t *testing.T) {
+func TestBoundNeverHidesTrouble_C5_H8(t *testing.T) {
 	version := rapid.Custom(func(t *rapid.T) entities.ObjectVersion {
 		return entities.ObjectVersion{
 			Version: rapid.SampledFrom([]string{"v1", "v1", "v1", "v2", "", strings.Repeat("<", 400)}).Draw(t, "version"),
@@ -102,6 +102,7 @@ func TestBoundNeverHidesTrouble_C5(t *testing.T) {
 		o.Orphaned = rapid.IntRange(0, 9).Draw(t, "orphaned") == 0
 		if rapid.IntRange(0, 4).Draw(t, "plain") > 0 {
 			o.Versions = []entities.ObjectVersion{{Version: "v1", Active: true}}
+			o.AsDeclared = rapid.IntRange(0, 2).Draw(t, "as declared") > 0 && o.Status != entities.ObjectSucceeded
 		} else {
 			o.Versions = rapid.SliceOfN(version, 0, 14).Draw(t, "versions")
 		}
@@ -128,12 +129,19 @@ func TestBoundNeverHidesTrouble_C5(t *testing.T) {
 			if stable(kept, target) != stable(objects, target) {
 				t.Fatalf("stable at %q: %v, of all objects %v", target, stable(kept, target), stable(objects, target))
 			}
+			if asDeclared(kept, target) != asDeclared(objects, target) {
+				t.Fatalf("as declared at %q: %v, of all objects %v", target, asDeclared(kept, target), asDeclared(objects, target))
+			}
 		}
 	})
 }
 
 func stable(objects []entities.Object, version string) bool {
 	return entities.FetchObjects(objects, &entities.Target{FullVersion: version}).Stable
+}
+
+func asDeclared(objects []entities.Object, version string) bool {
+	return entities.FetchObjects(objects, &entities.Target{FullVersion: version}).AsDeclared
 }
 
 func TestPermanent(t *testing.T) {

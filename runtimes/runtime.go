@@ -40,9 +40,14 @@ type Instance struct {
 	// Try names one attempt at an apply: the one that another worker begins anew, when the first was lost, has the same. Empty
 	// where nobody counts them.
 	Try string
+	// Attempt is 1 for the first apply of a target, and for the first since a person retried it; those that follow by themselves
+	// count on. 0 where nobody counts.
+	Attempt int
 	// Fence is the place of an apply or a removal among all of the instance. Nil when nothing is to be written, and from a
 	// workflow that counts none.
 	Fence *Fence
+	// Installation is the id of the installation that asks; empty where nobody says.
+	Installation string
 	// Restarted is when a person last had it begin anew; zero: never. A runtime that writes that down where it runs keeps it
 	// there. Restart: this apply is for that, and has what runs begin anew though it is at FullVersion.
 	Restarted time.Time
@@ -134,6 +139,21 @@ type Planner interface {
 	Plan(ctx context.Context, in Instance) ([]Change, error)
 }
 
+// RemovalPlanner is a Remover that can say what a removal would take down.
+type RemovalPlanner interface {
+	// PlanRemoval asks the runtime what Remove of the same instance would take down (ActionRemove), in that order, and what of the
+	// instance would stay (ActionKeep, with the reason as Message), and changes nothing. An error means that nothing is known, or that
+	// Remove would be refused.
+	PlanRemoval(ctx context.Context, in Instance) ([]Change, error)
+}
+
+// Capturer is a runtime that can say what charts see of its cluster.
+type Capturer interface {
+	// Capabilities asks the cluster for its version and for all APIs that it serves: kinds by GROUP/VERSION. Where some of it
+	// cannot be found out it is an error.
+	Capabilities(ctx context.Context) (kubeVersion string, apis map[string][]string, err error)
+}
+
 // Change is what an apply would do to one object.
 type Change struct {
 	Action    Action        `json:"action"`
@@ -158,6 +178,8 @@ const (
 	ActionPrune    Action = "prune"    // no longer declared, removed
 	ActionOrphan   Action = "orphan"   // no longer declared, left in place
 	ActionRefuse   Action = "refuse"   // not applied: Conflicts or Message say why
+	ActionRemove   Action = "remove"   // goes with its instance
+	ActionKeep     Action = "keep"     // stays when its instance is removed: Message says why
 )
 
 // FieldChange is one field that an update would change. Old and New are JSON, empty when absent;
@@ -190,4 +212,6 @@ const (
 	CodeUnauthorized = "unauthorized" // the credentials are not accepted: expired, withdrawn, wrong
 	CodeForbidden    = "forbidden"    // they are, and do not allow what was asked
 	CodeUnknownKind  = "unknown-kind" // the server has no such kind of object
+	CodeHealth       = "health-rule"  // an expression of the runtime, about how objects of a kind are, yields nothing
+	CodeThrottled    = "throttled"    // the API lets no more requests through at present
 )

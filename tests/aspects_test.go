@@ -236,3 +236,48 @@ aspects: {words: [greeting]}`, 1))
 	why := ": cannot be rendered under v1, which is here: its configuration does not take all values of words." + strings.Split(bye, ".")[1]
 	require.Equal(t, []string{"b" + why, "c" + why}, out)
 }
+
+// A version waits between two steps for an hour. A bad greeting that passes it goes back alone, a good one reaches the whole fleet; and when the
+// version is bad at the next instance it goes back alone, and the greeting stays, each instance at what was rendered for it.
+func TestValuesPassAVersion_B5_D23_A22(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.Retire("web") })
+	in := func(rollout string) string {
+		return fleet(rollout, "a", "b", "c") + "aspects: {words: [greeting]}\n"
+	}
+	atOnce, waits := in("autoRollback: true"), in("rollout: {steps: [{instances: 1}, {pause: 1h}]}")
+	w.Write(atOnce)
+	w.Publish()
+	w.Release("web", "v1")
+	w.awaitInstances("a CONVERGED v1, b CONVERGED v1, c CONVERGED v1")
+	w.Write(waits)
+	w.Publish()
+	w.Release("web", "v2")
+	w.awaitInstances("a CONVERGED v2, b CONVERGED v1, c CONVERGED v1")
+
+	w.inFleet("a").Break(words("v2", "bad"), "bad words")
+	bad := w.say("bad")
+	w.AwaitThat("web", "the bad greeting is taken back", func(s protocol.Status) bool { return phaseOf(s, bad) == "rolled back" })
+	w.awaitInstances("a CONVERGED v2, b CONVERGED v1, c CONVERGED v1")
+
+	bye := w.say("bye")
+	w.awaitSaid("v2 goes on afterwards: " + bye + " passes it between two of its steps")
+	w.awaitInstances("a CONVERGED " + words("v2", "bye") + ", b CONVERGED v1, c CONVERGED v1")
+	require.ErrorContains(t, w.Update(w.ID("web"), protocol.Cancel, protocol.CancelRequest{Act: protocol.Act{By: "test"}, Version: "v2"}, nil), bye+" passes it")
+
+	w.inFleet("c").Break(words("v2", "bye"), "no memory")
+	w.Write(atOnce) // what is left of each is one step
+	w.Publish()
+	s := w.AwaitThat("web", "the version is taken back", func(s protocol.Status) bool { return phaseOf(s, "v2") == "rolled back" })
+	require.Equal(t, "succeeded", phaseOf(s, bye))
+	back := words("v1", "bye")
+	w.awaitInstances("a ROLLED_BACK " + back + ", b ROLLED_BACK " + back + ", c ROLLED_BACK " + back)
+	require.Empty(t, w.Fake.Overlaps())
+}
+
+// phaseOf is how far a release is in the only channel.
+func phaseOf(s protocol.Status, version string) string {
+	n := slices.IndexFunc(s.Releases, func(r protocol.ReleaseStatus) bool { return r.Version == version })
+	return s.Releases[n].Phases["production"]
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -49,6 +50,31 @@ func TestDriftIsRepaired_A12(t *testing.T) {
 	staging := w.Fake.At(w.App, "web", "staging")
 	staging.SetVersion("by-hand")
 	w.AwaitThat("web", "repaired", func(protocol.Status) bool { return staging.Version() == "v1" })
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+}
+
+// What is steady is read by the worker itself: the server is to ask for a reading half a day later, and what is changed by hand is repaired after
+// the interval.
+func TestDriftIsRepairedBetweenTheServersReadings_A12_F4(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Write(strings.Replace(stage.TwoChannels, "steadyPollInterval: 300ms", "steadyPollInterval: 1m", 1) + stage.Web)
+	w.Publish()
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	staging := w.Fake.At(w.App, "web", "staging")
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+		d, err := w.Client.DescribeWorkflowExecution(t.Context(), w.ID("web"), "")
+		require.NoError(t, err)
+		for _, a := range d.PendingActivities {
+			if next := a.GetNextAttemptScheduleTime(); next != nil && time.Until(next.AsTime()) > protocol.SafetyInterval/2 {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(d.PendingActivities)
+	})
+	staging.SetVersion("by-hand")
+	temporaltest.WaitFor(t, 2*time.Minute, func() (bool, string) { return staging.Version() == "v1", staging.Version() })
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 }
 

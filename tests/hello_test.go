@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/converge-engine/converge/tests/programtest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities/protocol"
@@ -208,7 +210,7 @@ func TestKilledInTheMiddleOfARelease_A11(t *testing.T) {
 	dir := t.TempDir()
 	// An apply that can be held: it says that it began, and ends when the gate is open.
 	write := func(name, text string) {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
+		programtest.Write(t, filepath.Join(dir, name), text)
 	}
 	write("apply", `#!/bin/sh
 echo "$PVN_RELEASE_CHANNEL $PVN_SERVICE_VERSION began" >> log

@@ -114,7 +114,7 @@ func TestJointReleaseIsRefusedWhole_B8(t *testing.T) {
 	require.Equal(t, protocol.JointAborted, applicationStatus(w.World).Releases[0].Phase)
 
 	_, err = jointly(w.World, "", versionsOf(map[string]string{"web": "v1", "cellar": "v1"}))
-	require.ErrorContains(t, err, `declares no service "cellar"`)
+	require.ErrorContains(t, err, `declares no service "cellar"; expected one of api, web`)
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // a promise ends a moment after the answer
 		var answer protocol.ReleaseAnswer
 		err := w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{

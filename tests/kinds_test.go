@@ -18,7 +18,7 @@ import (
 // kind has is said here, and all else goes by runtimes.Runtime. A new one belongs to a runtime, or into this list with a reason.
 var namesKinds = []string{
 	// What a kind is made of, by its digest and its bundle.
-	"entities/payload.go Bundled", "entities/payload.go SamePlace",
+	"entities/payload.go Bundled", "entities/payload.go SamePlace", "entities/payload.go Fill",
 	"intent/incarnation/incarnation.go bundle", "intent/incarnation/diff.go payloadPaths", "intent/incarnation/render.go payload", "intent/incarnation/render.go fixed",
 	// Commands need not be observable or removable, and start in a directory.
 	"intent/incarnation/specs.go runtimeSpec", "intent/incarnation/specs.go CanRemove",

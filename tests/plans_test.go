@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/converge-engine/converge/tests/programtest"
+
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
 
@@ -35,9 +37,10 @@ fake: {pollInterval: 100ms, steadyPollInterval: 300ms}
 {apiVersion: converge/v1, kind: Service, name: postgres, initialVersion: v1, custom: {env: {ZONE: "${{ constants.zone }}"}}}
 ---
 {apiVersion: converge/v1, kind: Service, name: sonarr, initialVersion: v1, requires: [postgres], custom: {env: {ZONE: "${{ constants.zone }}"}},
- feeds: [{aggregator: traefik, content: "route to sonarr"}], reconcilers: [{name: register, command: [./run]}]}
+ feeds: [{aggregator: traefik, content: "sonarr in ${{ constants.zone }}"}], reconcilers: [{name: register, command: [./run]}]}
 ---
 {apiVersion: converge/v1, kind: Service, name: prowlarr, initialVersion: v1, custom: {env: {ZONE: "${{ constants.zone }}"}},
+ feeds: [{aggregator: traefik, content: "prowlarr in ${{ constants.zone }}"}],
  reconcilers: [{name: register, requires: [sonarr], command: [./run]}]}
 ---
 {apiVersion: converge/v1, kind: Service, name: jellyfin, initialVersion: v1, dns: [{name: tv.example.org}], custom: {env: {ZONE: "${{ constants.zone }}"}}}
@@ -49,6 +52,7 @@ fake: {pollInterval: 100ms, steadyPollInterval: 300ms}
 const run = `#!/bin/sh
 echo "begin $CONVERGE_NODE" >> "$(dirname "$0")/log"
 name=$(echo "$CONVERGE_NODE" | tr ' @' '__')
+cp "$PVN_PLAN_FILE" "$(dirname "$0")/got-$name" && echo "$PVN_SERVICE" >> "$(dirname "$0")/ran-$name"
 while [ -e "$(dirname "$0")/hold-$name" ]; do sleep 0.05; done
 [ ! -e "$(dirname "$0")/fail-$name" ] || { echo "no such thing" >&2; echo "fail $CONVERGE_NODE" >> "$(dirname "$0")/log"; exit 1; }
 echo "end $CONVERGE_NODE" >> "$(dirname "$0")/log"
@@ -58,7 +62,7 @@ echo "end $CONVERGE_NODE" >> "$(dirname "$0")/log"
 type household struct{ *world }
 
 func newHousehold(w *world) *household {
-	require.NoError(w.T, os.WriteFile(filepath.Join(w.Dir, "run"), []byte(run), 0o755))
+	programtest.Write(w.T, filepath.Join(w.Dir, "run"), run)
 	return &household{w}
 }
 
@@ -200,7 +204,66 @@ func TestFailedDeployIsContained_E10_E11(t *testing.T) {
 	for _, blocked := range []string{"RECONCILE sonarr", "RECONCILE prowlarr"} {
 		require.Equal(t, "by DEPLOY sonarr@"+h.App+"-rt", nodes[blocked].Text)
 	}
-	require.ElementsMatch(t, []string{"begin SYNC traefik", "end SYNC traefik", "begin DNS", "end DNS"}, h.log())
+	require.Subset(t, []string{"begin SYNC traefik", "end SYNC traefik", "begin DNS", "end DNS"}, h.log())
+	require.Equal(t, []string{"prowlarr in one"}, h.given())
+}
+
+// given is what the proxy was given last.
+func (h *household) given() (all []string) {
+	h.T.Helper()
+	for _, f := range h.input("SYNC_traefik_" + h.App + "-rt").Fragments {
+		all = append(all, f.Content)
+	}
+	return all
+}
+
+// A service whose DEPLOY fails keeps the route that it had, beside the new ones of others: whether the proxy is given them before that or
+// after it, by the plan of the configuration or by that of a release of something else. One that never was deployed has none.
+func TestFailedServiceKeepsItsRoute_E3_E11(t *testing.T) {
+	t.Parallel()
+	for _, callback := range []bool{false, true} {
+		t.Run(fmt.Sprintf("setupCallback %t", callback), func(t *testing.T) {
+			t.Parallel()
+			h := newHousehold(newWorld(t))
+			configure := func(zone string) {
+				text := home
+				if callback {
+					text = strings.Replace(text, "name: sonarr, initialVersion: v1,", "name: sonarr, initialVersion: v1, setupCallback: {command: [./run]},", 1)
+				}
+				h.Write(strings.NewReplacer("ZONE}", zone+"}", "PLAN}", "}", "CHANNELS]", "]", "SERIAL\n", "\n").Replace(text))
+				h.Publish()
+			}
+			sonarr := h.Fake.At(h.App, "sonarr", "production")
+			sonarr.FailAppliesForGood(1, "no such image")
+			configure("one")
+			require.Equal(t, "failed", states(h.awaitPlan("i1", over))["DEPLOY sonarr"])
+			require.Equal(t, []string{"prowlarr in one"}, h.given())
+			require.NoFileExists(t, filepath.Join(h.Dir, "ran-CALLBACK"), "it was not set up")
+
+			configure("two")
+			for node, state := range states(h.awaitPlan("i2", over)) {
+				require.Equal(t, "done", state, node)
+			}
+			require.Equal(t, []string{"prowlarr in two", "sonarr in two"}, h.given())
+
+			sonarr.FailAppliesForGood(1, "no such image")
+			configure("three")
+			got := states(h.awaitPlan("i3", over))
+			require.Equal(t, "failed", got["DEPLOY sonarr"])
+			require.Equal(t, "done", got["SYNC traefik"])
+			require.Equal(t, []string{"prowlarr in three", "sonarr in two"}, h.given())
+
+			h.Release("prowlarr", "v2") // its plan knows nothing of sonarr
+			h.awaitPlan("prowlarr-v2", over)
+			require.Equal(t, []string{"prowlarr in three", "sonarr in two"}, h.given())
+
+			configure("four")
+			for node, state := range states(h.awaitPlan("i4", over)) {
+				require.Equal(t, "done", state, node)
+			}
+			require.Equal(t, []string{"prowlarr in four", "sonarr in four"}, h.given())
+		})
+	}
 }
 
 // With a cap of one nothing runs beside anything else, and nothing waits for ever.
@@ -230,14 +293,19 @@ func TestCapOfOneIsSerial_E8(t *testing.T) {
 func TestCallbackAfterAnyEnd_E2_E9(t *testing.T) {
 	t.Parallel()
 	h := newHousehold(newWorld(t))
-	callback := strings.Replace(home, "name: jellyfin, initialVersion: v1,", "name: jellyfin, initialVersion: v1, setupCallback: {command: [./run]},", 1)
+	callback := home
+	for _, name := range []string{"jellyfin", "prowlarr"} {
+		callback = strings.Replace(callback, "name: "+name+", initialVersion: v1,", "name: "+name+", initialVersion: v1, setupCallback: {command: [./run]},", 1)
+	}
 	h.Fake.At(h.App, "jellyfin", "production").FailAppliesForGood(1, "no such image")
 	h.Write(strings.NewReplacer("ZONE}", "one}", "PLAN}", "}", "CHANNELS]", "]", "SERIAL\n", "\n").Replace(callback))
 	h.Publish()
 	got := states(h.awaitPlan("i1", over))
 	require.Equal(t, "failed", got["DEPLOY jellyfin"])
 	require.Equal(t, "done", got["CALLBACK"])
-	require.Contains(t, h.log(), "end CALLBACK")
+	ran, err := os.ReadFile(filepath.Join(h.Dir, "ran-CALLBACK"))
+	require.NoError(t, err)
+	require.Equal(t, "prowlarr\n", string(ran), "what was not set up has nothing to capture")
 	require.Equal(t, "done", got["SYNC traefik"])
 }
 
@@ -425,6 +493,7 @@ func TestPausedPlanWaits_E8(t *testing.T) {
 	h.awaitPlan("i2", func(n map[string]protocol.PlanNodeStatus, _ protocol.PlanStatus) bool {
 		return n["DEPLOY postgres"].State == "held" && n["DEPLOY sonarr"].State == "waiting" && n["DNS"].State == "done" && n["DEPLOY traefik"].State == "done"
 	})
+	waitsFor(h.World, "sonarr", "DEPLOY postgres@"+h.App+"-rt in plan i2")
 	require.Contains(t, h.explain("sonarr"), "DEPLOY postgres@"+h.App+"-rt in plan i2")
 	var paused protocol.Answer
 	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Pause, protocol.Act{By: "bob"}, &paused))
@@ -447,4 +516,80 @@ func plannedLife(w *world) {
 		"CHANNELS]", "]", "SERIAL\n", "\nmaxConcurrentApplies: 1\n").Replace(home))
 	h.Publish()
 	h.awaitPlan("i1", over)
+}
+
+// What the store lost of a plan it has again, while the plan runs: it goes on as if nothing was.
+func TestLostRecordIsKeptOnceMore_E8(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	release := h.Fake.At(h.App, "postgres", "production").HangApplies()
+	h.configure("one", "")
+	h.awaitPlan("i1", func(n map[string]protocol.PlanNodeStatus, _ protocol.PlanStatus) bool {
+		return n["DNS"].State == "done" && n["SYNC traefik"].State == "done" && n["DEPLOY postgres"].State == "running"
+	})
+	records, err := filepath.Glob(filepath.Join(h.Store, "plans", h.App, "production", "of", "*", "progress"))
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+	require.NoError(t, os.Remove(records[0]))
+	release()
+	for name, state := range states(h.awaitPlan("i1", over)) {
+		require.Equal(t, "done", state, name)
+	}
+	require.Len(t, h.log(), 8)
+}
+
+// Where an application is pinned to an incarnation people have the plan of that one run, though there was that of a newer one.
+func TestPlanOfAnOlderIncarnationByHand_E13(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	h.configure("one", "")
+	h.awaitPlan("i1", over)
+	h.configure("two", "")
+	h.awaitPlan("i2", over)
+	h.ask(1, protocol.PlanAsked{Whole: true, By: "bob"})
+	nodes := h.awaitPlan("i1", func(n map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
+		return s.Over && n["RECONCILE prowlarr"].State != "waiting"
+	})
+	for name, state := range states(nodes) {
+		require.Equal(t, "done", state, name)
+	}
+	require.Len(t, h.log(), 3*8)
+}
+
+// What sets a service up runs once it was started, one after another, and before its DEPLOY is done; where one fails so does the release,
+// which is taken back, and what requires the service waits.
+func TestSetupReconcilersAreOfDeploy_E1_E2(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	const postgres = "name: postgres, initialVersion: v1,"
+	configure := func(zone string) {
+		text := strings.Replace(home, postgres, postgres+` setup_reconcilers: [{name: databases, command: [./setup]}, {name: users, command: [./setup, last], retry: {maxAttempts: 1}}],`, 1)
+		h.Write(strings.NewReplacer("ZONE}", zone+"}", "PLAN}", "}", "CHANNELS]", "]", "SERIAL\n", "\n").Replace(text))
+		h.Publish()
+	}
+	script := func(text string) {
+		programtest.Write(t, filepath.Join(h.Dir, "setup"), "#!/bin/sh\necho \"set up $1\" >> \"$(dirname \"$0\")/log\"\n"+text)
+	}
+	script("while [ ! -e \"$(dirname \"$0\")/ready\" ]; do sleep 0.05; done\n")
+	configure("one")
+	h.awaitLog("set up ")
+	require.Equal(t, 1, h.Fake.At(h.App, "postgres", "production").Applies())
+	nodes := states(h.awaitPlan("i1", func(n map[string]protocol.PlanNodeStatus, _ protocol.PlanStatus) bool {
+		return n["SYNC traefik"].State == "done"
+	}))
+	require.Equal(t, "running", nodes["DEPLOY postgres"])
+	require.Equal(t, "waiting", nodes["DEPLOY sonarr"])
+	h.on("ready")
+	h.awaitPlan("i1", over)
+	log := h.log()
+	require.Less(t, slices.Index(log, "set up "), slices.Index(log, "set up last"))
+	require.Less(t, slices.Index(log, "set up last"), slices.Index(log, "begin RECONCILE sonarr"))
+
+	script("[ -z \"$1\" ] || { echo 'no such user' >&2; exit 1; }\n")
+	configure("two")
+	failed := h.awaitPlan("i2", over)
+	require.Equal(t, "failed", failed["DEPLOY postgres"].State)
+	require.Contains(t, failed["DEPLOY postgres"].Text, "extension users failed once: ./setup exited 1: no such user")
+	require.Equal(t, "blocked", failed["DEPLOY sonarr"].State)
+	h.Await("postgres", "production ROLLED_BACK v1")
 }

@@ -77,7 +77,10 @@ func gatedLife(w *world) {
 
 	w.Act("web", protocol.Pin, `{"channel":"production","version":"v1","by":"bob","reason":"printing"}`)
 	w.Await("web", "staging CONVERGED v13, production CONVERGED v1")
-	w.Act("web", protocol.Unpin, `{"channel":"production","by":"bob"}`)
+	w.Act("web", protocol.Unpin, `{"channel":"production","by":"bob"}`) // the way back asks all gates
+	w.Await("web", "staging CONVERGED v13, production BLOCKED v1")
+	w.Act("web", protocol.Bypass, `{"version":"v13","channel":"production","condition":"denied","by":"bob","reason":"we dare again"}`)
+	approve("v13")
 	w.Await("web", "staging CONVERGED v13, production CONVERGED v13")
 	w.Act("web", protocol.Rollback, `{"version":"v13","channel":"production","by":"bob","reason":"errors"}`)
 	w.Await("web", "staging CONVERGED v13, production ROLLED_BACK v1")

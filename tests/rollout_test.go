@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/converge-engine/converge/tests/programtest"
 
 	"github.com/stretchr/testify/require"
 
@@ -138,7 +139,7 @@ func TestFleetByCommand_D23_D24(t *testing.T) {
 	t.Cleanup(func() { w.Retire("web") })
 	file := func(name, text string) {
 		t.Helper()
-		require.NoError(t, os.WriteFile(filepath.Join(w.Dir, name), []byte(text), 0o755)) //nolint:gosec // one is to be executed
+		programtest.Write(t, filepath.Join(w.Dir, name), text)
 	}
 	names := []string{"eu-1", "eu-2", "eu-3", "eu-4"}
 	file("select.sh", selectScript)
@@ -192,6 +193,7 @@ func TestFleetChangesMidway_D23_D24_D25(t *testing.T) {
 	w.inFleet("n003").FailReadings(fake.Always, runtimes.CodeFetchFailed)
 	w.inFleet("n011").SetVersion("by hand")
 	require.NoError(t, w.Fake.Await(t.Context(), func() bool { return w.inFleet("n011").Version() == "v1" }), "repaired to what it had")
+	w.AwaitThat("web", "n003 cannot be read", func(s protocol.Status) bool { return s.Channels[0].Health == "UNKNOWN" })
 	names = append(names[:11:11], names[12])
 	policy("{steps: [{instances: 1}, {instances: 4}, {pause: 1h}]}", names...)
 	w.awaitSaid("step 2 of 3: 1 of 11 at v2; next 3 after " + w.App + "-n003: ")

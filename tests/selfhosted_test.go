@@ -34,6 +34,9 @@ func newThirty(t *testing.T) *thirty {
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, ".converge")))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "run"), 0o755)) // CopyFS drops it
 	h := &thirty{Dev: shared.Dev(t, dir), front: shared.FreePort(t), names: shared.FreePort(t)}
+	identity, err := os.ReadFile(filepath.Join(dir, "age.txt"))
+	require.NoError(t, err)
+	h.Env = []string{"SOPS_AGE_KEY=" + string(identity)} // as the README has it
 	file := filepath.Join(dir, "selfhosted.converge.yaml")
 	config, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -123,7 +126,11 @@ func TestThirtyServicesFromNothing_E1_E2_E3_E4_E5_E7(t *testing.T) {
 	require.Contains(t, h.web("authelia.home.test", "/"), "sonarr: one\n", "it was deployed with what was collected")
 	require.Equal(t, "10.0.0.11", h.lookUp("sonarr.home.test"))
 	require.Equal(t, "unknown", h.lookUp("nothing.home.test"))
-	require.FileExists(t, filepath.Join(h.Dir, ".converge", "stack", "keys", "sonarr"), "what its first boot made")
+	for _, service := range []string{"sonarr", "radarr", "lidarr", "backrest", "uptime"} {
+		out, code := h.Converge("captured", "home", "live", service)
+		require.Zero(t, code, out)
+		require.Contains(t, out, "ENC[AES256_GCM,data:", "what its first boot made")
+	}
 
 	out, code := h.Converge("release", "home/sonarr", "v2", "--wait")
 	require.Zero(t, code, out)

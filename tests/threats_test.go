@@ -13,6 +13,40 @@ import (
 // Every threat that docs/threat-model.md answers names at least one test that exists.
 func TestThreatsNameTheirTests(t *testing.T) {
 	t.Parallel()
+	require.Greater(t, rowsWithTests(t, "threat-model.md", "| threat |"), 20)
+}
+
+// So does every row of the table of what Converge does beside others.
+func TestFeaturesNameTheirTests(t *testing.T) {
+	t.Parallel()
+	require.Greater(t, rowsWithTests(t, "kubernetes.md", "| | Argo CD |"), 10)
+}
+
+// rowsWithTests counts the rows of the tables in a document that begin with such a line: the last cell of each names tests that exist.
+func rowsWithTests(t *testing.T, document, begin string) (rows int) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(repository, "docs", document))
+	require.NoError(t, err)
+	known, named := testsOfAll(t), regexp.MustCompile("`(Test\\w+)`")
+	in := false
+	for n, line := range strings.Split(string(data), "\n") {
+		in = strings.HasPrefix(line, begin) || in && strings.HasPrefix(line, "|")
+		cells := strings.Split(line, "|")
+		if !in || strings.HasPrefix(line, begin) || strings.HasPrefix(line, "| ---") {
+			continue
+		}
+		rows++
+		tests := named.FindAllStringSubmatch(cells[len(cells)-2], -1)
+		require.NotEmpty(t, tests, "docs/%s:%d names no test", document, n+1)
+		for _, test := range tests {
+			require.True(t, known[test[1]], "docs/%s:%d names %s, which there is not", document, n+1, test[1])
+		}
+	}
+	return rows
+}
+
+func testsOfAll(t *testing.T) map[string]bool {
+	t.Helper()
 	known := map[string]bool{}
 	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	for path := range repositoryFiles(t, "_test.go") {
@@ -22,21 +56,5 @@ func TestThreatsNameTheirTests(t *testing.T) {
 			known[string(found[1])] = true
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(repository, "docs", "threat-model.md"))
-	require.NoError(t, err)
-	named := regexp.MustCompile("`(Test\\w+)`")
-	rows := 0
-	for n, line := range strings.Split(string(data), "\n") {
-		cells := strings.Split(line, "|")
-		if len(cells) != 6 || strings.HasPrefix(cells[1], " ---") || strings.TrimSpace(cells[1]) == "threat" {
-			continue
-		}
-		rows++
-		tests := named.FindAllStringSubmatch(cells[4], -1)
-		require.NotEmpty(t, tests, "docs/threat-model.md:%d names no test", n+1)
-		for _, test := range tests {
-			require.True(t, known[test[1]], "docs/threat-model.md:%d names %s, which there is not", n+1, test[1])
-		}
-	}
-	require.Greater(t, rows, 20)
+	return known
 }

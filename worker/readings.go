@@ -11,7 +11,7 @@ import (
 )
 
 // changing are the activities that change something outside: a worker that stops lets them end.
-var changing = []string{protocol.ActivityApply, protocol.ActivityRemove, protocol.ActivityExtension}
+var changing = []string{protocol.ActivityApply, protocol.ActivityRemove, protocol.ActivityExtension, protocol.ActivitySteer}
 
 // readings is the interceptor that ends all other activities soon after a worker begins to stop: they hold nothing up.
 type readings struct {

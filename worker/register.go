@@ -85,6 +85,7 @@ func registerRuntimeActivities(w worker.ActivityRegistry, a *activities.Activiti
 	w.RegisterActivityWithOptions(a.Extension, activity.RegisterOptions{Name: protocol.ActivityExtension})
 	w.RegisterActivityWithOptions(a.PlanRun, activity.RegisterOptions{Name: protocol.ActivityPlanRun})
 	w.RegisterActivityWithOptions(a.Remove, activity.RegisterOptions{Name: protocol.ActivityRemove})
+	w.RegisterActivityWithOptions(a.Steer, activity.RegisterOptions{Name: protocol.ActivitySteer})
 	w.RegisterActivityWithOptions(a.Check, activity.RegisterOptions{Name: protocol.ActivityCheck})
 	w.RegisterActivityWithOptions(a.Preflight, activity.RegisterOptions{Name: protocol.ActivityPreflight})
 	w.RegisterActivityWithOptions(a.Preview, activity.RegisterOptions{Name: protocol.ActivityPreview})

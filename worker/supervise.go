@@ -51,6 +51,7 @@ type supervisor struct {
 	restart   func(ctx context.Context, id string, manifest incarnation.Manifest, why protocol.Restart) error
 	end       func(ctx context.Context, id string) error // the workflow of a service, if it is kept down
 	log       *slog.Logger
+	metrics   client.MetricsHandler
 
 	of     protocol.Installation
 	scope  string // of the lease that one of all workers of an epoch holds
@@ -61,6 +62,7 @@ type supervisor struct {
 	kept   func(now time.Time) time.Time // up to when what this worker was handed is in the store
 	saw    func(error)                   // whether the store answers
 	others others
+	status int // whose services are counted next, of the status table; when this worker begins to supervise, all are
 }
 
 // look is what was found when every workflow was looked for by name.
@@ -70,6 +72,7 @@ type look struct {
 	later   int64  // how many that were
 	at      time.Time
 	missing int
+	down    int           // services that somebody keeps down
 	again   time.Duration // after which every workflow is looked for once more
 }
 
@@ -78,7 +81,7 @@ func newSupervisor(c client.Client, namespace string, a *activities.Activities, 
 		namespace = client.DefaultNamespace
 	}
 	return &supervisor{
-		client: c, namespace: namespace, store: a.Store, restart: a.Restart, end: a.EndUnmanaged, log: slog.Default(),
+		client: c, namespace: namespace, store: a.Store, restart: a.Restart, end: a.EndUnmanaged, log: slog.Default(), metrics: a.Metrics,
 		of: of, scope: fmt.Sprintf("supervision-%d", of.Epoch), holder: rand.Text(), kept: kept.KeptUpTo, saw: kept.Saw,
 	}
 }
@@ -127,6 +130,7 @@ func (s *supervisor) turn(ctx context.Context) error {
 	}
 	held, err := s.hold(ctx, now)
 	if err != nil || !held {
+		s.unsupervised()
 		return err
 	}
 	stands, err := s.store.Installation(ctx)
@@ -136,7 +140,11 @@ func (s *supervisor) turn(ctx context.Context) error {
 	if stands.Epoch > s.of.Epoch {
 		return errMoved
 	}
-	return errors.Join(s.look(ctx), s.followPlans(ctx), s.followLost(ctx, now))
+	err = errors.Join(s.look(ctx), s.followPlans(ctx), s.followLost(ctx, now))
+	if err == nil {
+		s.measure(ctx)
+	}
+	return err
 }
 
 // errMoved: whoever has the installation now looks after what it declares.
@@ -265,7 +273,9 @@ func (s *supervisor) lookWhole(ctx context.Context) error {
 	}
 	for application, d := range applications {
 		for service := range d.manifest {
-			if !d.unmanaged(service) {
+			if d.unmanaged(service) {
+				s.seen.down++
+			} else {
 				missing(protocol.ServiceID(application, service), d.manifest)
 			}
 		}
@@ -388,6 +398,7 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 		return fmt.Errorf("start %s again: %w", id, err)
 	}
 	s.log.Warn("started again", "workflow", id, "why", why)
+	s.metrics.Counter(metricRestarts).Inc(1)
 	if asked {
 		return nil
 	}

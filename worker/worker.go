@@ -23,6 +23,8 @@ import (
 	"github.com/converge-engine/converge/runtimes/ecs"
 	"github.com/converge-engine/converge/runtimes/kubernetes"
 	"github.com/converge-engine/converge/runtimes/secret"
+	"github.com/converge-engine/converge/worker/logs"
+	"github.com/converge-engine/converge/worker/monitor"
 	"github.com/converge-engine/converge/workflows"
 )
 
@@ -59,6 +61,12 @@ type Options struct {
 	Deployment Deployment
 	// Eager is that of the client's connection. Nil: each apply waits until the server has heard of it.
 	Eager *Eager
+	// Monitor is what is seen of this worker from outside. Its Handler is that of the client. Nil: nothing.
+	Monitor *monitor.Monitor
+	// Polls are those of the client's connection. Nil: that they are refused is not noticed.
+	Polls *monitor.Polls
+	// RefusedFor is how long a worker may be refused all work before it ends; 0: five minutes.
+	RefusedFor time.Duration
 	// Interceptors stand around the workflows and activities of this worker, the first outermost (tracing, tests).
 	Interceptors []interceptor.WorkerInterceptor
 	// Factories add kinds of runtime to the built-in ones (tests and simulations).
@@ -81,15 +89,15 @@ const (
 	readingStop = 5 * time.Second
 )
 
-// Run serves until ctx ends.
+// Run serves until ctx ends, or nobody will give it work any more.
 func Run(ctx context.Context, c client.Client, o Options) error {
-	stop, err := Start(ctx, c, o)
+	lost := newLost()
+	stop, err := start(ctx, c, o, lost.fatal)
 	if err != nil {
 		return err
 	}
-	<-ctx.Done()
-	stop()
-	return nil
+	defer stop()
+	return lost.wait(ctx, o)
 }
 
 // open opens the store, as far as a worker may write to it, and only if it can read what others encrypt.
@@ -110,6 +118,11 @@ func open(ctx context.Context, o Options) (*store.Store, error) {
 // Start begins to serve and returns what stops it. It fails at once on what would otherwise fail
 // later and quietly: a store that does not open, a namespace without the search attributes.
 func Start(ctx context.Context, c client.Client, o Options) (stop func(), err error) {
+	return start(ctx, c, o, nil)
+}
+
+// start is Start, and calls fatal once the SDK has given up asking for work.
+func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (stop func(), err error) {
 	if o.Payloads == nil {
 		o.Payloads = &codec.Codec{}
 	}
@@ -117,38 +130,28 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	if err != nil {
 		return nil, err
 	}
-	clusters, accounts := &kubernetes.Clusters{}, &ecs.Accounts{}
-	secrets := &secret.Worker{
-		Environment: secret.Environment{Allowed: o.AllowEnv}, Elsewhere: o.AllowSecret,
-		Kubernetes: secret.Clusters{Client: clusters.Client}, AWS: &secret.SecretsManager{},
-	}
-	on := custom.Worker{Clusters: clusters, Tasks: accounts, Secrets: secrets}
-	known := factories(clusters, accounts, on)
-	maps.Copy(known, o.Factories)
-	a := activities.New(store, c, known)
-	a.Commands, a.Eager, a.Roots, a.Sops = on, o.Eager, o.Roots, o.Sops
+	a, disconnect := assemble(c, o, store)
 	installation, err := belongs(ctx, c, o, store)
 	if err != nil {
 		a.Close()
-		clusters.Close()
-		accounts.Close()
+		disconnect()
 		return nil, errors.Join(err, store.Close())
 	}
-	a.Payloads = o.Payloads
-	a.Installation, a.Epoch = installation.ID, installation.Epoch
+	a.Payloads, a.Installation, a.Epoch = o.Payloads, installation.ID, installation.Epoch
+	watched(o.Monitor, c, a)
 	kept := activities.NewCheckpoints(store)
+	kept.Metrics = a.Metrics
 	left := func() {} // in order
 	closeAll := func() {
 		a.Close()
 		if kept.Close() {
 			left()
 		}
-		clusters.Close()
-		accounts.Close()
+		disconnect()
 		_ = store.Close() // nothing is being written any more
 	}
 	reading, endReading := context.WithCancel(context.Background())
-	w, err := newWorker(ctx, c, o, a, &readings{until: reading}, &workflows.Checkpoints{To: kept})
+	w, err := newWorker(ctx, c, o, a, fatal, &readings{until: reading}, &workflows.Checkpoints{To: kept})
 	if err == nil && o.Runtime == "" { // one of a remote runtime may not write that, nor start it
 		err = announce(ctx, o.Payloads, store)
 	}
@@ -163,6 +166,7 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 		closeAll()
 		return nil, fmt.Errorf("start worker: %w", err)
 	}
+	a.TakeOver()
 	endSupervision := func() {}
 	if o.Runtime == "" {
 		supervisor := newSupervisor(c, o.Namespace, a, installation, kept)
@@ -183,6 +187,25 @@ func Start(ctx context.Context, c client.Client, o Options) (stop func(), err er
 	}, nil
 }
 
+// assemble makes the activities of a worker and the connections that its runtimes share, which are closed after them.
+func assemble(c client.Client, o Options, s *store.Store) (a *activities.Activities, disconnect func()) {
+	clusters, accounts := &kubernetes.Clusters{}, &ecs.Accounts{}
+	secrets := &secret.Worker{
+		Environment: secret.Environment{Allowed: o.AllowEnv}, Elsewhere: o.AllowSecret,
+		Kubernetes: secret.Clusters{Client: clusters.Client}, AWS: &secret.SecretsManager{},
+	}
+	on := custom.Worker{Clusters: clusters, Tasks: accounts, Secrets: secrets, Workflows: activities.UserWorkflows{Client: c}}
+	known := factories(clusters, accounts, on)
+	maps.Copy(known, o.Factories)
+	a = activities.New(s, c, known)
+	a.Commands, a.Eager, a.Roots, a.Sops, a.Runtime = on, o.Eager, o.Roots, o.Sops, o.Runtime
+	secrets.Captured = a.Captured
+	return a, func() {
+		clusters.Close()
+		accounts.Close()
+	}
+}
+
 // belongs is the installation that a worker works for. One of a remote runtime may not see the namespace: it takes the
 // store's word for it.
 func belongs(ctx context.Context, c client.Client, o Options, s *store.Store) (protocol.Installation, error) {
@@ -196,13 +219,24 @@ func belongs(ctx context.Context, c client.Client, o Options, s *store.Store) (p
 	return i, err
 }
 
-func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities, own ...interceptor.WorkerInterceptor) (worker.Worker, error) {
+// pollers are as many as the server says that there is work for: two are too few where it is far away, and fifty cost where
+// nothing happens.
+func pollers() worker.PollerBehavior {
+	return worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{InitialNumberOfPollers: 2, MinimumNumberOfPollers: 2, MaximumNumberOfPollers: 50})
+}
+
+func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities, fatal func(error), own ...interceptor.WorkerInterceptor) (worker.Worker, error) {
 	options := worker.Options{
 		WorkerStopTimeout: max(o.StopTimeout, readingStop),
 		// A turn over hundreds of channels takes milliseconds; on a starved machine the SDK's one second is soon over.
 		DeadlockDetectionTimeout: 5 * time.Second,
-		Interceptors:             append(append(slices.Clone(o.Interceptors), &workflows.Arrivals{}, &workflows.Starts{}), own...),
+		Interceptors:             append(append(slices.Clone(o.Interceptors), &workflows.Arrivals{}, &workflows.Starts{}, &logs.Activities{}), own...),
 		DeploymentOptions:        o.Deployment.options(),
+		OnFatalError:             fatal,
+
+		MaxConcurrentActivityExecutionSize: activities.Places,
+		WorkflowTaskPollerBehavior:         pollers(),
+		ActivityTaskPollerBehavior:         pollers(),
 	}
 	if err := o.Deployment.check(o.Runtime); err != nil {
 		return nil, err

@@ -39,9 +39,11 @@ func (s *shell) announceTo(to entities.Notification, line entities.AuditLine, un
 		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Minute},
 		Summary:             summary("announce to " + to.Name + ": " + line.Text),
 	})
-	future := workflow.ExecuteActivity(ctx, protocol.ActivityAnnounce, protocol.AnnounceRequest{
-		Application: s.application, Service: s.titled(), Line: line, Notifications: []entities.Notification{to},
-	})
+	request := protocol.AnnounceRequest{Application: s.application, Service: s.titled(), Line: line, Notifications: []entities.Notification{to}}
+	if s.enters != nil {
+		request.Incarnation, request.Since = s.enters(line)
+	}
+	future := workflow.ExecuteActivity(ctx, protocol.ActivityAnnounce, request)
 	workflow.Go(s.ctx, func(ctx workflow.Context) {
 		err := future.Get(ctx, nil)
 		if temporal.IsCanceledError(err) {

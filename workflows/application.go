@@ -39,7 +39,7 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 			return protocol.AnnouncePause{Application: a.name, Manifest: a.state.Notified.Manifest}
 		},
 	}
-	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, a.status); err != nil {
+	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, inParts(&a.large, "the status of application "+in.Application, a.status, cutApplication)); err != nil {
 		return err
 	}
 	return a.live(in.Carried, in.Beginning)
@@ -239,7 +239,7 @@ func (a *application) notify() {
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 		Summary:     fmt.Sprintf("notify services of incarnation %d", wanted.Number),
 	})
-	future := workflow.ExecuteActivity(ctx, protocol.ActivityNotify, request)
+	future := workflow.ExecuteActivity(ctx, protocol.ActivityNotify, request.Fitting())
 	a.await(func(ctx workflow.Context) {
 		var answer protocol.NotifyAnswer
 		err := future.Get(ctx, &answer)

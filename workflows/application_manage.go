@@ -55,6 +55,9 @@ func (a *application) unmanage(r verb.Request, who entities.Who) (state.Effect, 
 	}, nil
 }
 
+// maxUnmanaged is how many services are kept down one by one.
+const maxUnmanaged = 50
+
 func (a *application) unmanageable(r verb.Request) error {
 	most := 0
 	for _, i := range a.state.Incarnations {
@@ -71,6 +74,8 @@ func (a *application) unmanageable(r verb.Request) error {
 		return fmt.Errorf("%s is unmanaged already, by %s", name, already.By)
 	case r.Service != "" && len(a.state.Unmanaged) >= most:
 		return fmt.Errorf("%d services are unmanaged already, as many as there are", len(a.state.Unmanaged))
+	case r.Service != "" && len(a.state.Unmanaged) >= maxUnmanaged && a.logic >= protocol.LogicFitsPayloads:
+		return fmt.Errorf("%d services are unmanaged one by one already, the most that are kept; all of them are by: converge unmanage %s", maxUnmanaged, a.name)
 	}
 	return nil
 }

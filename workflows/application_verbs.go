@@ -82,7 +82,7 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 		answer.Incarnation, answer.Unchanged = max(a.newest().Number, p.Floor)+1, false
 		a.state.Incarnations = entities.KeepLast(append(a.state.Incarnations, protocol.Incarnation{
 			Number: answer.Incarnation, Hash: p.Hash, Manifest: p.Manifest, Services: p.Services,
-			At: a.now(), By: who.Name, Proven: who.Proven, Subject: who.Subject, Origin: p.Origin, Causes: p.Causes,
+			At: a.now(), By: who.Name, Proven: who.Proven, Subject: who.Subject, Origin: p.Origin, Causes: p.Causes, Commits: p.Commits,
 		}), maxIncarnations)
 	}
 	a.state.Manifest, a.state.Store, a.state.Origin = p.Manifest, p.Store, p.Origin
@@ -164,7 +164,7 @@ func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) 
 func whence(o protocol.Origin) string {
 	text := o.Path
 	if o.Commit != "" {
-		text += "@" + verb.Clip(o.Commit, 12)
+		text += "@" + verb.Clip(o.Hex(), 12)
 	}
 	if o.Dirty {
 		text += " (with changes that are not committed)"

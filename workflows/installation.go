@@ -27,7 +27,7 @@ func Installation(ctx workflow.Context, in protocol.InstallationInput) error {
 		shell: i.shell, of: &i.state.pauseState, scope: entities.ScopeInstallation,
 		request: func() protocol.AnnouncePause { return protocol.AnnouncePause{} },
 	}
-	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, i.status); err != nil {
+	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, inParts(&i.large, "the status of the installation", i.status, nil)); err != nil {
 		return err
 	}
 	return i.live(in.Carried, in.Beginning)

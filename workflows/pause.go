@@ -85,17 +85,9 @@ func (p *pauses) announce() {
 	case p.running || p.drains() || !p.of.Announcing && !p.of.Unheard.due(p.now()):
 		return
 	}
-	r := p.request()
-	r.Scope, r.Pause = p.scope, p.of.Pause
-	if r.Pause == nil {
-		r.Ended = p.of.Ended
-	}
-	if !p.of.Announcing && p.of.Unheard.More == 0 {
-		r.Only = p.of.Unheard.Services
-	}
-	what := "announce the pause of "
-	if r.Pause == nil {
-		what = "announce the end of the pause of "
+	r, what := p.toAnnounce()
+	if !p.fits(&r) {
+		return
 	}
 	ctx, stop := workflow.WithCancel(p.work)
 	ctx = enduring(ctx, what+p.name)
@@ -114,6 +106,46 @@ func (p *pauses) announce() {
 		}
 	})
 }
+
+// toAnnounce is what services are told, and what that is for people.
+func (p *pauses) toAnnounce() (r protocol.AnnouncePause, what string) {
+	r, what = p.request(), "announce the pause of "
+	r.Scope, r.Pause = p.scope, p.of.Pause
+	if r.Pause == nil {
+		r.Ended, what = p.of.Ended, "announce the end of the pause of "
+	}
+	if !p.of.Announcing && p.of.Unheard.More == 0 {
+		r.Only = p.of.Unheard.Services
+	}
+	return r, what
+}
+
+// fits leaves the turns of a drain to the store, where they are too many for a payload. While the store does not take them, it is false.
+func (p *pauses) fits(r *protocol.AnnouncePause) bool {
+	if p.logic < protocol.LogicFitsPayloads || r.Pause == nil || r.Pause.Drain == nil {
+		return true
+	}
+	pause, drain := *r.Pause, *r.Pause.Drain
+	if len(entities.Fitting(drain.Turns, mostTurns)) == len(drain.Turns) {
+		return true
+	}
+	if p.outages.open(theStore) {
+		return false
+	}
+	packed, err := protocol.Pack(drain.Turns)
+	if err == nil {
+		err = p.fromStore(p.ctx, protocol.ActivitySpill, protocol.SpillRequest{Packed: packed}, &r.Turns)
+	}
+	if err != nil {
+		p.backOff(theStore, err)
+		return false
+	}
+	drain.Turns, pause.Drain, r.Pause = nil, &drain, &pause
+	return true
+}
+
+// mostTurns is how many bytes of them go as they are.
+const mostTurns = 24 << 10
 
 // announced takes in that all services have heard, but for some.
 func (p *pauses) announced(missed protocol.Unreached) {

@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,9 +22,12 @@ import (
 // It is no entity that lives for ever: nothing is asked of it but leases, and all that it knows is in the store, so that one that was
 // terminated goes on where it was.
 func Plan(ctx workflow.Context, in protocol.PlanInput) (protocol.PlanStatus, error) {
-	p := &planRun{ctx: ctx, in: in, leases: map[string]*planLease{}, notes: map[int]string{}}
+	p := &planRun{
+		ctx: ctx, in: in, leases: map[string]*planLease{}, notes: map[int]string{}, without: map[int]int{},
+		commands: map[int]*commands{}, parts: map[int]protocol.PlanPart{},
+	}
 	p.state.Nodes = ""
-	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, p.status); err != nil {
+	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, inParts(&p.large, "plan "+in.ID(), p.status, cutPlan)); err != nil {
 		return protocol.PlanStatus{}, err
 	}
 	p.watch, p.stop = workflow.WithCancel(ctx)
@@ -46,29 +50,41 @@ func Plan(ctx workflow.Context, in protocol.PlanInput) (protocol.PlanStatus, err
 	p.state.Over = true
 	p.keep()
 	p.show()
-	status, _ := p.status()
-	return status, ctx.Err()
+	return p.result(), ctx.Err()
 }
 
 // planRun is one run of a plan.
 type planRun struct {
-	ctx   workflow.Context
-	in    protocol.PlanInput
-	watch workflow.Context // of what is followed
-	stop  workflow.CancelFunc
-	plan  plan.Plan
-	hash  string
-	limit int
-	so    []plan.Progress
-	notes map[int]string
-	state protocol.PlanState // as it is kept; Nodes and Notes are filled in then
+	ctx    workflow.Context
+	in     protocol.PlanInput
+	watch  workflow.Context // of what is followed
+	stop   workflow.CancelFunc
+	plan   plan.Plan
+	hash   string
+	limit  int
+	nodes  *plan.Walker
+	notes  map[int]string
+	state  protocol.PlanState  // as it is kept; Nodes and Notes are filled in then
+	record protocol.PlanRecord // where that is kept
 
 	busy      int  // commands under way, and waits for leases
 	following bool // what is deployed
 	woken     bool
-	dirty     bool // something is not kept yet
+	dirty     bool  // something is not kept yet
+	collects  []int // nodes that give an aggregator what was collected
+	failing   bool  // some of them may have to do so again
 	shown     string
+	large     largeAnswers
 	leases    map[string]*planLease
+	// Since LogicPlansInParts:
+	commands map[int]*commands         // of nodes that have begun
+	parts    map[int]protocol.PlanPart // of nodes that had begun in an earlier run, and not yet in this one
+	callback *commands
+	beside   int       // how many commands of CALLBACK are under way beside another one
+	due      []dueNode // the earliest first
+	alarm    time.Time // when the plan is woken for these
+
+	without map[int]int // how many services were undeployed when a node began that gives an aggregator what was collected
 }
 
 // briefCall asks the store within the workflow task, again and again until it answers. What it refuses is an error.
@@ -77,6 +93,9 @@ func (p *planRun) briefCall(ctx workflow.Context, name string, request, answer a
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 		err := localCall{name: name, request: request, patient: asLongAs, of: theStore}.do(ctx, answer)
 		var app *temporal.ApplicationError
+		if digest := leftInStore(answer); err == nil && digest != "" {
+			return p.fetchAnswer(ctx, digest, answer)
+		}
 		if err == nil || errors.As(err, &app) && app.Type() == protocol.ErrRefused {
 			return err
 		}
@@ -84,6 +103,17 @@ func (p *planRun) briefCall(ctx workflow.Context, name string, request, answer a
 			return err
 		}
 	}
+}
+
+// fetchAnswer reads an answer that the activity left to the store.
+func (p *planRun) fetchAnswer(ctx workflow.Context, digest string, answer any) error {
+	packed, err := fetchParts(ctx, digest, func(r protocol.RestoreRequest, part *protocol.RestoreAnswer) error {
+		return p.briefCall(ctx, protocol.ActivityRestore, r, part)
+	})
+	if err != nil {
+		return err
+	}
+	return packed.Unpack(answer)
 }
 
 func (p *planRun) begin() error {
@@ -94,9 +124,20 @@ func (p *planRun) begin() error {
 	if err := begun.Plan.Unpack(&p.plan); err != nil {
 		return temporal.NewNonRetryableApplicationError("the plan cannot be read: "+err.Error(), "Malformed", err)
 	}
+	if err := p.unpack(&begun); err != nil {
+		return err
+	}
 	p.hash, p.limit, p.state = begun.Hash, begun.Limit, begun.PlanState
+	p.record = protocol.PlanRecord{
+		PlanRef: p.in.PlanRef, PlanAsked: p.in.PlanAsked, Hash: begun.Hash, All: begun.All, Scope: begun.Scope, Beyond: begun.Beyond,
+	}
 	p.state.Over, p.state.Ended, p.state.Trouble = false, "", ""
-	p.so = p.plan.Read(begun.Nodes)
+	p.nodes, p.failing = p.plan.Walker(p.plan.Read(begun.Nodes)), true
+	for n := range p.plan.Nodes {
+		if p.plan.Nodes[n].Collects() {
+			p.collects = append(p.collects, n)
+		}
+	}
 	for _, n := range begun.Notes {
 		p.notes[n.Node] = n.Text
 	}
@@ -142,42 +183,51 @@ func (p *planRun) walk() {
 		}
 	}
 	p.stop()
+	p.giveAllBack()
 }
 
 // step begins what may begin now.
 func (p *planRun) step() {
-	step := p.plan.Walk(p.so, p.limit)
+	p.collectAgain()
+	p.resume() // before anything else begins: it may have a lease
+	step := p.nodes.Step(p.room())
 	p.dirty = p.dirty || len(step.Begin)+len(step.Block) > 0
+	p.woken, p.failing = p.woken || len(step.Block) > 0, p.failing || len(step.Block) > 0
 	for _, n := range step.Begin {
-		p.so[n].State = plan.Running
 		if p.plan.Nodes[n].Kind != plan.Deploy {
 			p.perform(n)
 		}
 	}
+	p.lend()
 }
 
-func (p *planRun) over() bool {
-	for n := range p.so {
-		if s := p.so[n].State; s == plan.Waiting || s == plan.Running || s == plan.Held {
-			return false
+// collectAgain has aggregators given anew what was collected for them where a DEPLOY failed since: what its service had before stays.
+func (p *planRun) collectAgain() {
+	if !p.failing {
+		return
+	}
+	p.failing = false
+	undeployed := len(p.nodes.Undeployed())
+	for _, n := range p.collects {
+		if p.nodes.So(n).State == plan.Done && p.without[n] < undeployed && p.state.Ended == "" && changed(p.ctx, "plan-collects-again") {
+			p.nodes.Set(n, plan.Waiting)
+			p.without[n] = undeployed
 		}
 	}
-	return p.busy == 0
 }
+
+func (p *planRun) over() bool { return p.busy == 0 && p.nodes.Over() }
 
 // whole: all nodes are done.
 func (p *planRun) whole() bool {
-	for n := range p.so {
-		if p.so[n].State != plan.Done {
-			return false
-		}
-	}
-	return p.ctx.Err() == nil
+	return p.nodes.Count(plan.Done) == len(p.plan.Nodes) && p.ctx.Err() == nil
 }
 
 // became notes what became of a node.
 func (p *planRun) became(n int, state plan.State, why string) {
-	p.so[n].State, p.woken, p.dirty = state, true, true
+	p.nodes.Set(n, state)
+	p.woken, p.dirty = true, true
+	p.failing = p.failing || state == plan.Failed || state == plan.Done && p.plan.Nodes[n].Collects()
 	delete(p.notes, n)
 	if why != "" && state != plan.Done && state != plan.Running {
 		p.notes[n] = clip(why)
@@ -190,13 +240,15 @@ const maxNotes = 100
 // keep has the store know how far the plan is.
 func (p *planRun) keep() {
 	p.dirty = false
-	p.state.Nodes, p.state.Notes = plan.Letters(p.so), nil
-	for n := range p.so {
+	p.state.Nodes, p.state.Notes = p.nodes.Letters(), nil
+	for _, n := range entities.SortedKeys(p.notes) {
 		if text := p.notes[n]; text != "" && len(p.state.Notes) < maxNotes {
 			p.state.Notes = append(p.state.Notes, protocol.PlanNote{Node: n, Text: text})
 		}
 	}
-	_ = p.briefCall(p.ctx, protocol.ActivityPlanKeep, protocol.PlanKeepRequest{PlanRef: p.in.PlanRef, PlanState: p.state}, nil)
+	p.state.Parts = p.begunParts()
+	p.record.PlanState = p.state
+	_ = p.briefCall(p.ctx, protocol.ActivityPlanKeep, protocol.PlanKeepRequest{PlanRecord: p.record}, nil)
 }
 
 // retryFollowing is how soon following begins anew that did not end by itself.
@@ -213,12 +265,13 @@ func (p *planRun) follow(going bool) {
 	workflow.Go(p.watch, func(ctx workflow.Context) {
 		var found protocol.PlanFollowed
 		err := future.Get(ctx, &found)
-		if err != nil { // called off, or its worker went away for over an hour: it is begun anew
+		if err != nil { // called off, the record is gone, or its worker went away for over an hour: it is begun anew
 			_ = workflow.Sleep(ctx, retryFollowing)
+			p.dirty = p.dirty || changed(ctx, "plan-keeps-anew")
 		}
 		p.following, p.woken = false, true
 		for _, node := range found.Nodes {
-			if n := node.Node; n < len(p.so) && (p.so[n].State == plan.Running || p.so[n].State == plan.Held) {
+			if n := node.Node; n < len(p.plan.Nodes) && p.underWay(n) {
 				p.became(n, plan.State(node.State), node.Text)
 			}
 		}
@@ -228,11 +281,17 @@ func (p *planRun) follow(going bool) {
 	})
 }
 
+// underWay: a node has begun, and is not over.
+func (p *planRun) underWay(n int) bool {
+	s := p.nodes.So(n).State
+	return s == plan.Running || s == plan.Held
+}
+
 // drop has nothing begin any more.
 func (p *planRun) drop(why string) {
 	p.state.Ended = why
-	for n := range p.so {
-		if p.so[n].State == plan.Waiting {
+	for n := range p.plan.Nodes {
+		if p.nodes.So(n).State == plan.Waiting {
 			p.became(n, plan.Superseded, "")
 		}
 	}
@@ -241,8 +300,8 @@ func (p *planRun) drop(why string) {
 // cancelled leaves services alone that were let in: they go on by themselves.
 func (p *planRun) cancelled() {
 	p.drop(protocol.PlanCancelled)
-	for n := range p.so {
-		if s := p.so[n].State; s == plan.Running || s == plan.Held {
+	for n := range p.plan.Nodes {
+		if p.underWay(n) {
 			p.became(n, plan.Superseded, "the plan was cancelled")
 		}
 	}
@@ -255,8 +314,8 @@ func (p *planRun) steps(kind string, letters *string) bool {
 		return true
 	}
 	work := protocol.PlanWork{PlanRef: p.in.PlanRef, Hash: p.hash, Kind: kind}
-	var all protocol.PlanCommands
-	if err := p.briefCall(p.ctx, protocol.ActivityPlanCommands, work, &all); err != nil {
+	all, err := p.listSteps(work)
+	if err != nil {
 		p.state.Trouble = rootCause(err)
 		return false
 	}
@@ -265,14 +324,14 @@ func (p *planRun) steps(kind string, letters *string) bool {
 		p.keep()
 		p.show()
 	}
-	for n := range min(len(all.Commands), len(*letters)) {
+	for n := range min(len(all), len(*letters)) {
 		if (*letters)[n] == plan.Done.Letter() {
 			continue
 		}
 		set(n, plan.Running)
-		failed := p.run(p.ctx, aStep, work, all.Commands[n])
+		failed := p.run(p.ctx, aStep, work, all[n])
 		if failed != "" {
-			p.state.Trouble = clip(all.Commands[n].Run.Name + ": " + failed)
+			p.state.Trouble = clip(all[n].Run.Name + ": " + failed)
 			set(n, plan.Failed)
 			return false
 		}
@@ -286,18 +345,38 @@ func (p *planRun) status() (protocol.PlanStatus, error) {
 		Schema: "converge.plan-run/v1", PlanRef: p.in.PlanRef, Before: p.state.Before, After: p.state.After, Trouble: p.state.Trouble,
 		Over: p.state.Over, Ended: p.state.Ended, Nodes: []protocol.PlanNodeStatus{},
 	}
-	for n := range p.so {
-		node := protocol.PlanNodeStatus{Node: p.plan.Nodes[n].String(), State: string(p.so[n].State), Text: p.notes[n]}
-		switch p.so[n].State {
+	for n := range p.plan.Nodes {
+		of, so := &p.plan.Nodes[n], p.nodes.So(n)
+		node := protocol.PlanNodeStatus{Node: of.String(), State: string(so.State), Text: p.notes[n], Needs: of.Needs, After: of.After}
+		switch so.State {
 		case plan.Waiting:
 			node.State = "waiting"
 		case plan.Blocked:
-			node.Text = "by " + p.plan.Nodes[p.so[n].Cause].String()
+			node.Text = "by " + p.plan.Nodes[so.Cause].String()
 		}
 		out.Nodes = append(out.Nodes, node)
 	}
 	return out, nil
 }
+
+// result is what a plan ends with: what was not done, as much as notes are kept of. The status query, which answers afterwards too,
+// has all nodes.
+func (p *planRun) result() protocol.PlanStatus {
+	status, _ := p.status()
+	if !changed(p.ctx, "plan-ends-briefly") {
+		return status
+	}
+	status.Nodes = slices.DeleteFunc(status.Nodes, func(n protocol.PlanNodeStatus) bool { return n.State == string(plan.Done) })
+	status.Nodes = status.Nodes[:min(maxNotes, len(status.Nodes))]
+	for n := range status.Nodes {
+		status.Nodes[n].Needs, status.Nodes[n].After = nil, nil
+	}
+	status.Nodes = entities.Fitting(status.Nodes, resultBytes)
+	return status
+}
+
+// resultBytes is what of a plan's result is for nodes.
+const resultBytes = 48 << 10
 
 // show keeps what the Temporal UI shows up to date.
 func (p *planRun) show() {
@@ -309,21 +388,18 @@ func (p *planRun) show() {
 
 func (p *planRun) details() string {
 	var b, table strings.Builder
-	counts, rows := map[plan.State]int{}, 0
-	for n := range p.so {
-		s := p.so[n].State
-		counts[s]++
-		if s == plan.Done || s == plan.Waiting {
-			continue
-		}
-		if rows++; rows <= maxRows {
-			fmt.Fprintf(&table, "| %s | %s | %s |\n", explain.Plain(p.plan.Nodes[n].String()), s, explain.Plain(p.notes[n]))
+	fmt.Fprintf(&b, "**%d of %d done**", p.nodes.Count(plan.Done), len(p.plan.Nodes))
+	rows := 0
+	for _, s := range []plan.State{plan.Running, plan.Held, plan.Failed, plan.Blocked, plan.Superseded} {
+		if count := p.nodes.Count(s); count > 0 {
+			fmt.Fprintf(&b, ", %d %s", count, s)
+			rows += count
 		}
 	}
-	fmt.Fprintf(&b, "**%d of %d done**", counts[plan.Done], len(p.so))
-	for _, s := range []plan.State{plan.Running, plan.Held, plan.Failed, plan.Blocked, plan.Superseded} {
-		if counts[s] > 0 {
-			fmt.Fprintf(&b, ", %d %s", counts[s], s)
+	for n, shown := 0, 0; shown < min(rows, maxRows); n++ {
+		if s := p.nodes.So(n).State; s != plan.Done && s != plan.Waiting {
+			fmt.Fprintf(&table, "| %s | %s | %s |\n", explain.Plain(p.plan.Nodes[n].String()), s, explain.Plain(p.notes[n]))
+			shown++
 		}
 	}
 	if p.state.Trouble != "" {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -16,11 +17,48 @@ import (
 
 // This file runs the commands of nodes. On a target where one thing runs at a time they take a lease, which a service that applies there
 // takes too, and other plans do (E14): what works holds it, what waits does not.
+// Since LogicPlansInParts plan_commands.go does that, with the same leases: what is here besides them goes on with runs of before, and with steps
+// before and after all nodes.
+
+// workOf names a node to activities, and keeps what it begins with.
+func (p *planRun) workOf(n int) protocol.PlanWork {
+	node := &p.plan.Nodes[n]
+	work := protocol.PlanWork{PlanRef: p.in.PlanRef, Hash: p.hash, Kind: string(node.Kind), Service: node.Service, Target: node.Target}
+	if node.Collects() || node.Kind == plan.Callback {
+		work.Undeployed = p.nodes.Undeployed()
+		_, work.Again = p.without[n]
+		p.without[n] = len(work.Undeployed)
+		if len(entities.Fitting(work.Undeployed, mostUndeployed)) < len(work.Undeployed) {
+			work.UndeployedNodes, work.Undeployed = p.nodesOf(work.Undeployed), nil
+		}
+	}
+	return work
+}
+
+// mostUndeployed is how many bytes of their names go as they are.
+const mostUndeployed = 24 << 10
+
+// nodesOf has a letter for each node: x for those of some services.
+func (p *planRun) nodesOf(services []string) string {
+	of, out := map[string]bool{}, []byte(strings.Repeat(".", len(p.plan.Nodes)))
+	for _, service := range services {
+		of[service] = true
+	}
+	for n := range out {
+		if of[p.plan.Nodes[n].Service] {
+			out[n] = 'x'
+		}
+	}
+	return string(out)
+}
 
 // perform runs what there is to run for a node, beside everything else.
 func (p *planRun) perform(n int) {
-	node := &p.plan.Nodes[n]
-	work := protocol.PlanWork{PlanRef: p.in.PlanRef, Hash: p.hash, Kind: string(node.Kind), Service: node.Service, Target: node.Target}
+	if p.inParts() {
+		p.carryOut(n)
+		return
+	}
+	work := p.workOf(n)
 	p.busy++
 	workflow.Go(p.ctx, func(ctx workflow.Context) {
 		state, why := p.performed(ctx, n, work)
@@ -67,7 +105,7 @@ func (p *planRun) hold(n int, why string) {
 	if why != "" {
 		state = plan.Held
 	}
-	if p.so[n].State != state || p.notes[n] != why {
+	if p.nodes.So(n).State != state || p.notes[n] != why {
 		p.became(n, state, why)
 	}
 }
@@ -120,6 +158,10 @@ func (p *planRun) attempt(ctx workflow.Context, n int, work protocol.PlanWork, c
 		}
 		defer p.giveBack(ctx, work)
 	}
+	return p.execute(ctx, work, c, attempt)
+}
+
+func (p *planRun) execute(ctx workflow.Context, work protocol.PlanWork, c protocol.PlanCommand, attempt int) (ran protocol.PlanRan, err error) {
 	queue := queueOf(work.Target, entities.RuntimeSpec{Remote: c.Run.Remote})
 	options := lasting(queue, c.Run.Timeout+margin, 0, fmt.Sprintf("run %s for %s", c.Run.Name, work))
 	options.WaitForCancellation = true
@@ -130,6 +172,7 @@ func (p *planRun) attempt(ctx workflow.Context, n int, work protocol.PlanWork, c
 
 // planLease is a lease that a node has, or waits for.
 type planLease struct {
+	node    int
 	granted bool
 	runtime string
 }
@@ -139,12 +182,10 @@ func (p *planRun) leaseOf(work protocol.PlanWork) string { return p.in.ID() + "/
 // take waits for the lease of a node's target. It does not get it when the run is to end.
 func (p *planRun) take(ctx workflow.Context, n int, work protocol.PlanWork) bool {
 	id := p.leaseOf(work)
-	lease := &planLease{runtime: work.Target}
+	lease := &planLease{node: n, runtime: work.Target}
 	p.leases[id] = lease
-	for wait := 10 * time.Second; ; wait = min(2*wait, 10*time.Minute) {
-		p.callRuntime(ctx, protocol.LeaseCall{Runtime: work.Target, Request: &entities.LeaseRequest{
-			ID: id, Holder: p.in.ID(), What: fmt.Sprintf("%s %s, plan %s", p.in.Application, work, p.in.Name), Limit: 1, Timeout: time.Hour,
-		}})
+	for wait := firstTurn; ; wait = min(2*wait, lastTurn) {
+		p.requestLease(ctx, work)
 		granted, _ := workflow.AwaitWithTimeout(ctx, wait, func() bool { return lease.granted || p.ends() })
 		if ctx.Err() != nil || p.ends() {
 			break
@@ -160,6 +201,18 @@ func (p *planRun) take(ctx workflow.Context, n int, work protocol.PlanWork) bool
 	}
 	p.giveBack(ctx, work)
 	return false
+}
+
+// firstTurn is how soon a lease is asked for again that was not granted, and lastTurn how late at most.
+const (
+	firstTurn = 10 * time.Second
+	lastTurn  = 10 * time.Minute
+)
+
+func (p *planRun) requestLease(ctx workflow.Context, work protocol.PlanWork) {
+	p.callRuntime(ctx, protocol.LeaseCall{Runtime: work.Target, Request: &entities.LeaseRequest{
+		ID: p.leaseOf(work), Holder: p.in.ID(), What: fmt.Sprintf("%s %s, plan %s", p.in.Application, work, p.in.Name), Limit: 1, Timeout: time.Hour,
+	}})
 }
 
 // confirmed asks the runtime: a signal is no more than a reason to.
@@ -196,6 +249,7 @@ func (p *planRun) listen() {
 	signals(protocol.SignalGranted, func(ctx workflow.Context, l protocol.LeaseSignal) {
 		if lease := p.leases[l.ID]; lease != nil {
 			lease.granted = true
+			p.goesOn(lease.node)
 		} else if l.Runtime != "" {
 			p.callRuntime(ctx, protocol.LeaseCall{Runtime: l.Runtime, Give: l.ID})
 		}

@@ -52,11 +52,21 @@ func preview(ctx workflow.Context, application string, item protocol.PreviewItem
 		StartToCloseTimeout:    previewTimeout + margin,
 		HeartbeatTimeout:       heartbeat,
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: 2},
-		Summary:                fmt.Sprintf("what would change: %s in %s", item.FullVersion, item.Channel),
+		Summary:                previewSummary(item),
 	})
 	return workflow.ExecuteActivity(ctx, protocol.ActivityPreview, protocol.PreviewRequest{
 		Application: application, Item: item, Timeout: previewTimeout,
 	})
+}
+
+func previewSummary(item protocol.PreviewItem) string {
+	if item.Capabilities {
+		return "what the cluster of " + item.Runtime + " is"
+	}
+	if item.Removal {
+		return fmt.Sprintf("what would be taken down: %s in %s", item.FullVersion, item.Channel)
+	}
+	return fmt.Sprintf("what would change: %s in %s", item.FullVersion, item.Channel)
 }
 
 // previewed is the answer for one instance; an activity that did not end is one too.

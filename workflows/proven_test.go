@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 
@@ -30,36 +31,39 @@ type provenAct struct {
 	payload string
 	kind    string
 	fails   bool // applies do
+	waits   bool // what is applied waits at a step of its own
 }
 
 const released = `release {"version":"v1","by":"ci"}`
 
 // provenOfService are the verbs of a service that change something.
 var provenOfService = map[string]provenAct{
-	protocol.Release:        {nil, `"version":"v1"`, entities.EventRelease, false},
-	protocol.Pause:          {nil, `"channel":"staging"`, entities.EventPause, false},
-	protocol.Resume:         {[]string{`pause {"channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPause, false},
-	protocol.Cancel:         {[]string{released}, `"version":"v1"`, entities.EventCancel, false},
-	protocol.Retry:          {[]string{released}, `"version":"v1"`, entities.EventRetry, true},
-	protocol.Approve:        {[]string{released}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false},
-	protocol.Reject:         {[]string{released}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false},
-	protocol.Bypass:         {[]string{released}, `"version":"v1","channel":"prod","condition":"approval/go-live","reason":"fire"`, entities.EventBypass, false},
-	protocol.Pin:            {[]string{released}, `"version":"v1","channel":"staging"`, entities.EventPin, false},
-	protocol.Unpin:          {[]string{released, `pin {"version":"v1","channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPin, false},
-	protocol.Rollback:       {[]string{released, `release {"version":"v2","by":"ci"}`}, `"version":"v2","channel":"staging"`, entities.EventRollback, false},
-	protocol.RestartService: {[]string{released}, `"channel":"staging"`, entities.EventTarget, false},
-	protocol.Delete:         {[]string{`publish {"incarnation":2,"hash":"h2","store":"s","by":"ci"}`}, "", entities.EventDelete, false},
+	protocol.Release:        {nil, `"version":"v1"`, entities.EventRelease, false, false},
+	protocol.Pause:          {nil, `"channel":"staging"`, entities.EventPause, false, false},
+	protocol.Resume:         {[]string{`pause {"channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPause, false, false},
+	protocol.Cancel:         {[]string{released}, `"version":"v1"`, entities.EventCancel, false, false},
+	protocol.Retry:          {[]string{released}, `"version":"v1"`, entities.EventRetry, true, false},
+	protocol.Approve:        {[]string{released}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false, false},
+	protocol.Reject:         {[]string{released}, `"version":"v1","topic":"go-live"`, entities.EventApproval, false, false},
+	protocol.Bypass:         {[]string{released}, `"version":"v1","channel":"prod","condition":"approval/go-live","reason":"fire"`, entities.EventBypass, false, false},
+	protocol.Pin:            {[]string{released}, `"version":"v1","channel":"staging"`, entities.EventPin, false, false},
+	protocol.Unpin:          {[]string{released, `pin {"version":"v1","channel":"staging","by":"ci"}`}, `"channel":"staging"`, entities.EventPin, false, false},
+	protocol.Rollback:       {[]string{released, `release {"version":"v2","by":"ci"}`}, `"version":"v2","channel":"staging"`, entities.EventRollback, false, false},
+	protocol.RestartService: {[]string{released}, `"channel":"staging"`, entities.EventTarget, false, false},
+	protocol.Promote:        {[]string{released}, `"channel":"staging"`, entities.EventRetry, false, true},
+	protocol.Abort:          {[]string{released}, `"channel":"staging"`, entities.EventRetry, false, true},
+	protocol.Delete:         {[]string{`publish {"incarnation":2,"hash":"h2","store":"s","by":"ci"}`}, "", entities.EventDelete, false, false},
 }
 
 var provenOfApplication = map[string]provenAct{
-	protocol.Publish:  {nil, `"hash":"h2","manifest":"m2","services":2,"store":"/store"`, entities.EventPublish, false},
-	protocol.Release:  {nil, `"services":{"web":{"version":"v2"}}`, entities.EventRelease, false},
-	protocol.Pause:    {nil, "", entities.EventPause, false},
-	protocol.Resume:   {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false},
-	protocol.Pin:      {nil, `"incarnation":1`, entities.EventPin, false},
-	protocol.Unpin:    {[]string{`pin {"by":"ci","incarnation":1}`}, "", entities.EventPin, false},
-	protocol.Unmanage: {nil, `"service":"web","reason":"moving"`, entities.EventManage, false},
-	protocol.Manage:   {[]string{`unmanage {"by":"ci","service":"web","reason":"moving"}`}, `"service":"web"`, entities.EventManage, false},
+	protocol.Publish:  {nil, `"hash":"h2","manifest":"m2","services":2,"store":"/store"`, entities.EventPublish, false, false},
+	protocol.Release:  {nil, `"services":{"web":{"version":"v2"}}`, entities.EventRelease, false, false},
+	protocol.Pause:    {nil, "", entities.EventPause, false, false},
+	protocol.Resume:   {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false, false},
+	protocol.Pin:      {nil, `"incarnation":1`, entities.EventPin, false, false},
+	protocol.Unpin:    {[]string{`pin {"by":"ci","incarnation":1}`}, "", entities.EventPin, false, false},
+	protocol.Unmanage: {nil, `"service":"web","reason":"moving"`, entities.EventManage, false, false},
+	protocol.Manage:   {[]string{`unmanage {"by":"ci","service":"web","reason":"moving"}`}, `"service":"web"`, entities.EventManage, false, false},
 }
 
 const (
@@ -69,19 +73,19 @@ const (
 
 // provenOfRuntime leaves out what services say to a runtime: request and keep.
 var provenOfRuntime = map[string]provenAct{
-	protocol.SignalGive: {[]string{leaseA}, `"id":"a"`, auditLease, false},
-	protocol.Grant:      {[]string{leaseA, leaseB}, `"id":"b"`, auditLease, false},
-	protocol.Pause:      {nil, "", entities.EventPause, false},
-	protocol.Resume:     {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false},
-	protocol.Drain:      {nil, "", entities.EventPause, false},
-	protocol.TurnUp:     {[]string{`drain {"by":"ci","force":true}`}, "", entities.EventPause, false},
+	protocol.SignalGive: {[]string{leaseA}, `"id":"a"`, auditLease, false, false},
+	protocol.Grant:      {[]string{leaseA, leaseB}, `"id":"b"`, auditLease, false, false},
+	protocol.Pause:      {nil, "", entities.EventPause, false, false},
+	protocol.Resume:     {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false, false},
+	protocol.Drain:      {nil, "", entities.EventPause, false, false},
+	protocol.TurnUp:     {[]string{`drain {"by":"ci","force":true}`}, "", entities.EventPause, false, false},
 }
 
 var provenOfInstallation = map[string]provenAct{
-	protocol.Pause:          {nil, "", entities.EventPause, false},
-	protocol.Resume:         {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false},
-	protocol.Configure:      {nil, `"grants":[{"verbs":["pause"],"to":["alice","ci"]}]`, entities.EventRules, false},
-	protocol.PublishLibrary: {nil, `"name":"org","version":1,"content":"` + strings.Repeat("0", 64) + `"`, entities.EventPublish, false},
+	protocol.Pause:          {nil, "", entities.EventPause, false, false},
+	protocol.Resume:         {[]string{`pause {"by":"ci"}`}, "", entities.EventPause, false, false},
+	protocol.Configure:      {nil, `"grants":[{"verbs":["pause"],"to":["alice","ci"]}]`, entities.EventRules, false, false},
+	protocol.PublishLibrary: {nil, `"name":"org","version":1,"content":"` + strings.Repeat("0", 64) + `"`, entities.EventPublish, false, false},
 }
 
 // Whoever proves by a token who they are is audited as proven, whatever they do and whatever name they state, as an update and
@@ -123,7 +127,7 @@ func TestClearingByTokenIsAuditedForEachRelease_A18_G7(t *testing.T) {
 	for _, payload := range []string{`"olderThan":"v3"`, `"except":"v3"`, `"except":"v3","channel":"prod"`} {
 		for _, update := range []bool{true, false} {
 			ended := map[int64]string{} // by line
-			for _, l := range provenService(t, provenAct{before, payload, entities.EventCancel, false}, protocol.Cancel, update) {
+			for _, l := range provenService(t, provenAct{before, payload, entities.EventCancel, false, false}, protocol.Cancel, update) {
 				if l.Kind == entities.EventCancel {
 					require.True(t, l.Who.Proven && l.Who.Name == "alice", "%s: %+v", payload, l)
 					ended[l.N] = l.Version
@@ -155,6 +159,9 @@ func provenService(t *testing.T, act provenAct, name string, update bool) (lines
 	if act.fails {
 		p.failing(protocol.ActivityApply, errors.New("no"))
 	}
+	if act.waits {
+		p.waitsAtStep()
+	}
 	p.publishes(0)
 	at := second
 	for _, one := range act.before {
@@ -178,6 +185,36 @@ func provenService(t *testing.T, act provenAct, name string, update bool) (lines
 		lines = append(lines, l)
 	}
 	return lines
+}
+
+// waitsAtStep has what is applied be looked at, and found waiting for a person at a step of its own.
+func (p *play) waitsAtStep() {
+	p.spec.Runtimes["edge"].Observable, p.spec.Runtimes["edge"].Timing.GracePeriod = true, time.Hour
+	p.found = func(version string) *entities.Reading {
+		return &entities.Reading{At: p.env.Now(), Objects: []entities.Object{{
+			Name: "web", Type: "Rollout", Status: entities.ObjectPending, Suspended: "step 1", Steerable: true,
+			Versions: []entities.ObjectVersion{{Version: version, Active: true}},
+		}}}
+	}
+	as := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
+	looked := map[entities.InstanceID]bool{}
+	as(protocol.ActivityObserve, func(_ context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		news := map[entities.InstanceID]entities.Reading{}
+		for _, i := range r.Instances {
+			if !looked[i.ID] {
+				looked[i.ID], news[i.ID] = true, entities.Reading{At: p.env.Now()}
+			}
+		}
+		if len(news) == 0 {
+			return protocol.ObserveAnswer{}, temporal.NewApplicationErrorWithOptions("unchanged", "", temporal.ApplicationErrorOptions{NextRetryDelay: time.Hour})
+		}
+		return protocol.ObserveAnswer{Readings: news}, nil
+	})
+	as(protocol.ActivitySteer, func(_ context.Context, r protocol.SteerRequest) (protocol.SteerAnswer, error) {
+		return protocol.SteerAnswer{Did: []string{r.Way + " Rollout/web"}}, nil
+	})
 }
 
 // provenWhole plays an application, a runtime or the installation, by the name of the test.

@@ -36,7 +36,7 @@ func Runtime(ctx workflow.Context, in protocol.RuntimeInput) error {
 		shell: r.shell, of: &r.state.pauseState, scope: entities.ScopeRuntime + in.Runtime,
 		request: func() protocol.AnnouncePause { return protocol.AnnouncePause{Runtime: in.Runtime} },
 	}
-	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, r.status); err != nil {
+	if err := workflow.SetQueryHandler(ctx, protocol.QueryStatus, inParts(&r.large, r.name, r.status, cutRuntime)); err != nil {
 		return err
 	}
 	return r.live(in.Carried, in.Beginning)

@@ -108,6 +108,9 @@ func (r *runtime) carryOn() {
 	}
 	request := r.pauses.request()
 	request.Scope, request.Pause = r.scope, p
+	if !r.fits(&request) {
+		return
+	}
 	ctx, stop := workflow.WithCancel(r.work)
 	ctx = enduring(ctx, "services leave "+r.name+", or come back, in turn")
 	r.running, r.present, r.stop = true, p, stop
@@ -115,6 +118,9 @@ func (r *runtime) carryOn() {
 	r.await(func(ctx workflow.Context) {
 		var answer protocol.DrainAnswer
 		err := future.Get(ctx, &answer)
+		if digest := leftInStore(&answer); err == nil && digest != "" {
+			err = r.fetchAnswer(ctx, digest, &answer)
+		}
 		r.running = false
 		switch {
 		case temporal.IsCanceledError(err):

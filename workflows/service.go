@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"strconv"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -24,10 +25,10 @@ func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 	s := &service{
 		runs: in.Runs, view: viewed, state: state.New(in.Application, in.Service), decision: &decide.Decision{},
-		watches: map[string]*watch{}, applies: map[entities.InstanceID]workflow.CancelFunc{}, extensions: map[string]workflow.CancelFunc{}, checking: map[string]*checking{}, absent: map[string]time.Time{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{},
+		watches: map[string]*watch{}, applies: map[entities.InstanceID]workflow.CancelFunc{}, extensions: map[string]workflow.CancelFunc{}, checking: map[string]*checking{}, absent: map[string]time.Time{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{}, steering: map[entities.InstanceID]bool{},
 	}
 	s.shell = &shell{
-		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title,
+		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title, enters: s.state.Enters,
 		logic: in.Logic, whole: s.state, version: state.Newest, form: s.state.Form, desk: &s.state.Desk, verbs: verb.Service(),
 		stops:   []string{"to take the service down, converge delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
 		answers: map[string]answering{protocol.Release: s.release, protocol.Rollback: s.rollBack, protocol.Reserve: s.reserve, protocol.Conclude: s.conclude},
@@ -64,6 +65,7 @@ type service struct {
 	absent     map[string]time.Time                          // runtimes whose own worker has taken no checks since then
 	justRead   map[entities.Evaluation]entities.CheckReading // by Question: by what woke this turn
 	announcing map[string]bool                               // by notification: an announcement is on its way
+	steering   map[entities.InstanceID]bool                  // by the instance's first name: a rollout is told to go on, or back
 	rendering  bool                                          // beside the workflow task
 	goneAt     time.Time                                     // when all was taken down
 	shown      shown
@@ -130,6 +132,7 @@ func (s *service) turn() {
 	s.tellErrors()
 	s.decision = loop.Settle(s.state, s.now(), s.mode())
 	d := s.decision
+	s.count(d)
 	s.render(d.Renders)
 	s.recallAll(d.Recalls)
 	for _, op := range d.Applies {
@@ -153,8 +156,10 @@ func (s *service) turn() {
 	for _, op := range d.Leases {
 		s.lease(op)
 	}
+	s.steer()
 	s.arrangeWatches()
 	s.arrangeChecks()
+	s.askPlans()
 	s.announce()
 	s.lookAgain()
 	s.wakeAt(earliest(earliest(d.Wake, s.lastAnnouncementsBy()), s.promisesDue()), s.dueSummary)
@@ -167,11 +172,22 @@ func (s *service) turn() {
 	}
 }
 
+// metricDecisions counts decisions, by whether they changed anything or had anything done; Prometheus calls it ..._total.
+const metricDecisions = "converge_decisions"
+
+// count is not repeated by a replay, nor known to history.
+func (s *service) count(d *decide.Decision) {
+	of := map[string]string{"acted": strconv.FormatBool(d.Acts())}
+	workflow.GetMetricsHandler(s.ctx).WithTags(of).Counter(metricDecisions).Inc(1)
+}
+
 // mode: the end of a run that is long overdue holds up what leads forward, never a rollback.
 func (s *service) mode() decide.Mode {
 	return decide.Mode{
 		Drain: s.drains(), Rollbacks: !s.leaving() && s.ending() && s.calm(),
 		Unseen: s.logic < protocol.LogicLooksAgain, Crosses: s.logic < protocol.LogicKeepsLines,
+		Turns: s.logic < protocol.LogicPasses, Stays: s.logic < protocol.LogicMakesRoom,
+		Crowds: s.logic < protocol.LogicLetsBy,
 	}
 }
 
@@ -206,24 +222,25 @@ func (s *service) over() bool {
 // The rest of this file is what a service shows.
 
 func (s *service) answerQueries() error {
+	status := func() (protocol.Status, error) { return view.Of(s.state, s.decision), nil }
 	for _, q := range [...]struct {
 		name   string
 		answer any
 	}{
-		{protocol.QueryStatus, func() (protocol.Status, error) { return view.Of(s.state, s.decision), nil }},
-		{protocol.QueryExplain, func() (protocol.Explanation, error) {
+		{protocol.QueryStatus, inParts(&s.large, "the status of "+s.name, status, view.Cut)},
+		{protocol.QueryExplain, inParts(&s.large, "the explanation of "+s.name, func() (protocol.Explanation, error) {
 			status := view.Of(s.state, s.decision)
 			return protocol.Explanation{Lines: explain.Lines(status, "", s.now()), Status: status}, nil
-		}},
-		{protocol.QueryState, s.snapshot},
-		{protocol.QueryPlaced, func() (protocol.Placed, error) { return view.Placed(s.state, s.decision), nil }},
+		}, view.CutExplanation)},
+		{protocol.QueryState, inParts(&s.large, "the state of "+s.name, s.snapshot, nil)},
+		{protocol.QueryPlaced, inParts(&s.large, "where "+s.name+" is", func() (protocol.Placed, error) { return view.Placed(s.state, s.decision), nil }, nil)},
 		{protocol.QueryConfigured, func(incarnation int64) (protocol.Configured, error) {
 			return view.Configured(s.state, s.decision, incarnation), nil
 		}},
 		{protocol.QueryDeployed, func(q protocol.DeployedQuestion) (protocol.Deployed, error) {
 			return view.Deployed(s.state, s.decision, q), nil
 		}},
-		{protocol.QueryTerminated, func() ([]string, error) { return s.state.Terminated(), nil }},
+		{protocol.QueryTerminated, inParts(&s.large, "what "+s.name+" ends at once", func() ([]string, error) { return s.state.Terminated(), nil }, nil)},
 	} {
 		if err := workflow.SetQueryHandler(s.ctx, q.name, q.answer); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/selection"
 )
 
 // checkTimeout is for one round of evaluating all checks of a service: commands and Jobs may take minutes
@@ -18,6 +19,7 @@ const checkTimeout = 11 * time.Minute
 
 // checking is the evaluation of checks that is under way: it returns when one is not as known.
 type checking struct {
+	key     string                // in service.checking
 	checks  []entities.Evaluation // that it stands for
 	runtime string                // whose own worker evaluates them; "": any
 	here    bool                  // in this worker: it is over in no time
@@ -31,45 +33,83 @@ func (s *service) arrangeChecks() {
 	if s.leaving() || s.woken {
 		return // the next run, or the next turn, which comes at once, starts its own
 	}
-	wanted := byRuntime(s.withoutPreflights(s.decision.Evaluations(s.state)))
-	for _, runtime := range entities.SortedKeys(s.checking) {
-		if wanted[runtime] == nil {
-			s.stopChecking(runtime)
+	wanted := s.inPartsByRuntime(s.withoutPreflights(s.decision.Evaluations(s.state)))
+	for _, key := range entities.SortedKeys(s.checking) {
+		if wanted[key] == nil {
+			s.stopChecking(key)
 		}
 	}
-	for _, runtime := range entities.SortedKeys(wanted) {
-		s.arrangeChecksOf(runtime, wanted[runtime])
+	for _, key := range entities.SortedKeys(wanted) {
+		s.arrangeChecksOf(key, wanted[key])
 	}
 }
 
-func (s *service) stopChecking(runtime string) {
-	s.checking[runtime].cancel()
-	delete(s.checking, runtime)
+// partOfChecks is how many checks of a service, in the spec's order, one activity evaluates at most, for a release and for a repair each: what
+// it is asked and answers fits into a payload (F8).
+const partOfChecks = 20
+
+// inPartsByRuntime are checks by the runtime whose own worker evaluates them, "" being any, and by the part that they are of, which is left out of
+// the key of the first one. They are of a part by their places in the spec, so that none is evaluated by another when one of them is over.
+func (s *service) inPartsByRuntime(all []entities.Evaluation) map[string][]entities.Evaluation {
+	if s.logic < protocol.LogicFitsPayloads || len(all) == 0 {
+		return byRuntime(all)
+	}
+	type check struct{ channel, id string }
+	places := map[check]int{}
+	for n := range s.state.Spec.Channels {
+		c := &s.state.Spec.Channels[n]
+		for k := range c.Checks {
+			places[check{c.Name, c.Checks[k].ID}] = len(places)
+		}
+	}
+	out := map[string][]entities.Evaluation{}
+	for _, e := range all {
+		key := e.Runtime
+		if part := places[check{e.Channel, e.ID}] / partOfChecks; part > 0 {
+			key += fmt.Sprintf("/%d", part)
+		}
+		out[key] = append(out[key], e)
+	}
+	return out
+}
+
+func (s *service) stopChecking(key string) {
+	s.checking[key].cancel()
+	delete(s.checking, key)
 }
 
 // checksHere tells whether checks are being evaluated in this workflow task.
 func (s *service) checksHere() bool {
-	c := s.checking[""]
-	return c != nil && c.here
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for _, c := range s.checking {
+		if c.here {
+			return true
+		}
+	}
+	return false
 }
 
 // arrangeChecksOf does that for those which a runtime's own worker evaluates, or any.
-func (s *service) arrangeChecksOf(runtime string, wanted []entities.Evaluation) {
-	if c := s.checking[runtime]; c != nil {
+func (s *service) arrangeChecksOf(key string, wanted []entities.Evaluation) {
+	if c := s.checking[key]; c != nil {
 		if covers(c.checks, wanted) {
 			return
 		}
-		s.stopChecking(runtime)
+		s.stopChecking(key)
 	}
 	if s.outages.open(theChecks) {
 		return
 	}
 	unknown := slices.DeleteFunc(slices.Clone(wanted), func(e entities.Evaluation) bool { return e.Known != "" })
 	if offline(unknown) {
-		s.evaluateFirst(wanted, unknown)
+		if s.logic < protocol.LogicFitsPayloads {
+			key = ""
+		}
+		s.evaluateFirst(key, wanted, unknown)
 		return
 	}
-	s.startChecking(runtime, wanted)
+	s.startChecking(key, wanted)
 }
 
 // queueOfChecks is where checks are evaluated that a runtime's own worker evaluates, or any.
@@ -96,21 +136,72 @@ func offline(checks []entities.Evaluation) bool {
 // evaluateFirst evaluates checks that ask nobody for the first time, in this worker and within the present
 // workflow task: most often they pass, and nothing need be kept up. The wanted ones that are
 // known are not evaluated meanwhile.
-func (s *service) evaluateFirst(wanted, unknown []entities.Evaluation) {
-	c := &checking{checks: wanted, here: true}
+func (s *service) evaluateFirst(key string, wanted, unknown []entities.Evaluation) {
+	c := &checking{key: key, checks: wanted, here: true}
 	var ctx workflow.Context
 	ctx, c.cancel = workflow.WithCancel(s.work)
-	s.checking[""] = c
-	future := s.evaluateHere(ctx, unknown)
+	s.checking[key] = c
+	future := s.evaluateHere(ctx, s.checkRequest(unknown))
 	s.await(func(ctx workflow.Context) { s.checked(ctx, c, unknown, future) })
 }
 
 // evaluateHere evaluates checks that ask nobody, once. The time is for a store that is slow to say what
 // their definitions are.
-func (s *service) evaluateHere(ctx workflow.Context, checks []entities.Evaluation) workflow.Future {
+func (s *service) evaluateHere(ctx workflow.Context, request protocol.CheckRequest) workflow.Future {
 	return workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: 30 * time.Second, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-	}), protocol.ActivityPreflight, s.checkRequest(checks))
+	}), protocol.ActivityPreflight, request)
+}
+
+// askPlans asks the plans that are waited for, in this worker and within the present workflow task, when one hinted that it lets the
+// service enter (E1). They go on being asked in turn, which finds out what could not be asked now.
+func (s *service) askPlans() {
+	hinted := s.hinted
+	s.hinted = false
+	if !hinted || s.leaving() || s.logic < protocol.LogicAsksPlans && !s.fromHere("ask-plans") {
+		return
+	}
+	var asked []entities.Evaluation
+	var releases []protocol.ReleaseStatus
+	for _, e := range s.decision.Evaluations(s.state) {
+		r := s.state.ReleaseByID(e.Release)
+		if e.Kind != entities.CheckPlan || e.Runtime != "" || r == nil || r.OfAspect() {
+			continue
+		}
+		asked = append(asked, e)
+		releases = append(releases, protocol.ReleaseStatus{ID: r.ID, Version: r.FullVersion, Incarnation: r.Incarnation})
+	}
+	for len(asked) > 0 {
+		n := len(asked)
+		if s.logic >= protocol.LogicFitsPayloads {
+			n = min(n, 2*partOfChecks)
+		}
+		s.askPlansOf(asked[:n], releases[:n])
+		asked, releases = asked[n:], releases[n:]
+	}
+}
+
+func (s *service) askPlansOf(asked []entities.Evaluation, releases []protocol.ReleaseStatus) {
+	request := s.checkRequest(asked)
+	request.Releases = releases
+	future := s.evaluateHere(s.work, request)
+	s.await(func(ctx workflow.Context) {
+		var answer protocol.CheckAnswer
+		failed := func(e entities.Evaluation) bool { return answer.Readings[e.Key()].Verdict == entities.Error }
+		if future.Get(ctx, &answer) == nil && !slices.ContainsFunc(asked, failed) {
+			s.reads(asked, answer.Readings, workflow.Now(ctx))
+		}
+	})
+}
+
+// reads takes in readings of checks.
+func (s *service) reads(checks []entities.Evaluation, readings map[string]entities.CheckReading, now time.Time) {
+	for _, e := range checks {
+		if reading, seen := readings[e.Key()]; seen {
+			s.state.Evaluated(e, reading, now)
+			s.justRead[e.Question()] = reading
+		}
+	}
 }
 
 func covers(checks, wanted []entities.Evaluation) bool {
@@ -119,11 +210,12 @@ func covers(checks, wanted []entities.Evaluation) bool {
 	})
 }
 
-func (s *service) startChecking(runtime string, checks []entities.Evaluation) {
-	c := &checking{checks: checks, runtime: runtime}
+func (s *service) startChecking(key string, checks []entities.Evaluation) {
+	runtime := checks[0].Runtime
+	c := &checking{key: key, checks: checks, runtime: runtime}
 	var ctx workflow.Context
 	ctx, c.cancel = workflow.WithCancel(s.work)
-	s.checking[runtime] = c
+	s.checking[key] = c
 	queue := queueOfChecks(runtime)
 	interval := time.Second
 	for _, e := range checks {
@@ -134,7 +226,7 @@ func (s *service) startChecking(runtime string, checks []entities.Evaluation) {
 		StartToCloseTimeout: checkTimeout, HeartbeatTimeout: heartbeat,
 		// The activity asks for its next attempt itself; the policy must not be slower than it asks.
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1, MaximumInterval: interval},
-		Summary:     checksSummary(checks),
+		Summary:     checksSummary(checks), Priority: s.priority(thenChecks),
 	}), protocol.ActivityCheck, s.checkRequest(checks))
 	workflow.Go(ctx, func(ctx workflow.Context) { s.checked(ctx, c, checks, future) })
 }
@@ -144,10 +236,10 @@ func (s *service) startChecking(runtime string, checks []entities.Evaluation) {
 func (s *service) checked(ctx workflow.Context, c *checking, checks []entities.Evaluation, future workflow.Future) {
 	var answer protocol.CheckAnswer
 	err := future.Get(ctx, &answer)
-	if s.checking[c.runtime] != c {
+	if s.checking[c.key] != c {
 		return // replaced meanwhile
 	}
-	delete(s.checking, c.runtime)
+	delete(s.checking, c.key)
 	s.woken = true
 	now := workflow.Now(ctx)
 	switch {
@@ -164,12 +256,7 @@ func (s *service) checked(ctx workflow.Context, c *checking, checks []entities.E
 	if err != nil {
 		answer.Readings = unevaluated(checks, err, now)
 	}
-	for _, e := range checks {
-		if reading, seen := answer.Readings[e.Key()]; seen {
-			s.state.Evaluated(e, reading, now)
-			s.justRead[e.Question()] = reading
-		}
-	}
+	s.reads(checks, answer.Readings, now)
 }
 
 // justReadFor is how far a reading may be from the present moment to stand for it. It may be after it:
@@ -192,10 +279,41 @@ func (s *service) readJustNow(checks []entities.Evaluation) (map[string]entities
 
 func (s *service) checkRequest(checks []entities.Evaluation) protocol.CheckRequest {
 	return protocol.CheckRequest{
-		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID, Checks: checks, Keys: s.state.Keys(),
+		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID, Checks: packedCandidates(checks), Keys: keysOf(checks, s.state.Keys()),
 		Name: s.state.Spec.Name, Others: s.state.Spec.Others,
 	}
 }
+
+// keysOf leaves out of channels that had another name first those that no check is of.
+func keysOf(checks []entities.Evaluation, all map[string]string) map[string]string {
+	var out map[string]string
+	for _, e := range checks {
+		if key, renamed := all[e.Channel]; renamed {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[e.Channel] = key
+		}
+	}
+	return out
+}
+
+// packedCandidates packs what a command selects from, where that is hundreds of instances.
+func packedCandidates(checks []entities.Evaluation) []entities.Evaluation {
+	for n := range checks {
+		if len(checks[n].Candidates) > mostCandidates {
+			checks = slices.Clone(checks)
+			for k := range checks {
+				checks[k].Candidates = selection.Pack(checks[k].Candidates)
+			}
+			break
+		}
+	}
+	return checks
+}
+
+// mostCandidates is how many bytes of them go as they are.
+const mostCandidates = 8 << 10
 
 // checksSummary names the first checks of an evaluation for the Temporal UI.
 func checksSummary(checks []entities.Evaluation) string {

@@ -28,17 +28,17 @@ func (s *service) preflight(op state.PreflightOp) {
 		s.woken = true
 		return
 	}
-	byRuntime := byRuntime(op.Checks)
+	parts := s.partsAtOnce(op.Checks)
 	futures := map[string]workflow.Future{}
-	for _, runtime := range entities.SortedKeys(byRuntime) {
-		futures[runtime] = s.evaluateOnce(op, runtime, byRuntime[runtime])
+	for _, key := range entities.SortedKeys(parts) {
+		futures[key] = s.evaluateOnce(op, parts[key][0].Runtime, parts[key])
 	}
 	s.await(func(ctx workflow.Context) {
 		readings := map[string]entities.CheckReading{}
-		for _, runtime := range entities.SortedKeys(futures) {
+		for _, key := range entities.SortedKeys(futures) {
 			var answer protocol.CheckAnswer
-			if err := futures[runtime].Get(ctx, &answer); err != nil {
-				answer.Readings = unevaluated(byRuntime[runtime], err, workflow.Now(ctx))
+			if err := futures[key].Get(ctx, &answer); err != nil {
+				answer.Readings = unevaluated(parts[key], err, workflow.Now(ctx))
 			}
 			maps.Copy(readings, answer.Readings)
 		}
@@ -55,11 +55,28 @@ func byRuntime(checks []entities.Evaluation) map[string][]entities.Evaluation {
 	return out
 }
 
+// partsAtOnce are checks that are evaluated once, by runtime and in parts that fit into payloads.
+func (s *service) partsAtOnce(checks []entities.Evaluation) map[string][]entities.Evaluation {
+	out := byRuntime(checks)
+	if s.logic < protocol.LogicFitsPayloads {
+		return out
+	}
+	for _, runtime := range entities.SortedKeys(out) {
+		all := out[runtime]
+		for n := 1; len(all) > 2*partOfChecks; n++ {
+			key := fmt.Sprintf("%s/%d", runtime, n)
+			all, out[key] = all[:len(all)-2*partOfChecks], all[len(all)-2*partOfChecks:]
+		}
+		out[runtime] = all
+	}
+	return out
+}
+
 // evaluateOnce evaluates the checks of a preflight that a runtime's own worker evaluates, or any: in this workflow task if
 // none of them asks anybody.
 func (s *service) evaluateOnce(op state.PreflightOp, runtime string, checks []entities.Evaluation) workflow.Future {
 	if offline(checks) {
-		return s.evaluateHere(s.work, checks)
+		return s.evaluateHere(s.work, s.checkRequest(checks))
 	}
 	text := fmt.Sprintf("preflight %s for %s", versionOf(checks), op.Channel)
 	if op.Window {
@@ -106,6 +123,7 @@ func (s *service) extend(op state.ExtensionOp) {
 	queue := s.queueOfExtension(op)
 	absent := absence(queue, r.Extensions[e.RunKey()].Untaken, s.now())
 	options := lasting(queue, e.Timeout+margin, absent, text)
+	options.Priority = s.priority(thenApplies)
 	options.WaitForCancellation = s.logic >= protocol.LogicCancelEnds || s.fromHere("extension-waits")
 	ctx, end := workflow.WithCancel(workflow.WithActivityOptions(s.work, options))
 	run := entities.ExtensionRun(op.Release, e.RunKey())

@@ -3,6 +3,7 @@ package workflows
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,10 +42,12 @@ type play struct {
 	trail     map[int64]entities.AuditLine
 	announced []int64
 	pauses    []protocol.ScopePause
-	said      map[string]protocol.ScopePause // by scope: what whoever paused it says
-	granted   string                         // all that runtimes have granted
-	fails     map[string]error               // by activity: as long as it is set
-	hung      map[string][]byte              // applies that hang, by "v1 to prod": their task tokens, once they were begun
+	said      map[string]protocol.ScopePause         // by scope: what whoever paused it says
+	granted   string                                 // all that runtimes have granted
+	fails     map[string]error                       // by activity: as long as it is set
+	hung      map[string][]byte                      // applies that hang, by "v1 to prod": their task tokens, once they were begun
+	found     func(version string) *entities.Reading // after an apply; nil: nothing is looked at
+	kept      map[string]protocol.Packed             // what is left to the store; nil: everything fits
 }
 
 func newPlay(t *testing.T) *play {
@@ -53,7 +56,7 @@ func newPlay(t *testing.T) *play {
 		verdicts: map[string]entities.Verdict{}, trail: map[int64]entities.AuditLine{}, fails: map[string]error{}, hung: map[string][]byte{},
 		said: map[string]protocol.ScopePause{},
 	}
-	p.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}})
+	p.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}, DeadlockDetectionTimeout: 5 * time.Second}) // as workers have it
 	p.env.SetTestTimeout(time.Minute)
 	p.grow = growing(p.env)
 	p.register()
@@ -148,12 +151,21 @@ func (p *play) register() {
 		if r.Digest == "" {
 			return protocol.LoadSpecAnswer{}, p.fails[protocol.ActivityLoadSpec]
 		}
-		return protocol.LoadSpecAnswer{Spec: p.spec, Pauses: p.pauses}, p.fails[protocol.ActivityLoadSpec]
+		answer := protocol.LoadSpecAnswer{Spec: p.spec, Pauses: p.pauses}
+		if digest := p.leaves(answer); digest != "" {
+			answer = protocol.LoadSpecAnswer{InStore: protocol.InStore{AnswerInStore: digest}}
+		}
+		return answer, p.fails[protocol.ActivityLoadSpec]
 	})
 	as(protocol.ActivityPrepare, func(_ context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
+		r, err := r.Whole()
+		require.NoError(p, err)
 		answer := protocol.PrepareAnswer{Incarnation: r.Incarnation, Payloads: map[entities.InstanceID]protocol.PreparedPayload{}}
 		for _, id := range r.Instances {
 			answer.Payloads[id] = protocol.PreparedPayload{Digest: r.Version + id.Key()}
+		}
+		if digest := p.leaves(answer); digest != "" {
+			answer = protocol.PrepareAnswer{InStore: protocol.InStore{AnswerInStore: digest}}
 		}
 		return answer, p.fails[protocol.ActivityPrepare]
 	})
@@ -166,7 +178,11 @@ func (p *play) register() {
 			p.hung[what] = activity.GetInfo(ctx).TaskToken
 			return protocol.ApplyAnswer{}, activity.ErrResultPending
 		}
-		return protocol.ApplyAnswer{Err: why, Permanent: why != ""}, nil
+		answer := protocol.ApplyAnswer{Err: why, Permanent: why != ""}
+		if p.found != nil {
+			answer.Reading = p.found(r.Instance.FullVersion)
+		}
+		return answer, nil
 	})
 	p.registerGates(as)
 	as(protocol.ActivityRemove, func(_ context.Context, r protocol.RemoveRequest) (protocol.RemoveAnswer, error) {
@@ -346,11 +362,20 @@ func (p *play) sees(d time.Duration, look func(protocol.Status)) {
 }
 
 func (p *play) status() protocol.Status {
-	answer, err := p.env.QueryWorkflow(protocol.QueryStatus)
-	require.NoError(p, err)
 	var s protocol.Status
-	require.NoError(p, answer.Get(&s))
+	p.queries(protocol.QueryStatus, &s)
 	return s
+}
+
+// queries asks as clients do, in parts where an answer is large.
+func (p *play) queries(query string, into any) {
+	require.NoError(p, protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
+		answer, err := p.env.QueryWorkflow(query, q)
+		if err == nil {
+			err = answer.Get(&raw)
+		}
+		return raw, err
+	}, into))
 }
 
 // first is the input of a service that knows nothing yet.
@@ -368,6 +393,10 @@ func (p *play) acts(in protocol.ServiceInput, after time.Duration) protocol.Serv
 	p.env.ExecuteWorkflow(Service, in)
 	require.True(p, p.env.IsWorkflowCompleted())
 	var again *workflow.ContinueAsNewError
+	var panicked *temporal.PanicError
+	if errors.As(p.env.GetWorkflowError(), &panicked) {
+		p.Log(panicked.StackTrace())
+	}
 	require.ErrorAs(p, p.env.GetWorkflowError(), &again)
 	var next protocol.ServiceInput
 	require.NoError(p, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))

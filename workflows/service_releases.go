@@ -153,7 +153,11 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	if opening == nil {
 		return nil
 	}
-	return s.openPublished(ctx, p, *opening)
+	err = s.openPublished(ctx, p, *opening)
+	if !isOutage(err) { // then it is still to be made
+		s.state.Making = 0
+	}
+	return err
 }
 
 // overtaken tells whether something that was published, pinned or unpinned later is known. Notices of older versions
@@ -245,7 +249,7 @@ func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish,
 		err = s.elsewhere(o.FullVersion, prepared)
 	}
 	if err != nil { // it cannot be rendered: nothing is released, and status says why
-		s.trouble("", fmt.Sprintf("incarnation %d is not released: %s", p.Incarnation, errorText(err)))
+		s.state.Unreleased = fmt.Sprintf("incarnation %d is not released: %s", p.Incarnation, errorText(err))
 		return nil
 	}
 	if o.Of != nil && sameAs(o.Of, prepared) {
@@ -406,9 +410,7 @@ func (s *service) keep(op state.RenderOp, fullVersion string, prepared protocol.
 		}
 		return
 	}
-	s.state.Keep(op.Release, op.Instance, state.Kept{Version: op.Of, Target: entities.Target{
-		FullVersion: fullVersion, Incarnation: prepared.Incarnation, Payload: prepared.Payloads[op.Instance].Digest,
-	}})
+	s.state.Keep(op, entities.Target{FullVersion: fullVersion, Incarnation: prepared.Incarnation, Payload: prepared.Payloads[op.Instance].Digest})
 }
 
 // leavesOut: what cannot be rendered is left out by a release that is in progress, rather than asked for again in each turn.
@@ -424,6 +426,6 @@ func (s *service) leavesOut(op state.RenderOp) bool {
 func (s *service) prepare(ctx workflow.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
 	r.Application, r.Service, r.Keys = s.application, s.service, s.state.Keys()
 	var answer protocol.PrepareAnswer
-	err := s.fromStore(ctx, protocol.ActivityPrepare, r, &answer)
+	err := s.fromStore(ctx, protocol.ActivityPrepare, r.Fitting(), &answer)
 	return answer, err
 }

@@ -41,7 +41,7 @@ func (s *service) scopePause(ctx workflow.Context, raw json.RawMessage) error {
 		return nil // it comes with the configuration of a service that goes there later
 	}
 	if s.confirms("pause") {
-		request := protocol.InForceRequest{Application: s.application, Scope: p.Scope}
+		request := protocol.InForceRequest{Application: s.application, Scope: p.Scope, Service: s.service}
 		var inForce protocol.ScopePause
 		if err := s.call(ctx, theAnnouncer, aMoment, protocol.ActivityInForce, request, &inForce); err != nil {
 			return err

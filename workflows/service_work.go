@@ -14,6 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities/decide"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
+	"github.com/converge-engine/converge/entities/verb"
 )
 
 const (
@@ -80,6 +81,7 @@ func (s *service) apply(op state.ApplyOp) {
 	queue := queueOf(name, rt)
 	absent := absence(queue, s.state.Instance(op.Instance).Delivery.Apply.Untaken, s.now())
 	options := lasting(queue, op.Timeout+rt.Timing.FetchTimeout+margin, absent, text)
+	options.Priority = s.applyPriority(op.Instance)
 	options.WaitForCancellation = s.state.Spec.Maestro.Strategy != "" // what could not be waited for is not asked to end
 	ctx, end := workflow.WithCancel(workflow.WithActivityOptions(s.work, options))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityApply, protocol.ApplyRequest{
@@ -170,7 +172,7 @@ func (s *service) arrangeWatches() {
 	}
 	wanted := map[string]decide.Watch{}
 	moving := s.busy > 0
-	for _, w := range decide.Watches(s.state) {
+	for _, w := range decide.Watches(s.state, s.logic < protocol.LogicFitsPayloads) {
 		wanted[w.Key()] = w
 		moving = moving || w.Moving
 	}
@@ -197,6 +199,7 @@ func (s *service) startWatch(w decide.Watch) {
 		interval, word = rt.Timing.PollInterval, "follow"
 	}
 	request := s.observeRequest(w.Runtime, rt, interval)
+	request.Steady = !w.Moving
 	running := &watch{Watch: w, ended: map[entities.InstanceID]time.Time{}}
 	for _, one := range w.Watched {
 		ref := s.instanceRef(one.Instance, one.Target)
@@ -257,6 +260,9 @@ func (s *service) observeRequest(runtime string, rt entities.RuntimeSpec, interv
 	}
 }
 
+// longestSummary is how many bytes a summary may have: a server may refuse one of more than 400.
+const longestSummary = 380
+
 // observe starts an observation that is repeated by the server, without history, until it has news: the
 // activity asks for its next attempt itself, and the policy must not be slower than it asks.
 func (s *service) observe(ctx workflow.Context, r protocol.ObserveRequest, rt entities.RuntimeSpec, text string) workflow.Future {
@@ -266,7 +272,11 @@ func (s *service) observe(ctx workflow.Context, r protocol.ObserveRequest, rt en
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: time.Second, BackoffCoefficient: 1, MaximumInterval: max(r.Interval, rt.Timing.SteadyPollInterval, time.Second),
 		},
-		Summary: text,
+		Summary: verb.Clip(text, longestSummary), Priority: s.priority(thenFollowing),
+	}
+	if r.Steady {
+		options.Priority = s.priority(thenWatching)
+		options.RetryPolicy.MaximumInterval = max(options.RetryPolicy.MaximumInterval, 2*protocol.SafetyInterval)
 	}
 	options.ScheduleToStartTimeout = absence(options.TaskQueue, s.absentFor(r), s.now())
 	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), protocol.ActivityObserve, r)

@@ -72,12 +72,13 @@ type shell struct {
 	name string // for people: "shop/web"
 	// application and service own the audit lines.
 	application, service string
-	title                func() string // what people call the service; nil: it is none
-	logic                int           // protocol.Logic of the worker that began the run
-	whole                any           // its state; desk is a part
-	version              int           // of the newest form of the state that is known
-	form                 func() int    // of the form that the state has; nil: the newest
-	desk                 *state.Desk   // what it remembers of those who talk to it
+	title                func() string                                       // what people call the service; nil: it is none
+	enters               func(entities.AuditLine) (incarnation, since int64) // of a line, as state.Enters; nil: of none
+	logic                int                                                 // protocol.Logic of the worker that began the run
+	whole                any                                                 // its state; desk is a part
+	version              int                                                 // of the newest form of the state that is known
+	form                 func() int                                          // of the form that the state has; nil: the newest
+	desk                 *state.Desk                                         // what it remembers of those who talk to it
 	verbs                []verb.Row
 	messages             map[string]message       // by name: from other workflows, or written by the workflow itself
 	answers              map[string]answering     // verbs that answer more than a line
@@ -93,6 +94,7 @@ type shell struct {
 	begun                bool   // the first turn is over
 	idle                 bool   // between two turns
 	woken                bool   // something happened since the last turn
+	hinted               bool   // that a plan lets it enter
 	answered             bool   // an update was answered in this run
 	postponed            bool   // the end of this run was postponed for it
 	adopting             bool   // a checkpoint is being taken over
@@ -109,6 +111,7 @@ type shell struct {
 	busy                 int    // what is in flight that no run may end with
 	timer                timer
 	outages              outages
+	large                largeAnswers
 	line                 line
 	held                 int // bytes of payloads in the inbox
 	hints                int // of other workflows in the inbox

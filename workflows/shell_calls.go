@@ -106,7 +106,27 @@ func (s *shell) fromStore(ctx workflow.Context, name string, request, answer any
 	if !isStoreError(err) {
 		s.reached(theStore)
 	}
+	if digest := leftInStore(answer); err == nil && digest != "" {
+		return s.fetchAnswer(ctx, digest, answer)
+	}
 	return err
+}
+
+// leftInStore is the digest of an answer that was too large for a payload, or "".
+func leftInStore(answer any) string {
+	if a, may := answer.(interface{ Elsewhere() string }); may {
+		return a.Elsewhere()
+	}
+	return ""
+}
+
+// fetchAnswer reads an answer that the activity left to the store.
+func (s *shell) fetchAnswer(ctx workflow.Context, digest string, answer any) error {
+	packed, err := s.fetchSpilled(ctx, digest)
+	if err != nil {
+		return err
+	}
+	return packed.Unpack(answer)
 }
 
 // enduring is for an activity that works for as long as it takes, heartbeats, and is begun anew wherever its worker goes away; called off

@@ -149,7 +149,7 @@ func (s *shell) unpack(in protocol.Carried, anew bool) error {
 	}
 	packed, err := in.Packed, error(nil)
 	if in.Spilled != "" {
-		if packed, err = s.fetchSpilled(in.Spilled); err != nil {
+		if packed, err = s.fetchSpilled(s.ctx, in.Spilled); err != nil {
 			return err
 		}
 	}
@@ -174,17 +174,23 @@ const partsAtOnce = 16
 
 // fetchSpilled waits for the store as long as it takes: without its state a workflow cannot go on,
 // and giving up would lose it.
-func (s *shell) fetchSpilled(digest string) (protocol.Packed, error) {
+func (s *shell) fetchSpilled(ctx workflow.Context, digest string) (protocol.Packed, error) {
+	return fetchParts(ctx, digest, func(r protocol.RestoreRequest, answer *protocol.RestoreAnswer) error {
+		return s.fromStorePatiently(ctx, protocol.ActivityRestore, r, answer)
+	})
+}
+
+// fetchParts reads part after part of what the store has.
+func fetchParts(ctx workflow.Context, digest string, ask func(protocol.RestoreRequest, *protocol.RestoreAnswer) error) (protocol.Packed, error) {
 	var packed protocol.Packed
 	for part := 1; ; part++ {
 		if part%partsAtOnce == 0 {
-			if err := workflow.Sleep(s.ctx, time.Millisecond); err != nil { // ends the task
+			if err := workflow.Sleep(ctx, time.Millisecond); err != nil { // ends the task
 				return nil, err
 			}
 		}
 		var answer protocol.RestoreAnswer
-		err := s.fromStorePatiently(protocol.ActivityRestore, protocol.RestoreRequest{Digest: digest, Offset: len(packed)}, &answer)
-		if err != nil {
+		if err := ask(protocol.RestoreRequest{Digest: digest, Offset: len(packed)}, &answer); err != nil {
 			return nil, err
 		}
 		packed = append(packed, answer.Part...)

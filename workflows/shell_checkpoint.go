@@ -269,7 +269,7 @@ func (s *shell) fetchCheckpoint(n int64, own bool) (first protocol.AdoptAnswer, 
 	request := protocol.AdoptRequest{ID: info.WorkflowExecution.ID, N: n, Run: info.WorkflowExecution.RunID, Own: own}
 	for {
 		var answer protocol.AdoptAnswer
-		if err := s.fromStorePatiently(protocol.ActivityAdopt, request, &answer); err != nil {
+		if err := s.fromStorePatiently(s.ctx, protocol.ActivityAdopt, request, &answer); err != nil {
 			return first, nil, err
 		}
 		if request.After == (protocol.Cursor{}) {
@@ -287,13 +287,13 @@ func (s *shell) fetchCheckpoint(n int64, own bool) (first protocol.AdoptAnswer, 
 }
 
 // fromStorePatiently asks until the store answers.
-func (s *shell) fromStorePatiently(name string, request, answer any) error {
+func (s *shell) fromStorePatiently(ctx workflow.Context, name string, request, answer any) error {
 	for {
-		err := s.fromStore(s.ctx, name, request, answer)
+		err := s.fromStore(ctx, name, request, answer)
 		if !isStoreError(err) {
 			return err
 		}
-		if err := workflow.Sleep(s.ctx, margin); err != nil {
+		if err := workflow.Sleep(ctx, margin); err != nil {
 			return err
 		}
 	}

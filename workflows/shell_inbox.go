@@ -52,6 +52,8 @@ func (s *shell) take(name string) bool {
 	case !readable && !s.readsOneThing("unreadable"): // it was passed over
 		return s.take(name)
 	case name == protocol.SignalWake:
+		var w protocol.Wake
+		s.hinted = json.Unmarshal(raw, &w) == nil && w.Plan || s.hinted
 		s.woken = true
 		return true
 	}

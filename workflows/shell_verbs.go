@@ -21,7 +21,7 @@ func (s *shell) listen() error {
 	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryCheckpoint, s.handOverAgain); err != nil {
 		return err
 	}
-	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryHistory, s.history); err != nil {
+	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryHistory, inParts(&s.large, "what is not stored of the history of "+s.name, s.history, nil)); err != nil {
 		return err
 	}
 	for n := range s.verbs {
@@ -277,7 +277,8 @@ func (s *shell) answer(ctx workflow.Context, row *verb.Row, r verb.Request, who 
 
 // effect carries out a verb that asks nobody outside any more.
 func (s *shell) effect(row *verb.Row, r verb.Request, who entities.Who) (any, error) {
-	r.Before = row.Changed != "" && !s.fromHere(row.Changed)
+	r.Logic = s.logic
+	r.Before = row.Changed != "" && !s.fromHere(row.Changed) || s.logic < row.Logic
 	effect, err := s.of.judge(row, r, who)
 	if err != nil {
 		return nil, refused(err)

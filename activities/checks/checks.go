@@ -45,13 +45,22 @@ type Evaluator interface {
 // `simulate` without a network.
 type Sources struct {
 	// Own is what the status query of the service itself says.
-	Own      func(ctx context.Context) (protocol.Status, error)
+	Own func(ctx context.Context) (protocol.Status, error)
+	// Addons are those of the service in the newest configuration.
+	Addons   func(ctx context.Context) (map[string]entities.Addon, error)
 	HTTP     *http.Client
 	Commands Commands
 	Services Services
 	Plans    Plans
 	Payloads Payloads
+	Commits  Commits
 	Secrets  secret.Source
+}
+
+// Commits says which commits come with an incarnation; store.Store is one.
+type Commits interface {
+	// Brought are the commits of an incarnation that an earlier one does not have; of 0, all. It says in it which are not known.
+	Brought(ctx context.Context, application string, since, incarnation int64) (protocol.Brought, error)
 }
 
 // Commands runs commands; On makes one. It keeps the promises of custom.RunOnce.
@@ -99,6 +108,7 @@ func kinds(p Sources) map[entities.CheckKind]Evaluator {
 	return map[entities.CheckKind]Evaluator{
 		entities.CheckAllowedTimes:   allowedTimes{},
 		entities.CheckDeniedVersions: deniedVersions{},
+		entities.CheckDeniedCommits:  deniedCommits{p},
 		entities.CheckAlways:         always{},
 		entities.CheckCEL:            cel{p},
 		entities.CheckCompare:        compare{p},

@@ -2,16 +2,19 @@ package checks_test
 
 import (
 	"context"
-	"os"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/converge-engine/converge/tests/programtest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/custom"
 	source "github.com/converge-engine/converge/runtimes/secret"
@@ -74,6 +77,43 @@ func TestDeniedVersions_A20(t *testing.T) {
 	}})
 }
 
+// kept has which commits an incarnation brings, by its number.
+type kept map[int64]protocol.Brought
+
+// Brought implements checks.Commits.
+func (k kept) Brought(_ context.Context, application string, since, incarnation int64) (protocol.Brought, error) {
+	if application != "shop" || since != 5 {
+		return protocol.Brought{}, errors.New("nobody asked for that")
+	}
+	return k[incarnation], nil
+}
+
+func TestDeniedCommits_A20(t *testing.T) {
+	t.Parallel()
+	one := protocol.Commit{SHA: "4be1a90c2d11" + strings.Repeat("0", 28), Author: "Ada", Subject: "Sell more"}
+	lists := func(unknown string) checks.Sources {
+		return checks.Sources{Commits: kept{7: {Unknown: unknown, Commits: []protocol.IncarnationCommits{{Incarnation: 6, Commits: []protocol.Commit{one}}}}}}
+	}
+	row := func(commits ...string) checks.Asked {
+		a := asked(entities.CheckDeniedCommits, func(d *entities.CheckDefinition) {
+			d.DeniedCommits = &entities.DeniedCommits{Commits: commits, Reason: "${{ service }} lost orders"}
+		})
+		a.Evaluation.Since, a.Evaluation.Incarnation = 5, 7
+		return a
+	}
+	there := row("4be1a90")
+	there.Evaluation.Incarnation = 5
+	says := "commit 4be1a90c2d11 Ada: Sell more, which came with incarnation 6, is denied: web lost orders"
+	Conform(t, Kind{Kind: entities.CheckDeniedCommits, Rows: []Row{
+		{Name: "abbreviated", Sources: lists(""), Asked: row("beef123", "4be1a90"), Want: entities.Fail, Says: says},
+		{Name: "whole", Sources: lists(""), Asked: row(one.SHA), Want: entities.Fail, Says: says},
+		{Name: "another", Sources: lists(""), Asked: row("4be1a91"), Want: entities.Pass, Says: "none of its commits is denied"},
+		{Name: "what is there brings nothing", Sources: lists(""), Asked: there, Want: entities.Pass, Says: "none of its commits is denied"},
+		{Name: "found, though not all are known", Sources: lists("more"), Asked: row("4be1a90"), Want: entities.Fail, Says: says},
+		{Name: "not known", Sources: lists("incarnation 7 came from /srv/shop"), Asked: row("4be1a91"), Want: entities.Error, Says: "whether it brings a denied commit cannot be told: incarnation 7 came from /srv/shop; a person can let it pass: converge bypass"},
+	}})
+}
+
 func TestAllowedTimes_A20(t *testing.T) {
 	t.Parallel()
 	row := func(d entities.AllowedTimes) checks.Asked {
@@ -90,7 +130,7 @@ func TestCommand_A20(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho one\necho \"$PVN_APPLICATION/$PVN_SERVICE $PVN_SERVICE_ID $PVN_SERVICE_VERSION $PVN_RELEASE_CHANNEL $#:$1 $MINE\"\nexit $CODE\n"
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "smoke"), []byte(script), 0o755)) //nolint:gosec // it is to be executed
+	programtest.Write(t, filepath.Join(dir, "smoke"), script)
 	sources := checks.Sources{Own: own, Commands: checks.On(custom.Worker{Secrets: token})}
 	row := func(code string, change func(*entities.CheckRun)) checks.Asked {
 		return asked(entities.CheckCommand, func(d *entities.CheckDefinition) {

@@ -10,10 +10,6 @@ import (
 // mostAsked bounds how many services are asked in search of a circle.
 const mostAsked = 20
 
-// dependsOn are the beginnings of the ids that conditions on other services have; the service follows,
-// and after an @ its channel when it is another one.
-var dependsOn = [...]string{"service-stable/", "version-order/", "static-order/", "capacity-order/"}
-
 // circle looks for a way along which the other service waits for this one: from service to service by
 // the conditions that block the next release of each, or its repair. Empty: there is none, or somebody could not be
 // asked. What others say may be some seconds old, so a circle may be seen that is just being broken; the
@@ -88,11 +84,9 @@ func (o other) blocked() []string {
 
 // waitsFor is the node that a condition of a service waits for.
 func waitsFor(at node, id string) (node, bool) {
-	for _, begin := range dependsOn {
-		if name, ok := strings.CutPrefix(id, begin); ok {
-			service, channel, _ := strings.Cut(name, "@")
-			return at.named(service, channel), true
-		}
+	service, channel, ok := entities.DependsOn(id)
+	if !ok {
+		return node{}, false
 	}
-	return node{}, false
+	return at.named(service, channel), true
 }

@@ -27,10 +27,7 @@ func (deniedVersions) Evaluate(_ context.Context, a Asked) (entities.CheckReadin
 			if hit, _ := path.Match(pattern, version); !hit { // patterns are good: see above
 				continue
 			}
-			why := ""
-			if d.Reason != "" {
-				why = ": " + d.Reason
-			}
+			why := entities.Because(d.Reason)
 			if pattern == version {
 				return fail("%s is denied%s", version, why)
 			}

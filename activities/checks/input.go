@@ -24,7 +24,13 @@ func (p Sources) input(ctx context.Context, a Asked, limit int) (entities.CheckI
 	if err != nil {
 		return entities.CheckInput{}, nil, err
 	}
-	return inputOf(a, status).Bounded(limit)
+	in := inputOf(a, status)
+	if p.Addons != nil {
+		if in.Addons, err = p.Addons(ctx); err != nil {
+			return in, nil, fmt.Errorf("the addons of the service: %w", err)
+		}
+	}
+	return in.Bounded(limit)
 }
 
 // known is what the service says of itself.

@@ -45,6 +45,39 @@ func TestCommandReadsWhatIsKnown_A20_D16(t *testing.T) {
 	require.Equal(t, "ERROR what is known of the release: nobody answers", string(r.Verdict)+" "+r.Reason)
 }
 
+// Commands and expressions are told of the addons of the service (D1); a task of ECS only if there is room. Without them nothing is
+// evaluated.
+func TestChecksAreToldOfAddons_A20_D1(t *testing.T) {
+	t.Parallel()
+	oncall := map[string]entities.Addon{"oncall": {Type: "example.com/oncall", Value: map[string]any{"team": "checkout"}}}
+	told := func(carried map[string]entities.Addon, kind entities.CheckKind, run *entities.CheckRun) (in entities.CheckInput) {
+		var once custom.Once
+		sources := checks.Sources{Own: own, Commands: recorded{&once}, Addons: func(context.Context) (map[string]entities.Addon, error) { return carried, nil }}
+		checks.Evaluate(t.Context(), sources, asked(kind, func(d *entities.CheckDefinition) { d.Command = run }))
+		require.NoError(t, json.Unmarshal([]byte(once.Document), &in))
+		return in
+	}
+	smoke := entities.Command{Argv: []string{"smoke"}}
+	task := &entities.CheckRun{Command: smoke, Task: &entities.CommandTask{TaskDefinition: "smoke:7"}}
+	require.Equal(t, oncall, told(oncall, entities.CheckCommand, &entities.CheckRun{Command: smoke}).Addons)
+	require.Equal(t, oncall, told(oncall, entities.CheckTask, task).Addons)
+	large := map[string]entities.Addon{"book": {Type: "example.com/book", Value: map[string]any{"text": strings.Repeat("x", 5<<10)}}}
+	require.Equal(t, large, told(large, entities.CheckCommand, &entities.CheckRun{Command: smoke}).Addons)
+	in := told(large, entities.CheckTask, task)
+	require.Empty(t, in.Addons)
+	require.Equal(t, 1, in.OmittedAddons)
+
+	judged := func(addons func(context.Context) (map[string]entities.Addon, error)) string {
+		r := checks.Evaluate(t.Context(), checks.Sources{Own: own, Addons: addons}, asked(entities.CheckCEL, func(d *entities.CheckDefinition) {
+			d.CEL = &entities.CELCheck{Expression: `addons.oncall.value.team == "checkout"`}
+		}))
+		return string(r.Verdict) + " " + r.Reason
+	}
+	require.Contains(t, judged(func(context.Context) (map[string]entities.Addon, error) { return oncall, nil }), "PASS ")
+	lost := func(context.Context) (map[string]entities.Addon, error) { return nil, errors.New("nobody answers") }
+	require.Equal(t, "ERROR the addons of the service: nobody answers", judged(lost))
+}
+
 // What does not fit is left out from the end: of a task of ECS there is room for little.
 func TestWhatIsKnownIsBounded_A20(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/converge-engine/converge/tests/programtest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/activities/checks"
@@ -35,8 +37,8 @@ func selecting(script string, change func(*entities.CheckDefinition)) checks.Ask
 func TestSelection_D24_A20(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "select.sh"), []byte("#!/bin/sh\ncat \"$PVN_CHECK_FILE\" >told.json\n"+
-		`echo "{\"next\": [\"eu-2\"], \"askAgain\": \"$EVERY\"}"`+"\n"), 0o755)) //nolint:gosec // it is to be executed
+	programtest.Write(t, filepath.Join(dir, "select.sh"), "#!/bin/sh\ncat \"$PVN_CHECK_FILE\" >told.json\n"+
+		`echo "{\"next\": [\"eu-2\"], \"askAgain\": \"$EVERY\"}"`+"\n")
 	here := checks.Sources{Own: own, Commands: checks.On(custom.Worker{Secrets: token})}
 	same := func(*entities.CheckDefinition) {}
 	r := checks.Evaluate(t.Context(), here, selecting("", func(d *entities.CheckDefinition) {

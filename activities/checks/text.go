@@ -50,6 +50,11 @@ func (a Asked) filled() Asked {
 		v.Reason = a.fill(v.Reason)
 		d.DeniedVersions = &v
 	}
+	if d.DeniedCommits != nil {
+		v := *d.DeniedCommits
+		v.Reason = a.fill(v.Reason)
+		d.DeniedCommits = &v
+	}
 	if d.Prometheus != nil {
 		v := *d.Prometheus
 		v.URL, v.Query = a.fill(v.URL), a.fill(v.Query)

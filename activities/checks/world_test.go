@@ -121,7 +121,7 @@ func Hanging(asked func()) checks.Sources {
 	h := hanging{asked}
 	return checks.Sources{
 		Own:  func(ctx context.Context) (protocol.Status, error) { return protocol.Status{}, h.hang(ctx) },
-		HTTP: &http.Client{Transport: h}, Commands: h, Services: h, Payloads: h,
+		HTTP: &http.Client{Transport: h}, Commands: h, Services: h, Payloads: h, Commits: h,
 		Secrets: source.Environment{Allowed: []string{"*"}, Lookup: func(string) (string, bool) { return "a secret", true }},
 	}
 }
@@ -155,6 +155,11 @@ func (h hanging) Newest(ctx context.Context, _ string) (int64, map[string]string
 // Configured implements checks.Services.
 func (h hanging) Configured(ctx context.Context, _ string, _ int64) ([]protocol.Configured, error) {
 	return nil, h.hang(ctx)
+}
+
+// Brought implements checks.Commits.
+func (h hanging) Brought(ctx context.Context, _ string, _, _ int64) (protocol.Brought, error) {
+	return protocol.Brought{}, h.hang(ctx)
 }
 
 // Parameters implements checks.Services.

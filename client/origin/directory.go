@@ -8,6 +8,11 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // directory is a directory of this machine, as it is.
@@ -34,6 +39,32 @@ func (d directory) Fetch(ctx context.Context, _ Since) (Tree, error) {
 		return Tree{}, err
 	}
 	return Tree{State: state, Dir: d.dir, Origin: Of(ctx, d.dir)}, nil
+}
+
+// CommitsIn are the commits since another one, of the work tree that a directory lies in, as far as its history is there; nil: it
+// cannot be read.
+func CommitsIn(dir, newest, since string) *protocol.Commits {
+	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
+	if err != nil {
+		return nil
+	}
+	commit, err := repo.CommitObject(plumbing.NewHash(newest))
+	if err != nil {
+		return nil
+	}
+	tree, err := repo.Worktree()
+	if err != nil {
+		return nil
+	}
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return nil
+	}
+	within, err := filepath.Rel(tree.Filesystem.Root(), absolute)
+	if err != nil || !filepath.IsLocal(within) {
+		return nil
+	}
+	return commitsOf(repo, commit, since, strings.TrimPrefix(filepath.ToSlash(within), "."))
 }
 
 // snapshot digests the names, sizes and times of all files below dir, but for those in directories whose

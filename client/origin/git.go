@@ -27,8 +27,10 @@ import (
 const (
 	listTimeout  = 30 * time.Second
 	fetchTimeout = 5 * time.Minute
-	fetchDepth   = 50 // commits: what is listed as causes
-	bigObject    = 1 << 20
+	fetchDepth   = 50 // commits: as far as one incarnation is likely to be from the next; all that are listed are fetched where it is further
+	// deeperTimeout is for a long history: publishing goes on without it.
+	deeperTimeout = time.Minute
+	bigObject     = 1 << 20
 )
 
 // fetched is what a fetched commit is called in the repository that it is fetched into.
@@ -230,7 +232,7 @@ func (r *repository) fetch(ctx context.Context, since Since) (tree Tree, err err
 		return tree, err
 	}
 	defer func() { _ = os.RemoveAll(scratch) }() // in the place of the system for such things
-	repo, hash, err := r.download(ctx, scratch)
+	repo, hash, err := r.download(ctx, scratch, fetchDepth)
 	if err != nil {
 		return tree, err
 	}
@@ -250,8 +252,32 @@ func (r *repository) fetch(ctx context.Context, since Since) (tree Tree, err err
 	if since != nil {
 		published = since(tree.Dir)
 	}
-	tree.Causes = r.causes(repo, commit, published)
+	tree.Commits = commitsOf(repo, commit, published, r.path)
+	if tree.Commits.Cut == cutShallow && since != nil && r.local == "" {
+		tree.Commits = r.deeper(ctx, tree.Commits, published)
+	}
+	tree.Causes = causesIn(tree.Commits, commit, published)
 	return tree, nil
+}
+
+// deeper reads the history again, further back. Where there is no more to be had, it is what was found before.
+func (r *repository) deeper(ctx context.Context, found *protocol.Commits, published string) *protocol.Commits {
+	ctx, cancel := context.WithTimeout(ctx, deeperTimeout)
+	defer cancel()
+	scratch, err := os.MkdirTemp("", "converge-git-")
+	if err != nil {
+		return found
+	}
+	defer func() { _ = os.RemoveAll(scratch) }() // in the place of the system for such things
+	repo, _, err := r.download(ctx, scratch, protocol.MaxCommits+1)
+	if err != nil {
+		return found
+	}
+	commit, err := repo.CommitObject(plumbing.NewHash(found.Commit))
+	if err != nil { // pushed over meanwhile
+		return found
+	}
+	return commitsOf(repo, commit, published, r.path)
 }
 
 // origin is the same as that of a clone.
@@ -262,8 +288,8 @@ func (r *repository) origin() string {
 	return r.url + "//" + r.path
 }
 
-// download gives a repository that has the newest commit, and which that is.
-func (r *repository) download(ctx context.Context, scratch string) (*git.Repository, plumbing.Hash, error) {
+// download gives a repository that has so many of the newest commits, and which the newest is.
+func (r *repository) download(ctx context.Context, scratch string, depth int) (*git.Repository, plumbing.Hash, error) {
 	if r.local != "" {
 		return r.open()
 	}
@@ -286,7 +312,7 @@ func (r *repository) download(ctx context.Context, scratch string) (*git.Reposit
 		wanted = commit.String()
 	}
 	err = git.NewRemote(store, r.remote()).FetchContext(ctx, &git.FetchOptions{
-		RefSpecs: []gitconfig.RefSpec{gitconfig.RefSpec("+" + wanted + ":" + string(fetched))}, Depth: fetchDepth, Tags: git.NoTags, Auth: auth,
+		RefSpecs: []gitconfig.RefSpec{gitconfig.RefSpec("+" + wanted + ":" + string(fetched))}, Depth: depth, Tags: git.NoTags, Auth: auth,
 	})
 	if err != nil && !errors.Is(err, git.NoErrAlreadyUpToDate) {
 		return nil, commit, err

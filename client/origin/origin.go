@@ -1,4 +1,5 @@
-// Package origin brings configurations from where they are written: a directory, a git repository, or a command that prints them.
+// Package origin brings configurations from where they are written: a directory, a git repository, an
+// OCI registry, or a command that prints them.
 //
 // Nothing that a source contains is run: no hooks, no filters, no submodules. What a command source runs is what the person named
 // who gave it. It decides nothing, publishes nothing, and says no credentials.
@@ -36,6 +37,8 @@ type Tree struct {
 	Root   string
 	Origin protocol.Origin
 	Causes []string // newest first, at most MaxCauses
+	// Commits are all commits since the one that was published last; nil: no repository is known.
+	Commits *protocol.Commits
 }
 
 // Bounds of causes: those of many incarnations lie in the state of a workflow.
@@ -56,12 +59,7 @@ func Causes(all []string, more bool) []string {
 	}
 	out := make([]string, 0, len(all))
 	for _, cause := range all {
-		if line := []rune(strings.Join(strings.Fields(cause), " ")); len(line) > maxCause {
-			cause = string(line[:maxCause-1]) + "…"
-		} else {
-			cause = string(line)
-		}
-		out = append(out, cause)
+		out = append(out, line(cause, maxCause))
 	}
 	return out
 }
@@ -70,15 +68,21 @@ func Causes(all []string, more bool) []string {
 const (
 	gitPrefix     = "git::"
 	commandPrefix = "exec::"
+
+	artifactPrefix = "oci://"
 )
 
-// Parse reads how a person names a source: git::URL//PATH?ref=REF, exec::COMMAND ARGUMENT…, or a directory.
+// Parse reads how a person names a source: git::URL//PATH?ref=REF, oci://HOST/REPOSITORY:TAG//PATH, exec::COMMAND ARGUMENT…, or a
+// directory.
 func Parse(text string) (Source, error) {
 	if url, is := strings.CutPrefix(text, gitPrefix); is {
 		return parseGit(url)
 	}
 	if command, is := strings.CutPrefix(text, commandPrefix); is {
 		return parseCommand(command)
+	}
+	if reference, is := strings.CutPrefix(text, artifactPrefix); is {
+		return parseArtifact(reference)
 	}
 	if strings.Contains(text, "://") || scpLike.MatchString(text) && !exists(text) {
 		return nil, fmt.Errorf("%s is no directory; a git repository is named git::https://HOST/REPOSITORY//PATH?ref=REF, or git::ssh://git@HOST/…", withoutSecrets(text))

@@ -1,17 +1,23 @@
 package origin
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/converge-engine/converge/tests/programtest"
 
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/gittest"
 )
 
@@ -26,6 +32,7 @@ type kind struct {
 func TestSources_D8(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T) kind{
 		"directory": directoryKind, "git": fileKind, "git by http": httpKind, "command": commandKind, "command that writes files": writingKind,
+		"artifact": artifactKind,
 	} {
 		t.Run(name, func(t *testing.T) {
 			cacheHere(t)
@@ -81,7 +88,7 @@ func after(commit string) Since { return func(string) string { return commit } }
 // whatIsLeft is a tree whose source is gone; of a directory that is the directory itself.
 func whatIsLeft(t *testing.T, k kind, dir string) string {
 	t.Helper()
-	if !strings.Contains(k.name, "::") {
+	if filepath.IsAbs(k.name) {
 		return dir + ".away"
 	}
 	return dir
@@ -156,7 +163,7 @@ func writingKind(t *testing.T) kind {
 
 func script(t *testing.T, path, text string) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(path+".new", []byte("#!/bin/sh\n"+text+"\n"), 0o700)) //nolint:gosec // it is run
+	programtest.Write(t, path+".new", "#!/bin/sh\n"+text+"\n")
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
@@ -234,6 +241,106 @@ func TestCommitsAreCauses_D6(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, tree.Causes, 3, "of a commit that is no more all that is known is listed")
 	}
+}
+
+// listed are the commits of a tree, newest first, by their subjects; ~ marks those that change nothing in the configuration.
+func listed(c *protocol.Commits) (out []string) {
+	for _, one := range c.All {
+		text := one.Subject
+		if one.Elsewhere {
+			text += "~"
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// All commits since the one that was published last are listed, of branches that were merged, too, and as far back as they go: over
+// HTTP, from a repository of this machine, and from a work tree.
+func TestCommitsSinceTheLastPublication_A20(t *testing.T) {
+	cacheHere(t)
+	r := gittest.New(t)
+	first := r.Commit(t, "Begin", map[string]string{"deploy/converge.yaml": "1"})
+	tree, err := r.Worktree()
+	require.NoError(t, err)
+	require.NoError(t, tree.Checkout(&git.CheckoutOptions{Branch: "refs/heads/side", Create: true}))
+	side := r.Commit(t, "Aside", map[string]string{"aside": "1"})
+	require.NoError(t, tree.Checkout(&git.CheckoutOptions{Branch: "refs/heads/main"}))
+	second := r.Commit(t, "Sell more", map[string]string{"deploy/converge.yaml": "2"})
+	r.When = r.When.Add(time.Minute)
+	who := &object.Signature{Name: "Ada", Email: "ada@acme.dev", When: r.When}
+	_, err = tree.Commit("Merge", &git.CommitOptions{Author: who, Committer: who, AllowEmptyCommits: true, Parents: []plumbing.Hash{second, side}})
+	require.NoError(t, err)
+	var many []string
+	for n := range fetchDepth + 5 {
+		many = append([]string{fmt.Sprint("Step ", n) + "~"}, many...)
+		r.Commit(t, fmt.Sprint("Step ", n), map[string]string{"README": fmt.Sprint(n)})
+	}
+	last := r.Commit(t, "Sell less", map[string]string{"deploy/converge.yaml": "3"})
+	many = append([]string{"Sell less"}, many...)
+
+	within := filepath.Join(r.Dir, "deploy")
+	sources := map[string]func(since string) *protocol.Commits{"work tree": func(since string) *protocol.Commits { return CommitsIn(within, last.String(), since) }}
+	for _, name := range []string{"git::" + r.URL() + "//deploy", "git::" + r.Serve(t, nil) + "//deploy"} {
+		sources[name] = func(since string) *protocol.Commits {
+			s, err := Parse(name)
+			require.NoError(t, err)
+			tree, err := s.Fetch(t.Context(), after(since))
+			require.NoError(t, err)
+			return tree.Commits
+		}
+	}
+	for name, commits := range sources {
+		c := commits(second.String())
+		require.Equal(t, protocol.Commits{Commit: last.String(), Since: second.String(), All: c.All}, *c, name)
+		require.Equal(t, append(slices.Clone(many), "Merge~", "Aside~"), listed(c), name)
+		require.Equal(t, protocol.Commit{SHA: last.String(), Author: "Ada", At: r.When, Subject: "Sell less"}, c.All[0])
+
+		c = commits("")
+		require.Equal(t, append(slices.Clone(many), "Merge~", "Sell more", "Aside~", "Begin"), listed(c), "%s: the first publication", name)
+		require.Equal(t, protocol.Commits{Commit: last.String(), All: c.All}, *c)
+
+		c = commits(strings.Repeat("0123", 10))
+		require.Empty(t, c.Since, "%s: of a commit that is no more all there is is listed", name)
+		require.Len(t, c.All, len(many)+4)
+
+		c = commits(last.String())
+		require.Empty(t, c.All, name)
+		require.Equal(t, last.String(), c.Since)
+	}
+	require.Equal(t, first.String(), sources["work tree"]("").All[len(many)+3].SHA)
+	require.Nil(t, CommitsIn(t.TempDir(), last.String(), ""), "no work tree")
+}
+
+// More commits than are kept are cut, and a history that ends here, too; both are said.
+func TestListsOfCommitsAreBounded_A20(t *testing.T) {
+	r := gittest.New(t)
+	r.Commit(t, "Begin", map[string]string{"converge.yaml": "1"})
+	head, err := r.Head()
+	require.NoError(t, err)
+	base, err := r.CommitObject(head.Hash())
+	require.NoError(t, err)
+	last := base.Hash
+	for range protocol.MaxCommits {
+		last, err = store(r.Repository, &object.Commit{
+			Author: base.Author, Committer: base.Committer, Message: "again", TreeHash: base.TreeHash, ParentHashes: []plumbing.Hash{last},
+		})
+		require.NoError(t, err)
+	}
+	newest, err := r.CommitObject(last)
+	require.NoError(t, err)
+	c := commitsOf(r.Repository, newest, "", "")
+	require.Len(t, c.All, protocol.MaxCommits)
+	require.Equal(t, cutLong, c.Cut)
+
+	orphan := &object.Commit{Author: base.Author, Committer: base.Committer, Message: "later", TreeHash: base.TreeHash, ParentHashes: []plumbing.Hash{plumbing.NewHash(strings.Repeat("0123", 10))}}
+	hash, err := store(r.Repository, orphan)
+	require.NoError(t, err)
+	newest, err = r.CommitObject(hash)
+	require.NoError(t, err)
+	c = commitsOf(r.Repository, newest, base.Hash.String(), "")
+	require.Equal(t, []string{"later"}, listed(c))
+	require.Equal(t, cutShallow, c.Cut)
 }
 
 func TestCausesAreBounded_D6(t *testing.T) {

@@ -55,6 +55,13 @@ func (p *Planner) Directory(ctx context.Context, dir string, newest func(applica
 	if err := d.compare(ctx, plan); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", application, err)
 	}
+	manifest, err := d.planner.Store.Manifest(ctx, d.before.Manifest)
+	if err != nil && !store.IsNotFound(err) {
+		return nil, err
+	}
+	if err := d.takenDown(ctx, plan, manifest); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", application, err)
+	}
 	if err := d.answer(ctx, plan, "*", "plan "+application); err != nil {
 		return nil, err
 	}

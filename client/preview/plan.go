@@ -21,7 +21,8 @@ type Plan struct {
 	// Incarnation is the newest one: what a directory is compared with.
 	Incarnation int64     `json:"incarnation"`
 	Services    []Service `json:"services"` // those that are concerned
-	// Removed are services that the directory no longer declares: left in place, orphaned (D10).
+	// Removed are services that the directory no longer declares: left in place, orphaned (D10), but for what a service that is a
+	// removal says.
 	Removed []string `json:"removed,omitempty"`
 	// Rules are the changes of a directory that release nothing (incarnation.Diff without payloads).
 	Rules  *incarnation.Difference `json:"rules,omitempty"`
@@ -36,11 +37,15 @@ type Plan struct {
 type Service struct {
 	Service string `json:"service"`
 	// Version is the full version that was asked about; empty when each channel has its own.
-	Version     string    `json:"version,omitempty"`
-	Incarnation int64     `json:"incarnation,omitempty"` // that the version is made from
-	Known       bool      `json:"known,omitempty"`       // the version was released before
-	Notes       []string  `json:"notes,omitempty"`
-	Channels    []Channel `json:"channels"`
+	Version     string `json:"version,omitempty"`
+	Incarnation int64  `json:"incarnation,omitempty"` // that the version is made from
+	Known       bool   `json:"known,omitempty"`       // the version was released before
+	// Removal: its channels are taken down, and this is what goes and what stays (A24).
+	Removal bool `json:"removal,omitempty"`
+	// Refused is why `delete` would be refused at present.
+	Refused  string    `json:"refused,omitempty"`
+	Notes    []string  `json:"notes,omitempty"`
+	Channels []Channel `json:"channels"`
 }
 
 // Channel is what would change in one instance of a channel: what its runtime said, or why that is not known.
@@ -70,7 +75,7 @@ func (c Channel) Failed() bool { return c.Code != "" && !c.Unseen() }
 
 // Unchanged reports whether an apply there is known to change nothing.
 func (c Channel) Unchanged() bool {
-	return c.Code == "" && len(c.Changes)+c.Omitted == 0 || c.Unseen() && len(c.Sent) == 0 && c.Present != ""
+	return c.Code == "" && len(c.Changes)+c.Omitted == 0 || c.Unseen() && len(c.Sent) == 0 && c.Present != "" && !c.Removal
 }
 
 // Empty reports whether nothing at all would change, rules included, and everything was asked.

@@ -12,6 +12,7 @@ import (
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -23,6 +24,8 @@ type Planner struct {
 	By     string // who asks
 	// Status asks a service; one that does not exist answers a Status without a name.
 	Status func(ctx context.Context, service string) (protocol.Status, error)
+	// State asks a service for all that it remembers, to find out what of it is taken down.
+	State func(ctx context.Context, service string) (*state.State, error)
 	// Fake accepts runtimes of kind fake: tests and simulations.
 	Fake bool
 	// Run runs a command of a configuration, as in config.Options.

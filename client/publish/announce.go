@@ -13,7 +13,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/converge-engine/converge/client/origin"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -99,17 +98,9 @@ func (p *publication) request(ctx context.Context) (protocol.PublishRequest, err
 	return protocol.PublishRequest{
 		Act:  protocol.Act{By: p.options.By, RequestID: hex.EncodeToString(id), Token: token},
 		Hash: p.result.Hash, Manifest: p.manifest.Digest(), Services: len(p.specs), Store: p.store.URL(),
-		Origin: p.origin(ctx), Causes: p.options.Causes, After: p.before.Newest, TakeOver: p.options.TakeOver,
+		Origin: p.origin, Causes: p.options.Causes, Commits: p.commits, After: p.before.Newest, TakeOver: p.options.TakeOver,
 		Floor: floor, Identity: identity, Grants: grants, Missing: p.started,
 	}, nil
-}
-
-// origin is where the configuration comes from, if nobody said it the directory.
-func (p *publication) origin(ctx context.Context) protocol.Origin {
-	if p.options.Origin.Path != "" {
-		return p.options.Origin
-	}
-	return origin.Of(ctx, p.options.Dir)
 }
 
 // people says who may do what with the whole application: every service's spec carries it.

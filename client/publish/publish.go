@@ -7,6 +7,7 @@ package publish
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,6 +47,8 @@ type Options struct {
 	// person who publishes can read.
 	Origin protocol.Origin
 	Root   string
+	// Commits are those since what was published last; nil: those of the work tree that the directory lies in, if it does.
+	Commits *protocol.Commits
 	// AllowCommands runs what the configuration declares to be run where it is compiled.
 	AllowCommands bool
 	TakeOver      bool // although the application comes from another directory so far
@@ -86,6 +89,9 @@ func Publish(ctx context.Context, o Options) (Result, error) {
 	if err := p.write(ctx, p.changed); err != nil {
 		return Result{}, fmt.Errorf("publish %s: %w", p.application, err)
 	}
+	if err := p.writeCommits(ctx); err != nil {
+		return Result{}, fmt.Errorf("publish %s: %w", p.application, err)
+	}
 	if err := p.announce(ctx); err != nil {
 		return Result{}, fmt.Errorf("publish %s: %w", p.application, err)
 	}
@@ -107,6 +113,8 @@ type publication struct {
 	result      Result
 	// changed and started are services as workflows and the store know them: by the names that they had first.
 	changed, started []string
+	origin           protocol.Origin
+	commits          string // their digest in the store
 }
 
 // compile loads and compiles, with the runtimes that other applications have published.
@@ -155,6 +163,7 @@ func (p *publication) compile(ctx context.Context) error {
 	p.result = Result{
 		Application: p.application, Hash: p.compiled.Incarnation.Hash(), Services: p.compiled.Incarnation.Services(), Names: p.compiled.Incarnation.ServiceNames(),
 		Store: p.store.URL(), DryRun: p.options.DryRun, SecretsInClear: clear,
+		Warnings: p.compiled.Warnings,
 		Baseline: p.baseline(),
 	}
 	return nil
@@ -305,21 +314,31 @@ func Status(ctx context.Context, c client.Client, application string) (protocol.
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	var s protocol.ApplicationStatus
-	answer, err := c.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
-		WorkflowID: protocol.ApplicationID(application), QueryType: protocol.QueryStatus,
-		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN, // one that was ended knows nothing any more
-	})
+	err := protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
+		answer, err := c.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+			WorkflowID: protocol.ApplicationID(application), QueryType: protocol.QueryStatus, Args: []any{q},
+			QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN, // one that was ended knows nothing any more
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case answer.QueryRejected != nil:
+			return nil, errNothingKnown
+		}
+		err = answer.QueryResult.Get(&raw)
+		return raw, err
+	}, &s)
 	var absent *serviceerror.NotFound
 	switch {
-	case errors.As(err, &absent):
+	case errors.As(err, &absent), errors.Is(err, errNothingKnown):
 		return s, nil
 	case err != nil:
 		return s, noAnswer(err, "ask application/"+application)
-	case answer.QueryRejected != nil:
-		return s, nil
 	}
-	return s, answer.QueryResult.Get(&s)
+	return s, nil
 }
+
+var errNothingKnown = errors.New("it was ended, and knows nothing any more")
 
 func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
 	for _, i := range slices.Backward(s.Incarnations) {

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -80,7 +81,14 @@ func (p *publication) renamedIn(ctx context.Context, service, digest string) (st
 func (p *publication) state(ctx context.Context, service string) (*state.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	answer, err := p.options.Client.QueryWorkflow(ctx, protocol.ServiceID(p.application, service), "", protocol.QueryState)
+	var s state.State
+	err := protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
+		answer, err := p.options.Client.QueryWorkflow(ctx, protocol.ServiceID(p.application, service), "", protocol.QueryState, q)
+		if err == nil {
+			err = answer.Get(&raw)
+		}
+		return raw, err
+	}, &s)
 	var absent *serviceerror.NotFound
 	if errors.As(err, &absent) {
 		return nil, nil
@@ -88,6 +96,5 @@ func (p *publication) state(ctx context.Context, service string) (*state.State, 
 	if err != nil {
 		return nil, noAnswer(err, "ask "+p.application+"/"+p.titleOf(service))
 	}
-	var s state.State
-	return &s, answer.Get(&s)
+	return &s, nil
 }

@@ -28,7 +28,9 @@ type Result struct {
 	Pinned  int64                 `json:"pinned,omitempty"` // the application is pinned to this incarnation: what was published waits
 	// SecretsInClear: there are Secrets among the objects, and the store has no key to encrypt them with.
 	SecretsInClear bool `json:"secretsInClear,omitempty"`
-	Notified       bool `json:"notified"` // every service knows; if not, they are notified later, or no worker reads the store
+	// Warnings are what is no fault of the configuration, and yet not as it was meant.
+	Warnings []string `json:"warnings,omitempty"`
+	Notified bool     `json:"notified"` // every service knows; if not, they are notified later, or no worker reads the store
 	// Loosened is what is asked for less than by what is newest: of releases that wait, too, at once.
 	Loosened []Loosened `json:"loosened,omitempty"`
 	// Baseline is what the installation demands of it, beside what it says itself.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	sdklog "go.temporal.io/sdk/log"
 	"google.golang.org/grpc"
 
@@ -22,6 +24,8 @@ import (
 	"github.com/converge-engine/converge/runtimes/secret"
 	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/embedded"
+	"github.com/converge-engine/converge/worker/monitor"
+	"github.com/converge-engine/converge/worker/tracing"
 )
 
 type options struct {
@@ -33,6 +37,7 @@ type options struct {
 	ageKeys       []string // FILE or APPLICATION=FILE
 	keys          *sops.Keys
 	allowCommands bool
+	metrics       string
 }
 
 // run starts everything, applies the directory, and follows it until ctx ends. What is wrong with
@@ -106,31 +111,71 @@ func check(ctx context.Context, dir string, allowCommands bool) error {
 
 // serve runs the worker and the follower on a server that is up.
 func serve(ctx context.Context, o options, server *embedded.Server, store string, log *slog.Logger, out io.Writer) error {
+	shown, hide, err := o.monitor(ctx, out)
+	if err != nil {
+		return err
+	}
+	defer hide()
+	traces, err := tracing.Start(ctx, "converge-worker", os.Getenv)
+	if err != nil {
+		return err
+	}
+	defer traces.Stop()
+	var traced []interceptor.WorkerInterceptor
+	if traces != nil {
+		if traced, err = traces.Worker(); err != nil {
+			return err
+		}
+	}
 	eager := &worker.Eager{}
 	payloads, err := codec.Load(os.Getenv("CONVERGE_STORE_KEY"), os.Getenv(codec.Setting))
 	if err != nil {
 		return err
 	}
 	data, failures := payloads.Converters()
-	c, err := client.Dial(client.Options{
+	options := client.Options{
 		DataConverter: data, FailureConverter: failures,
 		HostPort: server.Address(), Logger: sdklog.NewStructuredLogger(log), Identity: "converge dev",
 		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{eager.DialOption(), worker.Bounded()}},
-	})
+	}
+	if shown != nil {
+		options.MetricsHandler = shown.Handler()
+		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, shown.Polls().DialOption())
+	}
+	c, err := client.Dial(options)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager, AllowEnv: o.allowEnv, AllowSecret: o.allowSecret, Sops: o.keys, Payloads: payloads})
+	stop, err := worker.Start(ctx, c, worker.Options{Store: store, Owner: "converge dev", Eager: eager, AllowEnv: o.allowEnv, AllowSecret: o.allowSecret, Sops: o.keys, Payloads: payloads, Monitor: shown, Interceptors: traced})
 	if err != nil {
 		return err
 	}
 	defer stop()
 	fmt.Fprintf(out, "Temporal   %s (state in %s)\nWeb UI     %s\nfollowing  %s; Ctrl-C stops\n\n", server.Address(), o.db, server.UIAddress(), o.dir)
+	go (&collector{client: c, payloads: payloads, store: store, out: out}).run(ctx)
 	f := &follower{client: c, dir: o.dir, store: store, out: out, allowCommands: o.allowCommands, report: newReport(c, o, out)}
 	err = f.follow(ctx)
 	fmt.Fprintln(out, "\nstopping; what was started keeps running, and goes on being looked after when you start again")
 	return err
+}
+
+// monitor serves what is seen of the worker from outside, where that is wanted.
+func (o options) monitor(ctx context.Context, out io.Writer) (m *monitor.Monitor, hide func(), err error) {
+	address := cmp.Or(o.metrics, os.Getenv("CONVERGE_METRICS"))
+	if address == "" {
+		return nil, func() {}, nil
+	}
+	m, err = monitor.New("dev")
+	if err != nil {
+		return nil, nil, err
+	}
+	at, hide, err := m.Serve(ctx, address)
+	if err != nil {
+		return nil, nil, err
+	}
+	fmt.Fprintf(out, "metrics    http://%s/metrics\n", at)
+	return m, hide, nil
 }
 
 // makeHome makes the directory that holds all state of a dev server, out of version control.

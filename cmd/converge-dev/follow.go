@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -12,6 +13,7 @@ import (
 	"github.com/converge-engine/converge/client/origin"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/client/watch"
+	"github.com/converge-engine/converge/cmd/internal/follow"
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/explain"
@@ -67,57 +69,52 @@ func (f *follower) apply(ctx context.Context, tree origin.Tree) error {
 
 // report prints on the terminal what happens to the services of a followed directory.
 type report struct {
-	client   client.Client
+	all      *follow.Services
+	due      time.Time // of the next look
 	options  options
 	out      io.Writer
 	screen   show.Screen
 	app      string
 	services []string
-	names    protocol.ServiceNames
 	printed  map[string]int64 // by service: last journal line printed
 	shown    string           // the last table, without ages
 	hinted   bool
 }
 
 func newReport(c client.Client, o options, out io.Writer) *report {
-	return &report{client: c, options: o, out: out, screen: show.NewScreen(out, os.Getenv), printed: map[string]int64{}}
+	return &report{all: follow.New(c), options: o, out: out, screen: show.NewScreen(out, os.Getenv), printed: map[string]int64{}}
 }
 
 // published takes in what is declared now.
 func (r *report) published(p publish.Result) {
-	r.app, r.services, r.names = p.Application, p.Services, p.Names
+	r.app, r.services, r.due = p.Application, p.Services, time.Time{}
+	keys := make([]string, len(p.Services))
+	for n, name := range p.Services {
+		keys[n] = p.Names.Key(name)
+	}
+	r.all.Of(p.Application, keys)
 	if !p.Unchanged {
 		fmt.Fprintln(r.out, p)
 	}
 }
 
 // tick prints what was written into the journals since the last one, and the table whenever
-// everything has come to rest.
+// everything has come to rest. It comes as often as the directory is read, and asks only when it is time to.
 func (r *report) tick(ctx context.Context) {
-	var all []protocol.Status
-	for _, service := range r.services {
-		s, err := r.status(ctx, service)
-		if err != nil {
-			return // not started yet, or stopping: the next tick shows it
-		}
-		all = append(all, s)
-		r.journal(s)
-	}
-	if len(all) == 0 || !atRest(all) {
+	if time.Now().Before(r.due) {
 		return
 	}
-	r.table(all)
-}
-
-func (r *report) status(ctx context.Context, service string) (protocol.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	var s protocol.Status
-	value, err := r.client.QueryWorkflow(ctx, protocol.ServiceID(r.app, r.names.Key(service)), "", protocol.QueryStatus)
-	if err != nil {
-		return s, err
+	asked, err := r.all.Look(ctx)
+	for _, s := range asked {
+		r.journal(s)
 	}
-	return s, value.Get(&s)
+	r.due = time.Now().Add(r.all.Wait())
+	if err != nil {
+		return // not started yet, or stopping: the next tick shows it
+	}
+	if all, known := r.all.All(); known && !slices.ContainsFunc(all, follow.Moves) {
+		r.table(all)
+	}
 }
 
 // journal prints the lines that are new. On the first reading after a start, what is over is not
@@ -141,21 +138,6 @@ func (r *report) journal(s protocol.Status) {
 	if _, ok := r.printed[s.Service]; !ok {
 		r.printed[s.Service] = 0
 	}
-}
-
-// atRest: nothing goes on by itself any more.
-func atRest(all []protocol.Status) bool {
-	for _, s := range all {
-		if len(s.Channels) == 0 {
-			return false
-		}
-		for _, c := range s.Channels {
-			if entities.Status(c.Status).Row().Exit == entities.ExitGoesOn {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // table prints how everything stands, once each time it differs from the last table.

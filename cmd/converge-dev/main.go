@@ -68,6 +68,7 @@ where it was.`,
 	cmd.Flags().StringSliceVar(&o.allowEnv, "allow-env", nil, "variables of this environment that a configuration may name by workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)")
 	cmd.Flags().StringSliceVar(&o.allowSecret, "allow-secret", nil, "secrets that a configuration may name: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN, * at the end for all that begin so (CONVERGE_ALLOW_SECRET)")
 	cmd.Flags().StringArrayVar(&o.ageKeys, "sops-age-key-file", nil, "file of age identities for what SOPS encrypted: FILE for all applications, or APPLICATION=FILE; repeatable (default: SOPS_AGE_KEY_FILE and SOPS_AGE_KEY)")
+	cmd.Flags().StringVar(&o.metrics, "metrics", "", "serve /metrics, /healthz and /readyz at PORT, on the loopback address only, or at HOST:PORT (CONVERGE_METRICS)")
 	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, "run the generators and validators that the configuration declares, on this machine")
 	cmd.Flags().StringVar(&o.db, "db", "", "SQLite file (default: in DIR/.converge)")
 	return cmd

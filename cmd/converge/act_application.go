@@ -118,6 +118,9 @@ func (o *scopeOptions) everything(ctx context.Context) error {
 	if len(o.except) > 0 {
 		question += " but " + strings.Join(o.except, ", ")
 	}
+	if err := o.spared(ctx); err != nil {
+		return err
+	}
 	if err := o.f.confirm(ctx, o.yes, question); err != nil {
 		return err
 	}
@@ -126,6 +129,27 @@ func (o *scopeOptions) everything(ctx context.Context) error {
 		return o.f.actOnWhole(ctx, wholeInstallation(), o.verb, act, protocol.PauseAllRequest{Act: act, Except: o.except})
 	}
 	return o.f.actOnWhole(ctx, wholeInstallation(), o.verb, act, act)
+}
+
+// spared makes sure that there are the applications which are to be left alone: a name that is misspelt would pause just these.
+func (o *scopeOptions) spared(ctx context.Context) error {
+	if len(o.except) == 0 {
+		return nil
+	}
+	api, err := o.f.client(ctx)
+	if err != nil {
+		return err
+	}
+	known, err := api.Applications(ctx)
+	if err != nil {
+		return fmt.Errorf("which applications there are: %w", err)
+	}
+	for _, name := range o.except {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("--except %s: there is no such application%s", name, suggestion(name, known))
+		}
+	}
+	return nil
 }
 
 // runtimeThere makes sure that a runtime which services use has its workflow.

@@ -49,6 +49,7 @@ func TestVerbsOnAWhole_A16_A17_A24(t *testing.T) {
 		},
 		{line: "pin shop", code: 1, want: "! converge: which incarnation? usage: converge pin shop --incarnation N; see: converge incarnations shop\n"},
 		{line: "pause --all --except shop --yes", want: "done\n", sent: []string{`installation pause {"by":"alice","requestId":"ID","except":["shop"]}`}},
+		{line: "pause --all --except shpo --yes", code: 1, want: "! converge: --except shpo: there is no such application; did you mean shop?\n"},
 		{line: "pause --except shop --yes", code: 1, want: "! converge: --except: expected --all beside it, of which it leaves something alone\n"},
 		{line: "pin shop/web staging v9 --incarnation 3", code: 1, want: "! converge: --incarnation is for a whole application: converge pin APP --incarnation N\n"},
 		{line: "unpin shop --yes", want: "done\n", sent: []string{`application/shop unpin {"by":"alice","requestId":"ID"}`}},

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
 )
 
 // deleteOptions are those of delete (A24).
@@ -18,6 +21,7 @@ type deleteOptions struct {
 	channel string
 	reason  string
 	yes     bool
+	dryRun  bool
 }
 
 func newCmdDelete(f *Factory, runF func(context.Context, *deleteOptions) error) *cobra.Command {
@@ -30,18 +34,27 @@ service that vanishes from the configuration is left running, as orphaned, until
 is asked for. Its history stays.
 
 With CHANNEL: take down what runs in that channel, which stays declared. Nothing enters it
-until converge restart SVC CHANNEL brings back what was there.`,
+until converge restart SVC CHANNEL brings back what was there.
+
+With --dry-run: show what would be removed (-), what would be left in place (o) and why, and
+what the server would refuse (!), as the workers find it, and change nothing. Where delete
+would be refused at present the reason is shown too, and the exit status is 1.`,
 		Example: `  converge delete shop/web --reason "replaced by shop/site" --yes
-  converge delete shop/web canary --reason "it eats the orders"`,
+  converge delete shop/web canary --reason "it eats the orders"
+  converge delete shop/web canary --dry-run`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.channel) }),
 	}
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before taking it down")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be removed and what would stay, and change nothing")
 	return cmd
 }
 
 func (o *deleteOptions) run(ctx context.Context) error {
+	if o.dryRun {
+		return o.preview(ctx)
+	}
 	what := fmt.Sprintf("take down all that %s runs", o.service)
 	if o.channel != "" {
 		what += " in " + o.channel
@@ -50,6 +63,37 @@ func (o *deleteOptions) run(ctx context.Context) error {
 		return err
 	}
 	return o.f.takeDown(ctx, []serviceName{o.service}, o.channel, o.reason)
+}
+
+// preview shows what would be taken down.
+func (o *deleteOptions) preview(ctx context.Context) error {
+	s := &state.State{}
+	if err := o.f.query(ctx, o.service, protocol.QueryState, s); err != nil {
+		return err
+	}
+	api, err := o.f.client(ctx)
+	if err != nil {
+		return err
+	}
+	c, _ := api.Temporal()
+	plan, err := (&preview.Planner{Client: c, By: o.f.by()}).Removal(ctx, s, o.channel)
+	var refused *preview.Refused
+	switch {
+	case errors.As(err, &refused):
+		return &refusedError{refused.Reason}
+	case err != nil:
+		return err
+	}
+	if o.f.json() {
+		err = o.f.screen().JSON(plan)
+	} else {
+		text := planText{screen: o.f.screen(), plan: plan, deletes: true}
+		err = text.screen.Laid(text.String())
+	}
+	if err == nil && (plan.Failed > 0 || plan.Totals.Refused > 0 || plan.Services[0].Refused != "") {
+		return exit(exitError)
+	}
+	return err
 }
 
 // takeDown asks services to take down what they run, and prints a line for each.

@@ -23,7 +23,7 @@ type serviceOptions struct {
 	version, channel, topic, condition string
 	olderThan, except                  string
 	reason, comment                    string
-	stay, terminate, whilePaused       bool
+	stay, terminate, whilePaused, full bool
 }
 
 // newServiceCmd makes the command of a verb. The words of its usage line that follow SVC are read into the options, and
@@ -212,7 +212,7 @@ any channel. No gate is asked; paused and pinned channels are left alone, and na
 --while-paused a channel, or service, that is paused by itself goes back too, and stays
 paused.
 Below the version that the service names as noRollbackBelow nothing goes without a bypass
-of no-rollback-below.
+of no-rollback-below. Of APP@ID the parts that entered no channel yet are cancelled.
 
 The release does not come back by itself; a newer one goes on as usual.`,
 		Example: `  converge rollback shop/web --reason "errors in checkout"

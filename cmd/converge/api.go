@@ -3,9 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -19,12 +19,14 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/codec"
+	"github.com/converge-engine/converge/worker/deployment"
 )
 
 // API is what verbs ask of Temporal. Errors are errRefused, errNotFound, errNoWorker, errLost, or
@@ -46,6 +48,8 @@ type API interface {
 	Ended(ctx context.Context, workflowID string) (reason string, err error)
 	// Applications lists the running applications, sorted.
 	Applications(ctx context.Context) ([]string, error)
+	// Plans lists the ids of the plans that run, of one application or, when empty, of all: sorted.
+	Plans(ctx context.Context, application string) ([]string, error)
 	// Temporal is the connection itself and its namespace, for publishing and for the worker.
 	Temporal() (c client.Client, namespace string)
 	Close()
@@ -66,11 +70,14 @@ func (e *refusedError) Error() string { return "refused: " + e.reason }
 // connection is how to find the server; what is empty comes from the environment or the profile.
 type connection struct {
 	address, namespace, profile string
-	local                       bool      // the server of converge dev, whatever the environment says
-	log                         io.Writer // for the SDK's own words; nil: none
+	identity                    string       // what the server knows this process as; empty: converge
+	local                       bool         // the server of converge dev, whatever the environment says
+	log                         *slog.Logger // for the SDK's own words; nil: none
 	dial                        []grpc.DialOption
-	payloads                    *codec.Codec // nil: nothing is encrypted
-	own                         bool         // payloads are read with keys of its own, never by asking a codec server
+	metrics                     client.MetricsHandler           // of the SDK; nil: none
+	traced                      []interceptor.ClientInterceptor // around calls
+	payloads                    *codec.Codec                    // nil: nothing is encrypted
+	own                         bool                            // payloads are read with keys of its own, never by asking a codec server
 }
 
 const (
@@ -109,19 +116,12 @@ func (c connection) options() (client.Options, error) {
 	if o.Namespace == "" {
 		o.Namespace = client.DefaultNamespace
 	}
-	o.Identity = "converge"
-	o.Logger = sdklog.NewStructuredLogger(slog.New(c.handler()))
+	o.Identity = cmp.Or(c.identity, "converge")
+	o.MetricsHandler, o.Interceptors = c.metrics, c.traced
+	o.Logger = sdklog.NewStructuredLogger(cmp.Or(c.log, slog.New(slog.DiscardHandler)))
 	o.ConnectionOptions.GetSystemInfoTimeout = dialTimeout
 	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, c.dial...)
 	return o, nil
-}
-
-// handler keeps the SDK quiet, except in a worker, where its warnings are worth reading.
-func (c connection) handler() slog.Handler {
-	if c.log == nil {
-		return slog.DiscardHandler
-	}
-	return slog.NewTextHandler(c.log, &slog.HandlerOptions{Level: slog.LevelWarn})
 }
 
 // dial connects, or says how to get a server to connect to.
@@ -181,19 +181,23 @@ func (a *temporalAPI) Query(ctx context.Context, workflowID, query string, into 
 }
 
 func (a *temporalAPI) query(ctx context.Context, workflowID, query string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	answer, err := a.client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
-		WorkflowID: workflowID, QueryType: query,
-		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY, // a terminated one is gone
-	})
-	if err != nil {
-		return a.translate(workflowID, err)
-	}
-	if answer.QueryRejected != nil {
-		return fmt.Errorf("%s: %w", workflowID, errNotFound)
-	}
-	return answer.QueryResult.Get(into)
+	return protocol.Whole(func(q protocol.InParts) (json.RawMessage, error) {
+		ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+		defer cancel()
+		answer, err := a.client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+			WorkflowID: workflowID, QueryType: query, Args: []any{q},
+			QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY, // a terminated one is gone
+		})
+		if err != nil {
+			return nil, a.translate(workflowID, err)
+		}
+		if answer.QueryRejected != nil {
+			return nil, fmt.Errorf("%s: %w", workflowID, errNotFound)
+		}
+		var raw json.RawMessage
+		err = answer.QueryResult.Get(&raw)
+		return raw, err
+	}, into)
 }
 
 func (a *temporalAPI) Update(ctx context.Context, workflowID, verb, requestID string, act, into any) error {
@@ -300,6 +304,17 @@ func (a *temporalAPI) Applications(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
+func (a *temporalAPI) Plans(ctx context.Context, application string) (ids []string, err error) {
+	query := fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='Running'", protocol.PlanWorkflow)
+	err = a.list(ctx, query, func(e *workflowpb.WorkflowExecutionInfo) {
+		if id := e.Execution.WorkflowId; application == "" || strings.HasPrefix(id, protocol.PlansOf(application)) {
+			ids = append(ids, id)
+		}
+	})
+	slices.Sort(ids)
+	return ids, err
+}
+
 // ofApplication is a query for services, of one application or, when empty, of all.
 func ofApplication(query, application string) string {
 	query = fmt.Sprintf("WorkflowType='%s' AND %s", protocol.ServiceWorkflow, query)
@@ -351,7 +366,7 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded), isQueryNotPolled(err):
 		return a.late(workflowID)
 	case errors.As(err, &notReady) && strings.Contains(err.Error(), "failed state"):
-		return fmt.Errorf("%w for %s: a worker failed at it; see the worker's log", errNoWorker, workflowID)
+		return fmt.Errorf("%w for %s: a worker failed at it%s; see the worker's log", errNoWorker, workflowID, a.stuck(workflowID))
 	case errors.As(err, &unavailable), errors.As(err, &exhausted), errors.As(err, &notReady):
 		return fmt.Errorf("%w: Temporal server at %s: %s", errLost, a.address, cause(err))
 	case workflowID != "": // such as a worker that cannot replay it: of which of many services must be said
@@ -373,9 +388,23 @@ func (a *temporalAPI) late(workflowID string) error {
 		return fmt.Errorf("%w: no answer from the Temporal server at %s", errLost, a.address)
 	}
 	if attempt := about.GetPendingWorkflowTask().GetAttempt(); attempt > 1 {
-		return fmt.Errorf("%w for %s: a worker failed at it, this is attempt %d; see the worker's log", errNoWorker, workflowID, attempt)
+		return fmt.Errorf("%w for %s: a worker failed at it, this is attempt %d%s; see the worker's log", errNoWorker, workflowID, attempt, a.stuck(workflowID))
 	}
 	return fmt.Errorf("%w for %s; start one with: converge worker", errNoWorker, workflowID)
+}
+
+// stuck says of which version the worker was that failed at a workflow, and what it said; empty: that is not known.
+func (a *temporalAPI) stuck(workflowID string) string {
+	if a.client == nil || workflowID == "" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	f, failed, err := deployment.Namespace{Client: a.client, Name: a.namespace}.Failed(ctx, workflowID, "")
+	if err != nil || !failed {
+		return ""
+	}
+	return ": " + f.Text()
 }
 
 // isQueryNotPolled recognises a query that no worker picked up.

@@ -136,6 +136,9 @@ func (f *Factory) loosened(r publish.Result) {
 	if f.json() {
 		return // it is in the document
 	}
+	for _, warning := range r.Warnings {
+		f.note("warning: %s", warning)
+	}
 	if r.SecretsInClear {
 		f.note("the Secrets of %s lie in the store in clear: give this command and all workers a key for it, by CONVERGE_STORE_KEY", r.Application)
 	}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,11 +20,12 @@ import (
 type deployOptions struct {
 	f                    *Factory
 	application, channel string
-	changed              []string
+	changed, recapture   []string
 	parallelism          int
 	eager                bool
 	name                 string
-	show, wait           bool
+	show, wait, watch    bool
+	format               string
 	timeout              time.Duration
 }
 
@@ -40,7 +43,9 @@ cancelled, and for what services do not bring with them, such as another DNS com
 		Example: `  converge deploy home production --wait
   converge deploy home production --changed sonarr,traefik
   converge deploy home production --max-parallelism 1 --wait
-  converge deploy home production --show`,
+  converge deploy home production --recapture prowlarr
+  converge deploy home production --show --watch
+  converge deploy home production --show --format svg > plan.svg`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) error {
 			o.application, o.channel = args[0], args[1]
@@ -49,11 +54,14 @@ cancelled, and for what services do not bring with them, such as another DNS com
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.changed, "changed", nil, "only what is necessary when these services have changed")
+	flags.StringSliceVar(&o.recapture, "recapture", nil, "capture the secrets of these services anew")
 	flags.IntVar(&o.parallelism, "max-parallelism", 0, "how many nodes run at once (default: as is declared)")
 	flags.BoolVar(&o.eager, "eager-reconcile", false, "reconcilers do not wait for aggregators")
 	flags.StringVar(&o.name, "plan", "", "with --show: the plan of that name (default: that of the newest incarnation)")
 	flags.BoolVar(&o.show, "show", false, "say how far the plan is, and do nothing")
 	flags.BoolVarP(&o.wait, "wait", "w", false, "wait until nothing more comes of it")
+	flags.BoolVar(&o.watch, "watch", false, "show it until nothing more comes of it")
+	flags.StringVar(&o.format, "format", "", "with --show: "+strings.Join(graphFormats, ", "))
 	flags.DurationVar(&o.timeout, "timeout", 0, "exit 3 after this long (default: never)")
 	return cmd
 }
@@ -77,8 +85,12 @@ func (o *deployOptions) environment() error {
 	if o.parallelism < 0 {
 		return fmt.Errorf("--max-parallelism: %d at once are not possible; expected at least 1", o.parallelism)
 	}
-	if o.name != "" && !o.show {
-		return errors.New("--plan: expected --show beside it")
+	if (o.name != "" || o.format != "") && !o.show {
+		return errors.New("--plan and --format go with --show")
+	}
+	o.format = cmp.Or(o.format, o.f.format, "text")
+	if !slices.Contains(graphFormats, o.format) {
+		return fmt.Errorf("--format %q: expected one of %s", o.format, strings.Join(graphFormats, ", "))
 	}
 	return nil
 }
@@ -99,13 +111,13 @@ func (o *deployOptions) run(ctx context.Context) error {
 	}
 	if !o.show {
 		err := api.Start(ctx, ref.ID(), protocol.PlanWorkflow, protocol.PlanInput{PlanRef: ref, Logic: protocol.Logic, PlanAsked: protocol.PlanAsked{
-			Incarnation: incarnation, Whole: len(o.changed) == 0, Changed: o.changed, Limit: o.parallelism, Eager: o.eager, By: o.f.by(),
+			Incarnation: incarnation, Whole: len(o.changed) == 0, Changed: o.changed, Limit: o.parallelism, Eager: o.eager, Recapture: o.recapture, By: o.f.by(),
 		}})
 		if err != nil {
 			return err
 		}
 	}
-	if !o.wait {
+	if !o.wait && !o.watch {
 		status, err := o.ask(ctx, ref)
 		if err != nil && !o.show {
 			return o.f.screen().Lines("plan " + ref.Name + " of " + o.application + " in " + o.channel + " begins")
@@ -145,32 +157,38 @@ const deployEvery = 500 * time.Millisecond
 
 // follow waits until a plan is over, and says how it ended. One that cannot be asked for a moment is asked again.
 func (o *deployOptions) follow(ctx context.Context, ref protocol.PlanRef) error {
-	end := time.Time{}
+	live, end := show.NewLive(o.f.screen()), time.Time{}
 	if o.timeout > 0 {
 		end = time.Now().Add(o.timeout)
 	}
 	for {
 		s, err := o.ask(ctx, ref)
+		if err == nil && o.watch {
+			err = o.watchPlan(live, s)
+		}
+		late := !end.IsZero() && time.Now().After(end)
 		switch {
-		case err == nil && s.Over:
-			if err := o.print(s); err != nil {
-				return err
-			}
-			return exit(exitOf(s))
 		case err != nil && !transient(err):
 			return err
-		case !end.IsZero() && time.Now().After(end):
-			if err == nil {
-				err = o.print(s)
-			}
+		case err == nil && s.Over:
+			return errors.Join(o.last(s), exit(exitOf(s)))
+		case late && err == nil:
+			return errors.Join(o.last(s), exit(exitTimeout))
+		case late:
 			return errors.Join(err, exit(exitTimeout))
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(deployEvery):
+		if err := o.f.Sleep(ctx, deployEvery); err != nil {
+			return err
 		}
 	}
+}
+
+// last shows a plan at the end of waiting, unless it is on the screen.
+func (o *deployOptions) last(s protocol.PlanStatus) error {
+	if o.watch {
+		return nil
+	}
+	return o.print(s)
 }
 
 func exitOf(s protocol.PlanStatus) int {
@@ -183,25 +201,4 @@ func exitOf(s protocol.PlanStatus) int {
 		}
 	}
 	return exitDone
-}
-
-func (o *deployOptions) print(s protocol.PlanStatus) error {
-	if o.f.json() {
-		return o.f.screen().JSON(s)
-	}
-	t := show.Table{Header: []string{"NODE", "STATE", ""}}
-	for _, n := range s.Nodes {
-		t.Rows = append(t.Rows, []string{n.Node, n.State, n.Text})
-	}
-	if err := o.f.screen().Table(t); err != nil {
-		return err
-	}
-	for _, line := range []string{strings.TrimSpace(s.Trouble), s.Ended} {
-		if line != "" {
-			if err := o.f.screen().Lines("plan " + s.Name + ": " + line); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

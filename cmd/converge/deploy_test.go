@@ -14,7 +14,8 @@ func TestDeployCommands_E7_E8_E12_E16(t *testing.T) {
 	start := func(asked string) []string {
 		return []string{fmt.Sprintf(`plan/home/live/i7 start {"application":"home","channel":"live","name":"i7","incarnation":7,%s,"by":"alice","logic":%d}`, asked, protocol.Logic)}
 	}
-	const shown = "DEPLOY web@host\tdone\t\nRECONCILE web@host\tfailed\tregister: no such host\n"
+	const shown = "DEPLOY web@host\tdone\t\nRECONCILE web@host\tfailed\tregister: no such host\n" + "plan i7 of home in live: 1 of 2 done, 1 failed\n"
+	const mermaid = "flowchart LR\n  n0[\"DEPLOY web@host\"]\n  style n0 fill:#d1e7dd\n  n1[\"RECONCILE web@host\"]\n  style n1 fill:#f8d7da\n  n0 --> n1\n"
 	for _, tt := range []struct {
 		line, want string
 		sent       []string
@@ -23,14 +24,19 @@ func TestDeployCommands_E7_E8_E12_E16(t *testing.T) {
 		{line: "deploy home live --show", want: shown},
 		{line: "deploy home live --wait", want: shown, code: exitFailed, sent: start(`"whole":true`)},
 		{line: "deploy home live --changed web,api --max-parallelism 2 --eager-reconcile", want: shown, sent: start(`"changed":["web","api"],"limit":2,"eager":true`)},
+		{line: "deploy home live --recapture web", want: shown, sent: start(`"whole":true,"recapture":["web"]`)},
 		{line: "deploy home live --show --plan web-v3", code: exitError, want: "! converge: there is no plan web-v3 of home in live\n"},
+		{line: "deploy home live --show --watch", want: shown, code: exitFailed},
+		{line: "deploy home live --show --format mermaid", want: mermaid},
+		{line: "deploy home live --format svg", code: exitError, want: "! converge: --plan and --format go with --show\n"},
+		{line: "deploy home live --show --format png", code: exitError, want: "! converge: --format \"png\": expected one of text, json, dot, mermaid, svg\n"},
 		{line: "deploy home live --max-parallelism -1", code: exitError, want: "! converge: --max-parallelism: -1 at once are not possible; expected at least 1\n"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			fake := &fakeAPI{statuses: map[string][]any{
 				"application/home": {protocol.ApplicationStatus{Newest: 7}},
-				"plan/home/live/i7": {protocol.PlanStatus{Over: true, Nodes: []protocol.PlanNodeStatus{
-					{Node: "DEPLOY web@host", State: "done"}, {Node: "RECONCILE web@host", State: "failed", Text: "register: no such host"},
+				"plan/home/live/i7": {protocol.PlanStatus{PlanRef: protocol.PlanOfIncarnation("home", "live", 7), Over: true, Nodes: []protocol.PlanNodeStatus{
+					{Node: "DEPLOY web@host", State: "done"}, {Node: "RECONCILE web@host", State: "failed", Text: "register: no such host", Needs: []int{0}},
 				}}},
 			}}
 			code, said := newConsole(t, fake).run(t, tt.line)
@@ -39,4 +45,21 @@ func TestDeployCommands_E7_E8_E12_E16(t *testing.T) {
 			require.Equal(t, tt.sent, fake.updates)
 		})
 	}
+}
+
+// The status of an application says how far the plans are that run in it, and why what failed did.
+func TestStatusOfApplicationHasItsPlans_E16(t *testing.T) {
+	ref := protocol.PlanOfIncarnation("home", "live", 7)
+	fake := &fakeAPI{statuses: map[string][]any{
+		"application/home": {protocol.ApplicationStatus{Newest: 7}},
+		"service/home/web": {protocol.Status{Application: "home", Service: "web", Channels: []protocol.ChannelStatus{{Name: "live", Status: "CONVERGED", Current: "v1"}}}},
+		ref.ID(): {protocol.PlanStatus{PlanRef: ref, Nodes: []protocol.PlanNodeStatus{
+			{Node: "DEPLOY web@host", State: "running"}, {Node: "DEPLOY api@host", State: "failed", Text: "no such image"}, {Node: "DNS", State: "blocked"},
+		}}},
+		"plan/other/live/i2": {protocol.PlanStatus{PlanRef: protocol.PlanOfIncarnation("other", "live", 2)}},
+	}}
+	code, said := newConsole(t, fake).run(t, "status home")
+	require.Zero(t, code)
+	require.Contains(t, said, "plan i7 of home in live: 0 of 3 done, 1 running, 1 failed, 1 blocked\nDEPLOY api@host failed: no such image\n")
+	require.NotContains(t, said, "other")
 }

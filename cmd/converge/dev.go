@@ -31,6 +31,8 @@ installed. Its flags:
       --port int       port of Temporal on the loopback address (default 7233)
       --ui-port int    port of the Web UI on the loopback address (default 8233)
       --db string      SQLite file (default: in DIR/.converge)
+      --metrics address
+                       serve /metrics, /healthz and /readyz at PORT or HOST:PORT
       --allow-commands run the generators and validators that the configuration declares
       --allow-env strings
                        variables of this environment that a configuration may name by

@@ -2,16 +2,25 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/intent/store"
+	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/deployment"
 )
 
 type doctorOptions struct {
 	f        *Factory
+	store    string
 	exitCode bool
 }
 
@@ -19,30 +28,28 @@ func newCmdDoctor(f *Factory, runF func(context.Context, *doctorOptions) error) 
 	o := &doctorOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is wrong with workers and their versions",
-		Long: `Look at the workers of a namespace from outside, where no workflow can tell: whether
-anybody serves it, which versions of workers hold workflows, what an operator pinned, and
-which workflows fail again and again. It says what it looked at, changes nothing, and
-lists each finding with a code that scripts can rely on.`,
+		Short: "Look for what is wrong with the server, the workers and what they need",
+		Long: `Look at an installation from outside, where no workflow can tell: whether the server
+answers and the namespace is as it is to be, whether anybody serves it, which versions
+of workers hold workflows, what an operator pinned, which workflows fail again and
+again or were ended, which runtimes cannot be read, and whether the store can. It says
+what it looked at, changes nothing, and lists each finding with a code that scripts can
+rely on, and with what to do. What cannot be looked at is a finding too.`,
 		Example: `  converge doctor
   converge doctor --exit-code --output json`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func([]string) error { return nil }),
 	}
+	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "end with 2 when something is found")
 	return cmd
 }
 
 func (o *doctorOptions) run(ctx context.Context) error {
-	api, err := o.f.client(ctx)
-	if err != nil {
-		return err
-	}
-	c, namespace := api.Temporal()
-	ctx, cancel := context.WithTimeout(ctx, 2*queryTimeout)
+	bounded, cancel := context.WithTimeout(ctx, 3*queryTimeout)
 	defer cancel()
-	report, err := deployment.Namespace{Client: c, Name: namespace}.Examine(ctx)
-	if err != nil {
+	report := o.examine(bounded)
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := o.write(report); err != nil {
@@ -52,6 +59,89 @@ func (o *doctorOptions) run(ctx context.Context) error {
 		return exit(exitFailed)
 	}
 	return nil
+}
+
+func (o *doctorOptions) examine(ctx context.Context) deployment.Report {
+	api, err := o.f.client(ctx)
+	if err != nil {
+		report := deployment.Report{Looked: []string{}, Findings: []deployment.Finding{}}
+		report.Found(deployment.NoConnection, "the Temporal server", err.Error(), "look at --address, --profile and the TEMPORAL_ variables of this command, and at the server")
+		o.examineStore(ctx, o.f.storeNamed(o.store), "", &report)
+		return report
+	}
+	c, namespace := api.Temporal()
+	report := deployment.Namespace{Client: c, Name: namespace, Attributes: worker.SearchAttributes()}.Examine(ctx)
+	at, err := o.storeInUse(ctx, api)
+	if err != nil {
+		report.Saw("the store: not from here, %v", err)
+		return report
+	}
+	d, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+	if err != nil {
+		return report // which says so
+	}
+	o.examineStore(ctx, at, d.GetNamespaceInfo().GetId(), &report)
+	return report
+}
+
+// storeNamed is the store that a flag or CONVERGE_STORE names.
+func (f *Factory) storeNamed(flag string) string { return first(flag, f.Env("CONVERGE_STORE")) }
+
+// storeInUse is the store that is named, else the one that the first application that answers says it uses; "": none does.
+func (o *doctorOptions) storeInUse(ctx context.Context, api API) (string, error) {
+	if named := o.f.storeNamed(o.store); named != "" {
+		return named, nil
+	}
+	applications, err := api.Applications(ctx)
+	if err != nil || len(applications) == 0 {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	c, _ := api.Temporal()
+	status, err := publish.Status(ctx, c, applications[0])
+	if err != nil {
+		return "", err
+	}
+	return o.f.storeRead("", status.Store)
+}
+
+// lookAtStore bounds the look at the store.
+const lookAtStore = 10 * time.Second
+
+// examineStore reads from a store whose it is. A directory that is not there is not made.
+func (o *doctorOptions) examineStore(ctx context.Context, at, namespaceID string, report *deployment.Report) {
+	if at == "" {
+		report.Saw("the store: none is named, nor in use")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookAtStore)
+	defer cancel()
+	next := "look at the credentials and the network of this command; workers read the same store by their own"
+	if path := strings.TrimPrefix(at, "file://"); !strings.Contains(path, "://") {
+		if _, err := os.Stat(filepath.FromSlash(path)); err != nil {
+			report.Found(deployment.UnreachableStore, at, err.Error(), "name the store that the workers have: --store, or CONVERGE_STORE")
+			return
+		}
+	}
+	s, err := store.Open(ctx, at)
+	if err != nil {
+		report.Found(deployment.UnreachableStore, at, err.Error(), next)
+		return
+	}
+	defer s.Close()
+	whose, err := s.Installation(ctx)
+	switch {
+	case store.IsNotFound(err):
+		report.Found(deployment.UnreachableStore, at, "it is empty, or no store of Converge: no worker has ever worked from it", "name the store that the workers have, or fill it from a backup: converge admin import --restore")
+	case err != nil:
+		report.Found(deployment.UnreachableStore, at, err.Error(), next)
+	case namespaceID != "" && whose.NamespaceID != namespaceID:
+		report.Found(deployment.StoreOfAnother, at, fmt.Sprintf("it belongs to the namespace %s (%s)", whose.Namespace, whose.NamespaceID),
+			"name that namespace, or another store; if that one is gone for good: converge worker --take-over")
+	default:
+		report.Saw("the store %s", at)
+	}
 }
 
 // write lists the findings; what was looked at is talk, and part of the JSON.

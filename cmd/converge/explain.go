@@ -23,7 +23,8 @@ func newCmdExplain(f *Factory, runF func(context.Context, *explainOptions) error
 		Use:   "explain SVC|APP@ID [CHANNEL]",
 		Short: "Say why a service is as it is, and what would change that",
 		Long: `Say for each channel what runs, which conditions are unmet and since when, what
-failed and with which message, what moves next and when, and the command that helps.`,
+failed and with which message, what moves next and when, and the command that helps. What
+waits for others is followed to the channel or the service that holds all of them.`,
 		Example: `  converge explain shop/web
   converge explain web prod-eu
   converge explain shop@autumn`,
@@ -55,7 +56,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	lines := explain.Lines(s, o.channel, o.f.Now())
+	lines := explain.LinesAmong(s, o.channel, o.f.others(ctx), o.f.Now())
 	running := o.f.progress(ctx, o.service)
 	if now := explain.Running(running, o.channel, o.f.Now()); len(now) > 0 {
 		lines = append(append(lines, ""), now...)
@@ -74,7 +75,7 @@ func (o *explainOptions) parts(ctx context.Context) error {
 	}
 	lines, documents := partsText(*o.joint, all), []protocol.Explanation{}
 	for _, s := range all {
-		of := explain.Lines(s, o.channel, o.f.Now())
+		of := explain.LinesAmong(s, o.channel, o.f.others(ctx), o.f.Now())
 		lines = append(append(lines, ""), of...)
 		documents = append(documents, protocol.Explanation{Lines: of, Status: s})
 	}
@@ -82,4 +83,22 @@ func (o *explainOptions) parts(ctx context.Context) error {
 		return errors.Join(o.f.screen().JSON(documents), err)
 	}
 	return errors.Join(o.f.screen().Lines(lines...), err)
+}
+
+// others asks services what they say of themselves, each once.
+func (f *Factory) others(ctx context.Context) explain.Others {
+	known := map[serviceName]*protocol.Status{}
+	return func(application, service string) (protocol.Status, bool) {
+		n := serviceName{application, service}
+		if _, asked := known[n]; !asked {
+			known[n] = nil
+			if s, err := f.status(ctx, n); err == nil {
+				known[n] = &s
+			}
+		}
+		if known[n] == nil {
+			return protocol.Status{}, false
+		}
+		return *known[n], true
+	}
 }

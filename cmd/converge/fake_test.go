@@ -112,6 +112,16 @@ func (f *fakeAPI) Applications(context.Context) ([]string, error) {
 	return names, nil
 }
 
+func (f *fakeAPI) Plans(_ context.Context, application string) (ids []string, _ error) {
+	for id := range f.statuses {
+		if strings.HasPrefix(id, "plan/"+application) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
 func (f *fakeAPI) Temporal() (client.Client, string) { return nil, "default" }
 func (f *fakeAPI) Close()                            {}
 

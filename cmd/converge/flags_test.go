@@ -82,9 +82,9 @@ func TestFlags(t *testing.T) {
 	begin, err := parsed(t, f, newCmdInit, "dir", "--name", "shop")
 	check("init", &initOptions{f: f, dir: "dir", name: "shop"}, begin, err)
 	worker, err := parsed(t, f, newCmdWorker, "--store", "/s", "--runtime", "edge", "--stop-timeout", "1m")
-	check("worker", &workerOptions{f: f, store: "/s", runtime: "edge", stop: time.Minute}, worker, err)
+	check("worker", &workerOptions{f: f, store: "/s", runtime: "edge", stop: time.Minute, format: "text", level: "warn"}, worker, err)
 	worker, err = parsed(t, f, newCmdWorker, "--deployment", "converge", "--build", "v2", "--set-current")
-	check("worker", &workerOptions{f: f, stop: workers.DefaultStopTimeout, version: workers.Deployment{Name: "converge", Build: "v2", SetCurrent: true}}, worker, err)
+	check("worker", &workerOptions{f: f, stop: workers.DefaultStopTimeout, format: "text", level: "warn", version: workers.Deployment{Name: "converge", Build: "v2", SetCurrent: true}}, worker, err)
 	doctor, err := parsed(t, f, newCmdDoctor, "--exit-code")
 	check("doctor", &doctorOptions{f: f, exitCode: true}, doctor, err)
 	dev, err := parsed(t, f, newCmdDev, "dir", "--port", "7300")
@@ -173,11 +173,14 @@ func TestNear(t *testing.T) {
 		"shop/site":  "blog/site",
 		"ship/web":   "shop/web",
 		"shop/works": "shop/worker",
+		"blog/stie":  "blog/site",
 		"zzz/zzz":    "",
 	} {
 		require.Equal(t, want, strings.Join(near(wrong, names), ","), wrong)
 	}
 	require.Equal(t, "; none is declared yet: converge apply DIR", suggestion("a/b", nil))
+	require.Equal(t, "; did you mean shop?", suggestion("shpo", []string{"shop"}))
+	require.Equal(t, "; there is shop", suggestion("blog", []string{"shop"}))
 	require.Equal(t, "; there are blog/site, shop/api, shop/web, shop/web-admin, shop/worker", suggestion("zzz/zzz", names))
 }
 

@@ -126,6 +126,17 @@ web v9 converged in prod.
 ! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live. Ctrl-C stops watching; the release goes on.
 `, said)
 	require.Equal(t, exitDone, code)
+	// While it is on its way, what waits there may be one before it: that is none of its approvals, and the command is not its own.
+	before := moment("staging CONVERGING v8 v9 in progress, prod WAITING_MANUAL_APPROVAL v7 v8 pending")
+	before.Channels[1].Conditions = []protocol.ConditionStatus{{ID: "approval/go-live", Verdict: "WAIT", Unblock: "converge approve shop/web v8 go-live"}}
+	_, said = run("release shop/web v9 --wait", before, waiting, waiting, done)
+	require.Contains(t, said, "! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live.")
+	require.NotContains(t, said, "approve shop/web v8")
+	behind := moment("staging CONVERGED v9 v9 succeeded, prod WAITING_MANUAL_APPROVAL v7 v8 pending")
+	behind.Channels[1].Conditions = before.Channels[1].Conditions
+	_, said = run("release shop/web v9 --wait", behind, waiting, done)
+	require.Contains(t, said, "! web v9 waits for an approval in prod behind v8. Next: converge approve shop/web v8 go-live.")
+	require.Contains(t, said, "! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live.")
 	code, said = run("release shop/web v9 --wait --stop-at-approval", waiting)
 	require.Equal(t, `release 19: web v9 from incarnation 42
 web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live. See: converge explain shop/web
@@ -238,14 +249,15 @@ func TestReport(t *testing.T) {
 	}
 	code, said := run("report shop --since 4d")
 	require.Equal(t, exitDone, code)
-	require.Equal(t, `api	prod	1	1	1.8	6h	0	0%	0	-
+	const header = "SERVICE\tCHANNEL\tRELEASES\tDEPLOYED\tPER WEEK\tLEAD TIME\tFAILED\tFAILURE RATE\tROLLED BACK\tRECOVERED IN\n"
+	require.Equal(t, header+`api	prod	1	1	1.8	6h	0	0%	0	-
 web	prod	1	0	0.0	-	1	100%	1	1h
 gone	prod	1	1	1.8	2h	0	0%	0	-
 all		3	2	3.5	4h	1	33%	1	1h
 `, said)
 	chart := filepath.Join(dir, "shop.svg")
 	_, said = run("report shop/web --svg " + chart)
-	require.Equal(t, "web\tprod\t2\t1\t0.2\t2h\t1\t50%\t1\t1h\n", said)
+	require.Equal(t, header+"web\tprod\t2\t1\t0.2\t2h\t1\t50%\t1\t1h\n", said)
 	svg, err := os.ReadFile(chart)
 	require.NoError(t, err)
 	require.Contains(t, string(svg), ">shop/web, the 30d until Fri 20 Nov 2026 10:50 UTC<")

@@ -184,8 +184,8 @@ func incarnationRow(i protocol.Incarnation, now time.Time) []string {
 // whence is where an incarnation comes from.
 func whence(o protocol.Origin) string {
 	from := o.Path
-	if o.Commit != "" {
-		from += "@" + o.Commit[:min(12, len(o.Commit))]
+	if hex := o.Hex(); hex != "" {
+		from += "@" + hex[:min(12, len(hex))]
 	}
 	if o.Dirty {
 		from += " dirty"

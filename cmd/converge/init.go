@@ -33,15 +33,18 @@ func newCmdInit(f *Factory, runF func(context.Context, *initOptions) error) *cob
 		Long: `Write converge.yaml and a custom runtime of a few lines, which work as they are.
 With --from ecs, write what runs on a cluster of Amazon ECS instead, as it is: taking it
 over registers and rolls nothing. With --from meta, write what the meta.yml in each of the
-directory's folders says: what its services require and feed, as a plan. Nothing that
-exists is overwritten.`,
+directory's folders says: what its services require and feed, as a plan. With --from helm,
+kustomize, argocd or flux, write what that deploys to Kubernetes from the files of the
+directory: environments become release channels, what exists is adopted, and what cannot be
+carried over is listed. Nothing that exists is overwritten.`,
 		Example: `  converge init shop && cd shop && converge dev
   converge init shop --from ecs --cluster prod --region eu-west-1
-  converge init services --from meta`,
+  converge init services --from meta
+  converge init deploy --from argocd`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, readDir(&o.dir)),
 	}
-	cmd.Flags().StringVar(&o.from, "from", "", "write what runs there, or is said there, instead: ecs or meta")
+	cmd.Flags().StringVar(&o.from, "from", "", "write what runs there, or is said there, instead: ecs, meta, helm, kustomize, argocd or flux")
 	cmd.Flags().StringVar(&o.cluster, "cluster", "", "with --from ecs: the cluster")
 	cmd.Flags().StringVar(&o.region, "region", "", "with --from ecs: its region")
 	cmd.Flags().StringVar(&o.role, "role-arn", "", "with --from ecs: a role to assume, now and by the workers")
@@ -53,12 +56,14 @@ func (o *initOptions) run(ctx context.Context) error {
 	switch {
 	case o.from == "ecs":
 		return o.fromECS(ctx)
-	case o.from != "" && o.from != "meta":
-		return fmt.Errorf("--from %q: expected ecs or meta", o.from)
+	case o.from != "" && o.from != "meta" && deployedBy[o.from] == nil:
+		return fmt.Errorf("--from %q: expected ecs, meta, helm, kustomize, argocd or flux", o.from)
 	case o.cluster+o.region+o.role != "":
 		return errors.New("--cluster, --region and --role-arn go with --from ecs")
 	case o.from == "meta":
 		return o.fromMeta()
+	case o.from != "":
+		return o.fromDeployed(ctx)
 	}
 	name, err := o.applicationName()
 	if err != nil {

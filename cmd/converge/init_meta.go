@@ -27,10 +27,11 @@ type meta struct {
 			Strategy string `yaml:"strategy"`
 		} `yaml:"sync"`
 	} `yaml:"aggregator"`
-	Reconcilers  []metaReconciler `yaml:"integration_reconcilers"`
-	Integrations words            `yaml:"integrations"`
-	Feeds        words            `yaml:"feeds"`
-	DNS          words            `yaml:"dns"`
+	SetupReconcilers words            `yaml:"setup_reconcilers"`
+	Reconcilers      []metaReconciler `yaml:"integration_reconcilers"`
+	Integrations     words            `yaml:"integrations"`
+	Feeds            words            `yaml:"feeds"`
+	DNS              words            `yaml:"dns"`
 }
 
 // metaReconciler is a name alone, or with what it requires.
@@ -112,7 +113,7 @@ func (o *initOptions) fromMeta() error {
 }
 
 const metaWork = `#!/bin/sh
-# What the plan's commands do: $1 is apply, setup-callback, sync, redeploy, reconcile or dns, $2 the service, $3 what meta.yml calls it.
+# What the plan's commands do: $1 is apply, set-up, setup-callback, sync, redeploy, reconcile or dns, $2 the service, $3 what meta.yml calls it.
 echo "nobody has said yet what '$*' does" >&2
 exit 1
 `
@@ -248,13 +249,14 @@ func (w *writtenMeta) service(b *bytes.Buffer, name string) bool {
 		}
 	}
 	field("feeds", feeds, len(feeds) > 0)
+	var setup []map[string]any
+	for _, named := range m.SetupReconcilers {
+		setup = append(setup, step(setup, "set-up", name, named))
+	}
+	field("setupReconcilers", setup, len(setup) > 0)
 	var reconcilers []map[string]any
-	for i, r := range m.Reconcilers {
-		called := metaName(r.Name)
-		if !isName(called) || slices.ContainsFunc(reconcilers, func(o map[string]any) bool { return o["name"] == called }) {
-			called = fmt.Sprintf("reconciler-%d", i+1)
-		}
-		one := map[string]any{"name": called, "command": []string{"./work", "reconcile", name, cmp.Or(r.Name, called)}}
+	for _, r := range m.Reconcilers {
+		one := step(reconcilers, "reconcile", name, r.Name)
 		if requires := w.known(name, "integration_reconcilers[].requires", r.Requires); len(requires) > 0 {
 			one["requires"] = requires
 		}
@@ -265,6 +267,15 @@ func (w *writtenMeta) service(b *bytes.Buffer, name string) bool {
 	names := w.dns(name, m)
 	field("dns", names, len(names) > 0)
 	return len(names) > 0
+}
+
+// step is one more command of a service, by what meta.yml calls it.
+func step(before []map[string]any, does, service, named string) map[string]any {
+	called := metaName(named)
+	if !isName(called) || slices.ContainsFunc(before, func(o map[string]any) bool { return o["name"] == called }) {
+		called = fmt.Sprintf("reconciler-%d", len(before)+1)
+	}
+	return map[string]any{"name": called, "command": []string{"./work", does, service, cmp.Or(named, called)}}
 }
 
 // dns are the names of a service: what has no dot is in the domain of the channel, and true is the service's own name.

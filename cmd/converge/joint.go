@@ -232,7 +232,13 @@ func (o *serviceOptions) actOnParts(ctx context.Context, send func(context.Conte
 	if err != nil {
 		return err
 	}
-	answers, err := each(ctx, names, send)
+	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
+		answer, err := send(ctx, n)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", n, err)
+		}
+		return answer, err
+	})
 	return o.f.answered(names, answers, err)
 }
 

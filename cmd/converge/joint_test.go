@@ -97,4 +97,8 @@ RELEASE autumn web v9: staging succeeded, prod pending
 			require.NotContains(t, said, "cellar")
 		})
 	}
+	c := newConsole(t, &fakeAPI{statuses: autumn(web, api), answer: protocol.Answer{Message: "done"}, refuse: []error{nil, &refusedError{"w2 is over"}}})
+	code, said := c.run(t, "cancel shop@autumn")
+	require.Equal(t, exitError, code)
+	require.Regexp(t, `^shop/(api|web): done\n! converge: shop/(api|web): refused: w2 is over\n$`, said, "who refused is named")
 }

@@ -92,15 +92,15 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 			root.AddCommand(c)
 		}
 	}
-	add("run", newCmdDev(f, nil), newCmdWorker(f, nil), newCmdAdmin(f), newCmdCodecServer(f, nil), newCmdLogin(f, nil), newCmdLogout(f, nil))
-	add("config", newCmdInit(f, nil), newCmdValidate(f, nil), newCmdCompile(f, nil), newCmdApply(f, nil), newCmdWatch(f, nil),
-		newCmdDiff(f, nil), newCmdIncarnations(f, nil), newCmdLibrary(f), newCmdSchema(f))
+	add("run", newCmdDev(f, nil), newCmdWorker(f, nil), newCmdAdmin(f), newCmdStore(f), newCmdCodecServer(f, nil), newCmdLogin(f, nil), newCmdLogout(f, nil))
+	add("config", newCmdInit(f, nil), newCmdValidate(f, nil), newCmdCompile(f, nil), newCmdApply(f, nil), newCmdWatch(f, nil), newCmdSet(f, nil),
+		newCmdDiff(f, nil), newCmdIncarnations(f, nil), newCmdGet(f), newCmdLibrary(f), newCmdLock(f, nil), newCmdSchema(f))
 	add("release", newCmdPlan(f, nil), newCmdSimulate(f, nil), newCmdRelease(f, nil), newCmdDeploy(f, nil), newCmdWait(f, nil),
 		newCmdCancel(f, nil), newCmdRetry(f, nil))
 	add("gate", newCmdApprove(f, nil), newCmdReject(f, nil), newCmdBypass(f, nil), newCmdPause(f, nil), newCmdResume(f, nil), newCmdDrain(f, nil), newCmdTurnUp(f, nil),
 		newCmdUnmanage(f, nil), newCmdManage(f, nil),
-		orApplication(f, newCmdPin(f, nil)), orApplication(f, newCmdUnpin(f, nil)), newCmdRollback(f, nil), newCmdRestart(f, nil), newCmdDelete(f, nil))
-	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdTimeline(f, nil), newCmdReport(f, nil), newCmdLogs(f, nil), newCmdRefresh(f, nil), newCmdDoctor(f, nil))
+		orApplication(f, newCmdPin(f, nil)), orApplication(f, newCmdUnpin(f, nil)), newCmdRollback(f, nil), newCmdRestart(f, nil), newCmdRollout(f), newCmdDelete(f, nil))
+	add("see", newCmdStatus(f, nil), newCmdExplain(f, nil), newCmdHistory(f, nil), newCmdTimeline(f, nil), newCmdReport(f, nil), newCmdLogs(f, nil), newCmdCaptured(f, nil), newCmdRefresh(f, nil), newCmdDoctor(f, nil))
 	add("run", newCmdAcceptance(f, nil))
 	return root
 }

@@ -128,6 +128,8 @@ func suggestion(wrong string, names []string) string {
 		return "; did you mean one of " + strings.Join(close, ", ") + "?"
 	case len(names) == 0:
 		return "; none is declared yet: converge apply DIR"
+	case len(names) == 1:
+		return "; there is " + names[0]
 	case len(names) <= 8:
 		return "; there are " + strings.Join(names, ", ")
 	}
@@ -161,24 +163,30 @@ func near(wrong string, names []string) []string {
 	return out
 }
 
-// distance is the number of letters to change, add or drop (Levenshtein).
+// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a
+// into b.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	x, y := []rune(a), []rune(b)
+	before, last := make([]int, len(y)+1), make([]int, len(y)+1)
+	for j := range last {
+		last[j] = j
 	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
+	for i := 1; i <= len(x); i++ {
+		row := make([]int, len(y)+1)
 		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost = 1 + min(diagonal, row[j], row[j-1])
+		for j := 1; j <= len(y); j++ {
+			replace := last[j-1]
+			if x[i-1] != y[j-1] {
+				replace++
 			}
-			diagonal, row[j] = row[j], cost
+			row[j] = min(last[j]+1, row[j-1]+1, replace)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
 		}
+		before, last = last, row
 	}
-	return row[len(b)]
+	return last[len(y)]
 }
 
 func sortNames(names []serviceName) []serviceName {

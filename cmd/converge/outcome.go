@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/decide"
 	"github.com/converge-engine/converge/entities/maestro"
 	"github.com/converge-engine/converge/entities/protocol"
 )
@@ -71,9 +72,15 @@ type groups struct {
 	back      []string // rolled back, and stays there
 	pinned    []string // kept at another version by a pin
 	blocked   []string // waits for something that failed
+	why       string   // that it failed, of the first of them
+	unblock   string   // and what lets it go on
 	paused    []string
 	approval  []string // an approval can be given now
 	approve   []string // the commands that give it
+	behind    bool     // it is asked for another release, which goes first
+	none      []string // nothing was ever released there
+	suspended []string // what runs there waits at a step of its own for a person
+	promote   []string // the commands that let it go on
 	cancelled []string // also: what is there was cancelled
 	skipped   []string // a newer release entered instead
 	reported  []string // would be applied, in a channel that only reports
@@ -82,10 +89,19 @@ type groups struct {
 }
 
 func outcomeOf(in groups, g goal, what string) outcome {
+	switch {
+	case g.approval == approvalEndsNow && in.asksNow():
+		return in.person(what)
+	case g.approval == approvalEndsNow && len(in.suspended) > 0:
+		return in.atStep(what)
+	}
+	return in.outcome(g, what)
+}
+
+// outcome is that of channels of which none needs a person at once.
+func (in groups) outcome(g goal, what string) outcome {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	switch {
-	case g.approval == approvalEndsNow && len(in.approval) > 0:
-		return in.person(what)
 	case len(in.moving) > 0:
 		return outcome{why: what + " moves in " + list(in.moving)}
 	case len(in.gated) > 0:
@@ -97,13 +113,17 @@ func outcomeOf(in groups, g goal, what string) outcome {
 		}
 		return failed(why)
 	case len(in.blocked) > 0:
-		return failed(what + " is blocked in " + list(in.blocked))
+		return in.held(what)
 	case len(in.paused) > 0:
 		return over(exitPerson, what+" is paused in "+list(in.paused))
 	case len(in.pinned) > 0:
 		return over(exitPerson, what+" is held by a pin in "+list(in.pinned))
 	case len(in.approval) > 0:
 		out := in.person(what)
+		out.over = g.approval == approvalEnds
+		return out
+	case len(in.suspended) > 0:
+		out := in.atStep(what)
 		out.over = g.approval == approvalEnds
 		return out
 	case in.reports():
@@ -124,7 +144,29 @@ func (g *groups) over(what string) outcome {
 	case len(g.done) == 0 && len(g.skipped) > 0:
 		return over(exitDone, what+" was skipped: a newer release entered "+list(g.skipped))
 	}
-	return over(exitDone, what+" converged"+after(" in ", g.done)+after("; ", g.lacks))
+	nothing := after("nothing was released yet to ", g.none)
+	if len(g.done)+len(g.lacks) == 0 && nothing != "" {
+		return over(exitDone, "nothing was released of "+what+" yet")
+	}
+	return over(exitDone, joined("; ", what+" converged"+after(" in ", g.done), nothing, strings.Join(g.lacks, ", ")))
+}
+
+// held: what failed has to be mended, or passed.
+func (g *groups) held(what string) outcome {
+	out := failed(what + " is blocked in " + strings.Join(g.blocked, ", "))
+	if g.why != "" {
+		out.why += ": " + g.why
+	}
+	if g.unblock != "" {
+		out.next = "Next: " + g.unblock + "."
+	}
+	return out
+}
+
+// asksNow tells whether an approval lets the release itself go on. One of a release that is before it does only once this one goes
+// no further by itself: until then it may still come first.
+func (g *groups) asksNow() bool {
+	return len(g.approval) > 0 && (!g.behind || len(g.moving)+len(g.gated) == 0)
 }
 
 // reports: nothing but what is only reported is left.
@@ -137,6 +179,25 @@ func (g *groups) person(what string) outcome {
 		out.next = "Next: " + strings.Join(g.approve, ", or ") + "."
 	}
 	return out
+}
+
+// atStep: only somebody who lets a rollout go on can move it.
+func (g *groups) atStep(what string) outcome {
+	out := over(exitPerson, what+" waits at a step for a person in "+strings.Join(g.suspended, ", "))
+	if len(g.promote) > 0 {
+		out.next = "Next: " + strings.Join(g.promote, ", or ") + "."
+	}
+	return out
+}
+
+// steps is where a channel goes that waits at a step of what runs there.
+func (g *groups) steps(c protocol.ChannelStatus) *[]string {
+	for _, r := range c.Reasons {
+		if r.Unblock != "" {
+			g.promote = append(g.promote, r.Unblock)
+		}
+	}
+	return &g.suspended
 }
 
 // after puts a lead before names, or gives nothing for none.
@@ -164,7 +225,7 @@ func releaseGroups(s protocol.Status, r protocol.ReleaseStatus, g goal) groups {
 		to := &out.done
 		switch maestro.Phase(phase) {
 		case maestro.Failed, maestro.RolledBack:
-			to = out.ended(c)
+			to = out.ended(c, maestro.Phase(phase))
 		case maestro.Cancelled:
 			to = &out.cancelled
 		case maestro.Skipped:
@@ -175,6 +236,10 @@ func releaseGroups(s protocol.Status, r protocol.ReleaseStatus, g goal) groups {
 			to = out.pending(c, r.Version)
 		}
 		name := c.Name
+		if to == &out.approval && c.Desired != r.Version {
+			out.behind = true
+			name += " behind " + c.Desired
+		}
 		if kept := r.Keeps[name]; to == &out.done && kept != "" {
 			name += " as " + kept
 		}
@@ -183,12 +248,12 @@ func releaseGroups(s protocol.Status, r protocol.ReleaseStatus, g goal) groups {
 	return out
 }
 
-// ended: the release failed in the channel or was taken back there.
-func (g *groups) ended(c protocol.ChannelStatus) *[]string {
-	switch entities.Status(c.Status) {
-	case entities.StatusRollingBack:
+// ended: the release failed in the channel or was taken back there, and something newer may have come since.
+func (g *groups) ended(c protocol.ChannelStatus, phase maestro.Phase) *[]string {
+	switch status := entities.Status(c.Status); {
+	case status == entities.StatusRollingBack:
 		return &g.moving // until it is back
-	case entities.StatusRolledBack:
+	case status == entities.StatusRolledBack, phase == maestro.RolledBack && status != entities.StatusFailedRollback:
 		return &g.back
 	}
 	return &g.failed
@@ -199,6 +264,8 @@ func (g *groups) inProgress(c protocol.ChannelStatus) *[]string {
 	switch entities.Status(c.Status) {
 	case entities.StatusPaused:
 		return &g.paused
+	case entities.StatusSuspended:
+		return g.steps(c)
 	case entities.StatusFailed, entities.StatusFailedRollback:
 		return &g.failed
 	case entities.StatusPreconditions, entities.StatusManualApproval, entities.StatusBlocked:
@@ -228,7 +295,10 @@ func (g *groups) pending(c protocol.ChannelStatus, version string) *[]string {
 func (g *groups) waiting(c protocol.ChannelStatus) *[]string {
 	switch entities.Status(c.Status) {
 	case entities.StatusBlocked:
+		g.failedGate(c)
 		return &g.blocked
+	case entities.StatusSuspended:
+		return g.steps(c)
 	case entities.StatusManualApproval:
 		for _, command := range commands(c) {
 			if !slices.Contains(g.approve, command) {
@@ -238,21 +308,43 @@ func (g *groups) waiting(c protocol.ChannelStatus) *[]string {
 		return &g.approval
 	case entities.StatusPreconditions:
 		switch {
-		case c.ReportOnly && c.Desired == "":
+		case onlyReports(c):
 			return &g.reported
 		case pinned(c):
 			return &g.pinned
-		case onlyUpstream(c):
+		case upstream(c):
 			return &g.queued
 		}
 		for _, k := range c.Conditions {
-			if k.Verdict != string(entities.Pass) && !slices.Contains(g.gates, k.ID) {
+			if unmet(k) && !slices.Contains(g.gates, k.ID) {
 				g.gates = append(g.gates, k.ID)
 			}
 		}
 		return &g.gated
 	}
 	return &g.moving
+}
+
+// failedGate keeps what the first blocked channel is blocked by.
+func (g *groups) failedGate(c protocol.ChannelStatus) {
+	for _, k := range c.Conditions {
+		if g.why != "" || k.Verdict != string(entities.Fail) {
+			continue
+		}
+		if g.why, g.unblock = k.Reason, k.Unblock; !k.Plain {
+			g.why = joined(": ", k.ID, k.Reason)
+		}
+	}
+}
+
+// onlyReports tells whether nothing is to come to a channel but what it only reports. Its desired version is its target then.
+func onlyReports(c protocol.ChannelStatus) bool {
+	return c.ReportOnly && (c.Desired == "" || c.Desired == c.Target) && !slices.ContainsFunc(c.Conditions, unmet)
+}
+
+// unmet tells whether a condition was asked and does not pass.
+func unmet(k protocol.ConditionStatus) bool {
+	return k.Verdict != string(entities.Pass) && k.Code != string(decide.CodeNotAsked)
 }
 
 // commands are those that give the approvals which a channel waits for.
@@ -270,19 +362,12 @@ func pinned(c protocol.ChannelStatus) bool {
 	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool { return k.ID == "pin" && k.Verdict != string(entities.Pass) })
 }
 
-// onlyUpstream reports whether a channel waits for other channels alone: it moves when they do.
-func onlyUpstream(c protocol.ChannelStatus) bool {
-	only := false
-	for _, k := range c.Conditions {
-		if k.Verdict == string(entities.Pass) {
-			continue
-		}
-		if !strings.HasPrefix(k.ID, string(entities.ChannelStable)+"/") {
-			return false
-		}
-		only = true
-	}
-	return only
+// upstream reports whether a channel waits for another one: nothing else that it waits for moves it before that does. What
+// only time stands before is no such wait.
+func upstream(c protocol.ChannelStatus) bool {
+	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool {
+		return unmet(k) && strings.HasPrefix(k.ID, string(entities.ChannelStable)+"/") && k.NextCheck.IsZero()
+	})
 }
 
 // serviceGroups sorts channels by status alone, as the status table says that `wait` ends.
@@ -295,28 +380,41 @@ func serviceGroups(s protocol.Status, g goal) groups {
 		if g.channel != "" && c.Name != g.channel {
 			continue
 		}
-		to := &out.done
-		switch status := entities.Status(c.Status); {
-		case status == entities.StatusOrphaned:
+		if c.Status == string(entities.StatusOrphaned) {
 			continue // left in place for good: nothing to wait for
-		case status == entities.StatusPaused:
-			to = &out.paused
-		case status == entities.StatusRolledBack:
-			to = &out.back
-		case status == entities.StatusCancelled:
-			to = &out.cancelled
-		case status.Row().Exit == entities.ExitFailed && status != entities.StatusBlocked:
-			to = &out.failed
-		case status.Row().Exit != entities.ExitConverged:
-			to = out.waiting(c)
-		case status != entities.StatusDeleted && awaited(s, c.Name):
-			to = &out.queued
 		}
+		to := out.byStatus(s, c)
 		if *to = append(*to, c.Name); c.Lacks != "" {
 			out.lacks = append(out.lacks, c.Name+": "+c.Lacks)
 		}
 	}
 	return out
+}
+
+// byStatus sorts a channel that is declared.
+func (g *groups) byStatus(s protocol.Status, c protocol.ChannelStatus) *[]string {
+	switch status := entities.Status(c.Status); {
+	case status == entities.StatusPaused:
+		return &g.paused
+	case status == entities.StatusRolledBack:
+		return &g.back
+	case status == entities.StatusCancelled:
+		return &g.cancelled
+	case status.Row().Exit == entities.ExitFailed && status != entities.StatusBlocked:
+		return &g.failed
+	case status.Row().Exit != entities.ExitConverged:
+		return g.waiting(c)
+	case status != entities.StatusDeleted && awaited(s, c.Name):
+		return &g.queued
+	case untouched(c):
+		return &g.none
+	}
+	return &g.done
+}
+
+// untouched tells whether nothing was ever released to a channel.
+func untouched(c protocol.ChannelStatus) bool {
+	return c.Status == string(entities.StatusConverged) && c.Target == "" && c.Current == ""
 }
 
 // awaited reports whether a release has yet to come to a channel that is well for now.

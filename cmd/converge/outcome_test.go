@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -10,21 +11,32 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// situation reads "name STATUS desired phase" per channel, of release 5 (v5); "-" is nothing.
+// situation reads "name STATUS desired phase / condition…" per channel, of release 5 (v5); "-" is nothing. A condition with a
+// question mark was not asked yet.
 func situation(t *testing.T, channels ...string) protocol.Status {
 	t.Helper()
 	s := protocol.Status{Application: "shop", Service: "web"}
 	r := protocol.ReleaseStatus{ID: "5", Version: "v5", Phases: map[string]string{}}
 	for _, text := range channels {
-		text, condition, _ := strings.Cut(text, " / ")
+		text, conditions, _ := strings.Cut(text, " / ")
 		w := strings.SplitN(text, " ", 4)
 		require.Len(t, w, 4, text)
 		c := protocol.ChannelStatus{Name: w[0], Status: w[1], Desired: w[2]}
 		if w[3] != "-" {
 			r.Phases[w[0]] = w[3]
 		}
-		if condition != "" {
-			c.Conditions = []protocol.ConditionStatus{{ID: condition, Verdict: "WAIT"}}
+		if c.Status == "CONVERGED" && c.Desired != "-" {
+			c.Target = c.Desired
+		}
+		for _, id := range strings.Fields(conditions) {
+			k := protocol.ConditionStatus{ID: strings.TrimSuffix(id, "?"), Verdict: "WAIT"}
+			if id != k.ID {
+				k.Code = "not-asked"
+			}
+			if topic, ok := strings.CutPrefix(id, "approval/"); ok {
+				k.Unblock = "converge approve shop/web " + c.Desired + " " + topic
+			}
+			c.Conditions = append(c.Conditions, k)
 		}
 		s.Channels = append(s.Channels, c)
 	}
@@ -43,6 +55,8 @@ func TestExitForRelease(t *testing.T) {
 	}{
 		{"everywhere", []string{"a CONVERGED v5 succeeded", "b CONVERGED v5 succeeded"}, 0, over(0, "web v5 converged in a, b")},
 		{"going out", []string{"a CONVERGING v5 in progress", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, outcome{why: "web v5 moves in a"}},
+		{"at a step of its own", []string{"a SUSPENDED v5 in progress", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, over(8, "web v5 waits at a step for a person in a")},
+		{"at a step, and somebody may let it go on", []string{"a SUSPENDED v5 in progress"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits at a step for a person in a"}},
 		{"between two channels", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, outcome{why: "web v5 waits in b"}},
 		{"a window", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending / office-hours"}, 0, outcome{why: "web v5 waits in b for office-hours"}},
 		{"cannot be read", []string{"a UNKNOWN v5 in progress"}, 0, outcome{why: "web v5 moves in a"}},
@@ -69,7 +83,11 @@ func TestExitForRelease(t *testing.T) {
 		{"approval, waited for", []string{"b WAITING_MANUAL_APPROVAL v5 pending"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits for an approval in b"}},
 		{"approval while another moves", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v5 pending"}, 0, outcome{why: "web v5 moves in a"}},
 		{"stop at approval at once", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v5 pending"}, approvalEndsNow, over(8, "web v5 waits for an approval in b")},
-		{"behind a release that waits for an approval", []string{"b WAITING_MANUAL_APPROVAL v4 pending"}, approvalEndsNow, over(8, "web v5 waits for an approval in b")},
+		{"behind a release that waits for an approval", []string{"b WAITING_MANUAL_APPROVAL v4 pending"}, approvalEndsNow, over(8, "web v5 waits for an approval in b behind v4")},
+		{"behind a release that waits for an approval, on its way", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v4 pending"}, approvalEndsNow, outcome{why: "web v5 moves in a"}},
+		{"approval, and a channel behind it that checks something", []string{"b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b alerts?"}, 0, over(8, "web v5 waits for an approval in b")},
+		{"approval, and another one behind it", []string{"b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b approval/c"}, 0, over(8, "web v5 waits for an approval in b")},
+		{"rolled back, and another one is there since", []string{"a CONVERGED v6 rolled back", "b WAITING_MANUAL_APPROVAL v6 failed"}, 0, failed("web v5 failed in b; web v5 was rolled back in a")},
 		{"blocked by a dependency", []string{"b BLOCKED v5 pending"}, 0, failed("web v5 is blocked in b")},
 		{"a channel that it does not concern", []string{"a CONVERGED v5 succeeded", "new CONVERGING v6 -"}, 0, over(0, "web v5 converged in a")},
 		{"concerns none", []string{"new CONVERGED v6 -"}, 0, over(0, "web v5 converged")},
@@ -78,6 +96,12 @@ func TestExitForRelease(t *testing.T) {
 			require.Equal(t, tt.want, exitFor(situation(t, tt.channels...), goal{release: "5", approval: tt.approval}))
 		})
 	}
+	blocked := situation(t, "b BLOCKED v5 pending / alerts")
+	blocked.Channels[0].Conditions[0] = protocol.ConditionStatus{ID: "alerts", Verdict: "FAIL", Reason: "Slow fires", Unblock: "release a version that passes"}
+	require.Equal(t, outcome{over: true, code: exitFailed, why: "web v5 is blocked in b: alerts: Slow fires", next: "Next: release a version that passes."}, exitFor(blocked, goal{release: "5"}))
+	rests := situation(t, "b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending"+up)
+	rests.Channels[1].Conditions[0].NextCheck = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC) // only time stands before it
+	require.Equal(t, outcome{why: "web v5 waits in c for channel-stable/a"}, exitFor(rests, goal{release: "5"}))
 	s := situation(t, "a CONVERGED v5 succeeded", "b FAILED v5 failed")
 	require.Equal(t, over(0, "web v5 converged in a"), exitFor(s, goal{release: "5", channel: "a"}))
 	require.Equal(t, over(1, "release 4 is over and no longer listed"), exitFor(s, goal{release: "4"}))
@@ -89,8 +113,8 @@ func TestExitForAChannelThatOnlyReports_A25(t *testing.T) {
 	exit := func(channels ...string) outcome {
 		s := situation(t, channels...)
 		s.Channels[0].ReportOnly = true
-		if strings.Contains(channels[0], "in progress") {
-			s.Channels[0].Desired = ""
+		if strings.Contains(channels[0], "in progress") { // its target is set, and that is what is desired
+			s.Channels[0].Target = s.Channels[0].Desired
 		}
 		of := exitFor(s, goal{release: "5", approval: approvalIsWaited})
 		if service := exitFor(s, goal{}); of.over {
@@ -123,6 +147,7 @@ func TestExitForService(t *testing.T) {
 		entities.StatusRollingBack:    {why: "web moves in a"},
 		entities.StatusFailed:         failed("web failed in a"),
 		entities.StatusUnknown:        {why: "web moves in a"},
+		entities.StatusSuspended:      over(8, "web waits at a step for a person in a"),
 		entities.StatusConverging:     {why: "web moves in a"},
 		entities.StatusDegraded:       failed("web failed in a"),
 		entities.StatusManualApproval: over(8, "web waits for an approval in a"),
@@ -130,6 +155,7 @@ func TestExitForService(t *testing.T) {
 		entities.StatusPreconditions:  {why: "web waits in a"},
 		entities.StatusRolledBack:     failed("web was rolled back in a"),
 		entities.StatusCancelled:      over(2, "web was cancelled in a"),
+		entities.StatusProgressing:    {why: "web moves in a"},
 		entities.StatusConverged:      over(0, "web converged in a"),
 	}
 	for _, row := range entities.StatusTable() {
@@ -156,6 +182,9 @@ func TestExitForService(t *testing.T) {
 		{[]string{"a CONVERGED v4 pending"}, outcome{why: "web waits in a"}},
 		{[]string{"a CONVERGED v4 pending", "b FAILED v5 failed"}, failed("web failed in b; a held by that")},
 		{[]string{"a SLEEPING v5 -"}, outcome{why: "web moves in a"}},
+		{[]string{"a CONVERGED - -", "b CONVERGED - -"}, over(0, "nothing was released of web yet")},
+		{[]string{"a CONVERGED v5 -", "b CONVERGED - -"}, over(0, "web converged in a; nothing was released yet to b")},
+		{[]string{"a CONVERGED v5 -", "b WAITING_MANUAL_APPROVAL v5 -", "c WAITING_PRECONDITIONS v5 - / channel-stable/b alerts?"}, over(8, "web waits for an approval in b")},
 	} {
 		require.Equal(t, tt.want, exitFor(situation(t, tt.channels...), goal{}), strings.Join(tt.channels, "; "))
 	}

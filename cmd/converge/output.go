@@ -18,6 +18,7 @@ import (
 
 	"github.com/converge-engine/converge/cmd/internal/show"
 	"github.com/converge-engine/converge/intent/codec"
+	"github.com/converge-engine/converge/worker/tracing"
 )
 
 // Factory gives verbs their streams, their surroundings and their connection, so that a test can
@@ -41,6 +42,7 @@ type Factory struct {
 	encrypt bool
 	// unproven is why there is no token although there is a login.
 	unproven error
+	tracing  *tracing.Tracing // nil: nothing is traced
 	api      API
 }
 
@@ -100,6 +102,9 @@ func (f *Factory) client(ctx context.Context) (API, error) {
 		return nil, err
 	}
 	f.conn.payloads = payloads
+	if err := f.trace(ctx); err != nil {
+		return nil, err
+	}
 	api, err := f.Dial(ctx, f.conn)
 	if err != nil {
 		return nil, err
@@ -117,10 +122,24 @@ func (f *Factory) codec() (*codec.Codec, error) {
 	return codec.Load(f.Env("CONVERGE_STORE_KEY"), setting)
 }
 
+// trace has what is asked for followed, where a collector is named; a worker begins no traces of its own.
+func (f *Factory) trace(ctx context.Context) (err error) {
+	if f.tracing != nil {
+		return nil
+	}
+	if f.tracing, err = tracing.Start(ctx, "converge", f.Env); err != nil || f.tracing == nil {
+		return err
+	}
+	around, err := f.tracing.Client()
+	f.conn.traced = append(f.conn.traced, around)
+	return err
+}
+
 func (f *Factory) close() {
 	if f.api != nil {
 		f.api.Close()
 	}
+	f.tracing.Stop()
 }
 
 // by is who acts: $CONVERGE_BY, else user@host.

@@ -12,6 +12,7 @@ import (
 	"github.com/converge-engine/converge/client/preview"
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/store"
 )
@@ -39,6 +40,7 @@ publishing the configuration in a directory would. The workers ask the runtimes;
 nothing is published, released or applied.
 
 + is made, ~ changed, -/+ removed and made anew, - removed, o left in place, ! refused.
+What is no longer declared, and says onDelete: remove, is shown with what stays of it.
 A channel that cannot be asked says why, and the exit status is 1.
 
 With --graph, show instead in which order the services of a configuration, or of the
@@ -119,6 +121,14 @@ func (o *planOptions) planner(ctx context.Context, api API, application, locatio
 			err := api.Query(ctx, protocol.ServiceID(application, service), protocol.QueryStatus, &s)
 			if errors.Is(err, errNotFound) {
 				return protocol.Status{}, nil
+			}
+			return s, err
+		},
+		State: func(ctx context.Context, service string) (*state.State, error) {
+			s := &state.State{}
+			err := api.Query(ctx, protocol.ServiceID(application, service), protocol.QueryState, s)
+			if errors.Is(err, errNotFound) {
+				return nil, nil
 			}
 			return s, err
 		},

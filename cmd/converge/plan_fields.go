@@ -12,14 +12,18 @@ import (
 // versionField ends the path of the annotation that every object of a version carries.
 const versionField = "[converge/version]"
 
+// templateField ends the path of the annotation that replaces pods. What it is for stands beside it, or in a message.
+const templateField = "[converge/template]"
+
 // foldVersion leaves out the annotations that merely carry the version, unless nothing else changes:
-// then one line says so.
+// then one line says so. Those that replace pods are left out, too.
 func foldVersion(all []protocol.PreviewField) []protocol.PreviewField {
 	var version, rest []protocol.PreviewField
 	for _, f := range all {
-		if strings.HasSuffix(f.Path, versionField) {
+		switch {
+		case strings.HasSuffix(f.Path, versionField):
 			version = append(version, f)
-		} else {
+		case !strings.HasSuffix(f.Path, templateField):
 			rest = append(rest, f)
 		}
 	}

@@ -67,11 +67,7 @@ func (o *planOptions) showGraph(ctx context.Context) error {
 	if err != nil {
 		return o.f.problems(err, "; nothing planned")
 	}
-	work, err := o.graph.work(inc)
-	if err != nil {
-		return err
-	}
-	p, err := work.Plan(plan.Scope{All: o.graph.changed == nil, Changed: o.graph.changed})
+	work, p, err := o.graph.plan(inc)
 	if err != nil {
 		return err
 	}
@@ -79,11 +75,7 @@ func (o *planOptions) showGraph(ctx context.Context) error {
 	if service := o.graph.ifFails; service != "" {
 		var ok bool
 		if so, ok = p.IfFails(service); !ok {
-			var names []string
-			for _, s := range work.Services {
-				names = append(names, s.Name)
-			}
-			return fmt.Errorf("the plan deploys no service %q%s", service, suggestion(service, names))
+			return unplanned(work, service)
 		}
 	}
 	return o.drawGraph(work, p, so)
@@ -124,6 +116,24 @@ func (o *planOptions) graphOf(ctx context.Context) (*incarnation.Incarnation, er
 		return nil, err
 	}
 	return h.store.Incarnation(ctx, newest.Hash)
+}
+
+func unplanned(work *plan.Work, service string) error {
+	var names []string
+	for _, s := range work.Services {
+		names = append(names, s.Name)
+	}
+	return fmt.Errorf("the plan deploys no service %q%s", service, suggestion(service, names))
+}
+
+// plan is what is planned in the channel that is meant, and the plan of what changed.
+func (g *planGraph) plan(inc *incarnation.Incarnation) (*plan.Work, *plan.Plan, error) {
+	work, err := g.work(inc)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := work.Plan(plan.Scope{All: g.changed == nil, Changed: g.changed})
+	return work, p, err
 }
 
 // work is what is planned in the channel that is meant.

@@ -85,7 +85,8 @@ func object(action, object string, fields ...string) protocol.PreviewChange {
 
 const (
 	objectVersion = `metadata.annotations[converge/version]|"v8"|"v9"`
-	podVersion    = `spec.template.metadata.annotations[converge/version]|"v8"|"v9"`
+	podVersion    = `spec.template.metadata.annotations[converge/version]|"v8"|"v9"` // of what an earlier Converge applied
+	podTemplate   = `spec.template.metadata.annotations[converge/template]|"0a"|"0b"`
 )
 
 // A plan with everything that a channel can say.
@@ -204,6 +205,38 @@ rules, which take effect at once and release nothing
 }
 
 // Exit codes: a plan is no failure, whatever it says; not having one is.
+// What goes with a deletion, what stays and why, and what could not be found out.
+func TestPlanTextOfADeletion_A24(t *testing.T) {
+	kept := object("keep", "PersistentVolumeClaim/data")
+	kept.Message = "claims are kept unless the service says removeClaims: true"
+	refused := object("refuse", "ConfigMap/settings")
+	refused.Message = "delete ConfigMap shop/settings: not today"
+	live := item("production", object("remove", "Deployment/web"), refused, kept)
+	live.Totals, live.Removal = protocol.PreviewTotals{Changed: 1, Removed: 1, Orphaned: 1, Refused: 1}, true
+	edge := item("edge")
+	edge.Removal, edge.Code, edge.Message = true, protocol.PreviewNoPlanner, "runtime edge (custom) cannot say what a removal takes down"
+	empty := item("new")
+	empty.Removal = true
+	service := preview.Service{Service: "web", Removal: true, Refused: "v9 is in progress in shop/web production", Notes: []string{"staging v8 stays: its channel only reports"}, Channels: []preview.Channel{
+		{Present: "v8", ItemPreview: live}, {Present: "v8", ItemPreview: edge}, {Present: "v7", ItemPreview: empty},
+	}}
+	plan := &preview.Plan{Application: "shop", Services: []preview.Service{service}, Removed: []string{"web"}, Totals: live.Totals, Unseen: 1}
+	const body = ` staging v8 stays: its channel only reports
+ production v8  1 object removed, 1 left in place
+  - Deployment/web
+  ! ConfigMap/settings          delete ConfigMap shop/settings: not today
+  o PersistentVolumeClaim/data  claims are kept unless the service says removeClaims: true
+ edge v8        taken down; runtime edge (custom) cannot say what a removal takes down
+ new v7         nothing is there
+1 object removed, 1 left in place, 1 refused, 1 channel taken down without a preview
+`
+	text := planText{plan: plan, deletes: true}
+	require.Equal(t, "shop/web, to be taken down\n refused at present: v9 is in progress in shop/web production\n"+body, text.String())
+	plan.Services[0].Refused = ""
+	text = planText{plan: plan}
+	require.Equal(t, "shop/web, taken down as declared (not published)\n"+body, text.String(), "and not: left in place, orphaned")
+}
+
 func TestPlanExit(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -246,6 +279,20 @@ func TestTails(t *testing.T) {
 	require.Equal(t, []string{
 		"containers[name=a].image", "containers[name=b].image", "replicas", "host", "annotations[a.b/c.d]", "data", "x.data", "ports[port=80].port",
 	}, tails(fields))
+}
+
+// What replaces pods is told by what else changes, or by a message where nothing else does.
+func TestPlanTellsWhyPodsAreReplaced_H1(t *testing.T) {
+	text := planText{}
+	beside, below := text.change(object("update", "Deployment/web", objectVersion, podTemplate, `spec.template.spec.containers[name=web].image|"web:v8"|"web:v9"`))
+	require.Equal(t, "image web:v8 → web:v9", beside)
+	require.Empty(t, below)
+	anew := object("update", "Deployment/web", objectVersion, podTemplate)
+	anew.Message = "its pods begin anew"
+	require.False(t, onlyVersion(anew))
+	beside, below = text.change(anew)
+	require.Equal(t, "its pods begin anew", beside)
+	require.Empty(t, below)
 }
 
 // Objects that only carry the version say nothing new: several of them are one line.

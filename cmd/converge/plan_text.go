@@ -22,7 +22,9 @@ type planText struct {
 	screen show.Screen
 	full   bool
 	plan   *preview.Plan
-	b      strings.Builder
+	// deletes: a person asks for what would go, and no configuration
+	deletes bool
+	b       strings.Builder
 }
 
 // String is the whole text.
@@ -31,7 +33,9 @@ func (t *planText) String() string {
 		t.service(s)
 	}
 	for _, name := range t.plan.Removed {
-		t.line("", "%s/%s is no longer declared: what runs is left in place, orphaned", t.plan.Application, name)
+		if !slices.ContainsFunc(t.plan.Services, func(s preview.Service) bool { return s.Removal && s.Service == name }) {
+			t.line("", "%s/%s is no longer declared: what runs is left in place, orphaned", t.plan.Application, name)
+		}
 	}
 	if t.plan.Rules != nil {
 		t.rules(t.plan.Rules)
@@ -47,6 +51,10 @@ func (t *planText) line(indent, format string, args ...any) {
 func (t *planText) service(s preview.Service) {
 	title := t.plan.Application + "/" + s.Service
 	switch {
+	case s.Removal && t.deletes:
+		title += ", to be taken down"
+	case s.Removal:
+		title += ", taken down as declared (not published)"
 	case s.Version == "":
 		title += ", changed configuration (not published)"
 	case s.Known:
@@ -55,6 +63,9 @@ func (t *planText) service(s preview.Service) {
 		title += fmt.Sprintf(" %s, incarnation %d (not released)", s.Version, s.Incarnation)
 	}
 	t.line("", "%s", title)
+	if s.Refused != "" {
+		t.line(" ", "%s", t.screen.Sign("!", "refused at present: "+oneLine(s.Refused)))
+	}
 	for _, note := range s.Notes {
 		t.line(" ", "%s", note)
 	}
@@ -70,6 +81,8 @@ func (t *planText) service(s preview.Service) {
 // channelTitle names the versions where they are not the service's one.
 func channelTitle(s preview.Service, c preview.Channel) string {
 	switch {
+	case s.Removal:
+		return c.Name() + " " + c.Present
 	case s.Version != "":
 		return c.Name()
 	case c.Present == "":
@@ -82,6 +95,8 @@ func (t *planText) channel(c preview.Channel, title string) {
 	switch {
 	case c.Failed():
 		t.line(" ", "%s  %s", title, t.screen.Sign("!", fmt.Sprintf("cannot be planned: %s [%s]", oneLine(c.Message), c.Code)))
+	case c.Removal:
+		t.removal(c, title)
 	case c.Unchanged():
 		t.line(" ", "%s  no change", title)
 	case c.Unseen():
@@ -91,6 +106,23 @@ func (t *planText) channel(c preview.Channel, title string) {
 		}
 	default:
 		t.line(" ", "%s  %s", title, count(len(c.Changes)+c.Omitted, "change"))
+		t.objects(c.Changes)
+		if c.Omitted > 0 {
+			t.line("  ", "and %s more, too many to list", count(c.Omitted, "object"))
+		}
+	}
+}
+
+// removal says what of an instance goes, and what stays.
+func (t *planText) removal(c preview.Channel, title string) {
+	goes, stays := c.Totals.Removed, c.Totals.Orphaned
+	switch {
+	case c.Unseen():
+		t.line(" ", "%s  taken down; %s", title, oneLine(c.Message))
+	case len(c.Changes)+c.Omitted == 0:
+		t.line(" ", "%s  nothing is there", title)
+	default:
+		t.line(" ", "%s  %s removed, %d left in place", title, count(goes, "object"), stays)
 		t.objects(c.Changes)
 		if c.Omitted > 0 {
 			t.line("  ", "and %s more, too many to list", count(c.Omitted, "object"))
@@ -155,7 +187,7 @@ func objectName(c protocol.PreviewChange, several bool) string {
 	return name
 }
 
-var signOf = map[string]string{"create": "+", "update": "~", "recreate": "-/+", "prune": "-", "orphan": "o", "refuse": "!"}
+var signOf = map[string]string{"create": "+", "update": "~", "recreate": "-/+", "prune": "-", "orphan": "o", "refuse": "!", "remove": "-", "keep": "o"}
 
 func sign(c protocol.PreviewChange) string {
 	if len(c.Conflicts) > 0 {
@@ -196,6 +228,9 @@ func (t *planText) change(c protocol.PreviewChange) (beside string, below []stri
 // fields prints what an object's fields become, the first few unless all are asked for.
 func (t *planText) fields(c protocol.PreviewChange) (lines []string, more int) {
 	shown := foldVersion(c.Fields)
+	if c.Message != "" && len(shown) == 1 && shown[0].Path == "version" {
+		shown = nil // the message says more
+	}
 	paths := tails(shown)
 	for n, f := range shown {
 		path := paths[n]
@@ -240,6 +275,9 @@ func (t *planText) summary() string {
 	if p.Empty() {
 		return "nothing would change"
 	}
+	if t.onlyRemoves() {
+		return t.removalSummary()
+	}
 	var parts []string
 	if p.Totals != (protocol.PreviewTotals{}) {
 		parts = append(parts, fmt.Sprintf("%s, %d removed", changing(p.Totals.Changed), p.Totals.Removed))
@@ -260,6 +298,26 @@ func (t *planText) summary() string {
 	}
 	if len(parts) == 0 {
 		return "no object changes"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (t *planText) onlyRemoves() bool {
+	return t.plan.Rules == nil && !slices.ContainsFunc(t.plan.Services, func(s preview.Service) bool { return !s.Removal })
+}
+
+// removalSummary is the last line where nothing but removals are planned.
+func (t *planText) removalSummary() string {
+	p := t.plan
+	parts := []string{fmt.Sprintf("%s removed, %d left in place", count(p.Totals.Removed, "object"), p.Totals.Orphaned)}
+	if p.Totals.Refused > 0 {
+		parts = append(parts, fmt.Sprintf("%d refused", p.Totals.Refused))
+	}
+	if p.Unseen > 0 {
+		parts = append(parts, count(p.Unseen, "channel")+" taken down without a preview")
+	}
+	if p.Failed > 0 {
+		parts = append(parts, count(p.Failed, "channel")+" could not be planned")
 	}
 	return strings.Join(parts, ", ")
 }

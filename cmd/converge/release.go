@@ -250,8 +250,8 @@ func (l *journalLog) ask(s protocol.Status, r protocol.ReleaseStatus) {
 		return
 	}
 	in := releaseGroups(s, r, goal{})
-	if out := in.person(s.Service + " " + r.Version); len(in.approval) > 0 && out.why != l.asked {
-		l.asked = out.why
+	if out := in.person(s.Service + " " + r.Version); in.asksNow() && out.why+out.next != l.asked {
+		l.asked = out.why + out.next
 		l.f.note("%s", joined(" ", out.why+".", out.next, "Ctrl-C stops watching; the release goes on."))
 	}
 }

@@ -159,7 +159,10 @@ func (o *reportOptions) run(ctx context.Context) error {
 
 // print shows a report to people.
 func (o *reportOptions) print(r report, total timeline.Delivery) error {
-	table := show.Table{Header: timeline.ReportHeader}
+	screen, table := o.f.screen(), show.Table{Header: timeline.ReportHeader}
+	if !screen.TTY {
+		table.Rows = append(table.Rows, timeline.ReportHeader) // numbers say nothing without
+	}
 	for _, d := range r.Channels {
 		table.Rows = append(table.Rows, d.Cells())
 	}
@@ -170,7 +173,7 @@ func (o *reportOptions) print(r report, total timeline.Delivery) error {
 	for _, p := range r.Problems {
 		o.f.note("%s: %s", p.Service, p.Text)
 	}
-	return o.f.screen().Table(table)
+	return screen.Table(table)
 }
 
 func (o *reportOptions) part(ctx context.Context, n serviceName, from, now time.Time) (part, error) {

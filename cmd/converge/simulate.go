@@ -31,12 +31,13 @@ type simulateOptions struct {
 	apply    time.Duration
 	until    time.Duration
 	approved bool
+	plan     simulatedPlan
 }
 
 func newCmdSimulate(f *Factory, runF func(context.Context, *simulateOptions) error) *cobra.Command {
 	o := &simulateOptions{f: f}
 	cmd := &cobra.Command{
-		Use:   "simulate SVC VERSION | simulate SVC --aspect NAME",
+		Use:   "simulate SVC VERSION | simulate SVC --aspect NAME | simulate APP --plan",
 		Short: "Play a release forward: when would it be where, and what does it wait for until then",
 		Long: `Play a release forward in virtual time, from the service as it is now, by its rules
 and through the decisions that the service itself would make. Nothing is released.
@@ -45,22 +46,29 @@ Allowed times and denied versions are evaluated as they would be. Checks that as
 else (metrics, alerts, other services) are assumed to pass, and said to be. Approvals
 end the play, unless --approved gives each as soon as it is asked for.
 
---aspect plays a release of values of an aspect, whichever these are.`,
+--aspect plays a release of values of an aspect, whichever these are.
+
+--plan plays the plan of an application's newest incarnation, or of a directory: in
+which order, and how long, if deployments and commands take so long each.`,
 		Example: `  converge simulate shop/web v9 --at 2026-12-23T16:00 --zone Europe/Paris --approved
   converge simulate web v9 --export plan.svg
-  converge simulate web --aspect flags`,
+  converge simulate web --aspect flags
+  converge simulate home --plan --channel production --if-fails postgres`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) error {
+			if o.plan.wanted {
+				return o.plan.parse(o, args)
+			}
+			if err := o.plan.unused(); err != nil {
+				return err
+			}
 			if err := f.readService(args, &o.service, &o.version); err != nil {
 				return err
 			}
 			if (o.version == "") == (o.aspect == "") {
 				return fmt.Errorf("expected a version, or --aspect NAME")
 			}
-			if o.export != "" && !strings.HasSuffix(o.export, ".svg") {
-				return fmt.Errorf("--export %s: expected a file name that ends in .svg", o.export)
-			}
-			return nil
+			return o.checkExport()
 		}),
 	}
 	cmd.Flags().StringVar(&o.aspect, "aspect", "", "play values of this aspect, and no version")
@@ -71,6 +79,7 @@ end the play, unless --approved gives each as soon as it is asked for.
 	cmd.Flags().DurationVar(&o.until, "until", 90*24*time.Hour, "how far to play, from the release on")
 	cmd.Flags().BoolVar(&o.approved, "approved", false, "every approval is given as soon as it is asked for")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	o.plan.flags(cmd.Flags())
 	return cmd
 }
 
@@ -78,6 +87,9 @@ func (o *simulateOptions) run(ctx context.Context) error {
 	zone, at, err := o.moment()
 	if err != nil {
 		return err
+	}
+	if o.plan.wanted {
+		return o.runPlan(ctx, at.In(zone))
 	}
 	state := &state.State{}
 	if err := o.f.query(ctx, o.service, protocol.QueryState, state); err != nil {
@@ -93,10 +105,8 @@ func (o *simulateOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.export != "" {
-		if err := os.WriteFile(o.export, []byte(timeline.SVG(zone)), 0o644); err != nil {
-			return fmt.Errorf("write the chart: %w", err)
-		}
+	if err := o.write(timeline.SVG(zone)); err != nil {
+		return err
 	}
 	if o.f.json() {
 		return o.f.screen().JSON(struct {
@@ -110,6 +120,24 @@ func (o *simulateOptions) run(ctx context.Context) error {
 		lines = append(lines, "assumed to pass: "+strings.Join(evaluator.assumed, ", "))
 	}
 	return o.f.screen().Lines(lines...)
+}
+
+func (o *simulateOptions) checkExport() error {
+	if o.export != "" && !strings.HasSuffix(o.export, ".svg") {
+		return fmt.Errorf("--export %s: expected a file name that ends in .svg", o.export)
+	}
+	return nil
+}
+
+// write puts a chart into the file that --export names.
+func (o *simulateOptions) write(svg string) error {
+	if o.export == "" {
+		return nil
+	}
+	if err := os.WriteFile(o.export, []byte(svg), 0o644); err != nil {
+		return fmt.Errorf("write the chart: %w", err)
+	}
+	return nil
 }
 
 // moment reads when the release is made, and in which time zone people think.

@@ -9,8 +9,9 @@ import (
 )
 
 // sourceUsage says how a source is written, for the help of all that take one.
-const sourceUsage = `SOURCE is a directory, git::URL//PATH?ref=REF (https, ssh or file), or
-exec::COMMAND, whose output is the configuration.`
+const sourceUsage = `SOURCE is a directory, git::URL//PATH?ref=REF (https, ssh or file),
+oci://HOST/REPOSITORY:TAG//PATH?key=FILE, or exec::COMMAND, whose output is the
+configuration.`
 
 // allowCommandsUsage is of a flag that nothing but the person sets: a configuration from elsewhere runs nothing by itself.
 const allowCommandsUsage = "run the generators and validators that the configuration declares, on this machine"

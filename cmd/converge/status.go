@@ -28,7 +28,10 @@ type statusOptions struct {
 	watch   bool
 	objects bool
 	fleets  bool                // list the instances
+	commits bool                // list what releases bring
+	store   string              // that has them
 	running []protocol.Progress // of the one service that is asked
+	plans   []string            // how far those are that run
 }
 
 func newCmdStatus(f *Factory, runF func(context.Context, *statusOptions) error) *cobra.Command {
@@ -39,12 +42,16 @@ func newCmdStatus(f *Factory, runF func(context.Context, *statusOptions) error) 
 		Long: `Show each channel of a service, of an application's services, or of all of them:
 what runs, what it is moving to, and what it waits for.
 
+--commits lists what the newest release of each channel brings to it: the commits since what
+is there, of a configuration that comes from a git repository.
+
 --watch keeps it up to date: a live table on a terminal, new lines when piped, one
 JSON document per change with --output json.`,
 		Example: `  converge status
   converge status shop --watch
   converge status shop/web --objects
   converge status shop/web --instances
+  converge status shop/web --commits
   converge status shop@autumn
   converge status shop/web --output json`,
 		Args: asUsed,
@@ -62,11 +69,16 @@ JSON document per change with --output json.`,
 	}
 	cmd.Flags().BoolVar(&o.objects, "objects", false, "list the objects of each channel too, with versions, replicas, links and events")
 	cmd.Flags().BoolVar(&o.fleets, "instances", false, "list the instances of each fleet too, those that are not as desired first")
+	cmd.Flags().BoolVar(&o.commits, "commits", false, "list the commits that the newest release of each channel brings to it, too")
+	cmd.Flags().StringVar(&o.store, "store", "", "with --commits: "+storeUsage)
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "keep it up to date until Ctrl-C")
 	return cmd
 }
 
 func (o *statusOptions) run(ctx context.Context) error {
+	if o.watch && o.commits {
+		return errors.New("--commits: expected no --watch beside it")
+	}
 	if o.watch {
 		return o.follow(ctx)
 	}
@@ -77,11 +89,21 @@ func (o *statusOptions) run(ctx context.Context) error {
 	if len(all) == 0 {
 		o.f.note("no services yet; declare some with: converge apply DIR")
 	}
+	var brought []withCommits
+	if o.commits {
+		var unknown error
+		brought, unknown = o.bring(ctx, all)
+		err = errors.Join(err, unknown)
+	}
 	if o.f.json() {
-		return errors.Join(o.f.screen().JSON(o.document(all)), err)
+		return errors.Join(o.f.screen().JSON(o.document(all, brought)), err)
 	}
 	screen := o.f.screen()
-	if e := screen.Laid(o.text(screen, all, o.f.Now())); e != nil {
+	text := o.text(screen, all, o.f.Now())
+	for _, w := range brought {
+		text += lined(w.lines())
+	}
+	if e := screen.Laid(text); e != nil {
 		return e
 	}
 	return err
@@ -116,6 +138,9 @@ func (o *statusOptions) ask(ctx context.Context) (_ []protocol.Status, err error
 		}
 	}
 	sortStatuses(down)
+	if !o.f.json() {
+		o.plans = o.f.plansOf(ctx, o.target.application)
+	}
 	return down, err
 }
 
@@ -142,8 +167,14 @@ func (o *statusOptions) askOne(ctx context.Context) ([]protocol.Status, error) {
 }
 
 // document is one status for a service, a list for more.
-func (o *statusOptions) document(all []protocol.Status) any {
-	if !o.target.all && o.joint == nil && len(all) == 1 {
+func (o *statusOptions) document(all []protocol.Status, brought []withCommits) any {
+	one := !o.target.all && o.joint == nil && len(all) == 1
+	switch {
+	case one && len(brought) == 1:
+		return brought[0]
+	case len(brought) > 0:
+		return brought
+	case one:
 		return all[0]
 	}
 	if all == nil {
@@ -157,6 +188,7 @@ func (o *statusOptions) follow(ctx context.Context) error {
 	screen := o.f.screen()
 	live := show.NewLive(screen)
 	last, lost := "", false
+	rest := resting{}
 	for {
 		all, err := o.ask(ctx)
 		if ctx.Err() != nil {
@@ -174,10 +206,36 @@ func (o *statusOptions) follow(ctx context.Context) error {
 				return err
 			}
 		}
-		if o.f.Sleep(ctx, pollSlow+time.Duration(len(all))*perService) != nil {
+		if o.f.Sleep(ctx, rest.next(all)) != nil {
 			return exit(exitInterrupted)
 		}
 	}
+}
+
+// resting slows watching down while nothing changes: down to a tenth of how often it begins.
+type resting struct {
+	seen  string
+	times int
+}
+
+const restingMost = 10
+
+func (r *resting) next(all []protocol.Status) time.Duration {
+	now := ""
+	for _, s := range all {
+		now += fmt.Sprintln(s.Service, s.Status, s.Version)
+		if n := len(s.Journal); n > 0 {
+			now += fmt.Sprintln(s.Journal[n-1].N)
+		}
+		for _, c := range s.Channels {
+			now += fmt.Sprintln(c.Name, c.Status, c.Current, c.Target)
+		}
+	}
+	if r.times = min(r.times+1, restingMost*4); now != r.seen {
+		r.seen, r.times = now, 0
+	}
+	wait := pollSlow + time.Duration(len(all))*perService
+	return wait * time.Duration(max(4, r.times)) / 4
 }
 
 // frame shows one status. Without a terminal ages are left out: they alone would make every line new.
@@ -188,7 +246,7 @@ func (o *statusOptions) frame(screen show.Screen, live *show.Live, all []protoco
 		} else {
 			*last = now
 		}
-		return screen.JSONLine(o.document(all))
+		return screen.JSONLine(o.document(all, nil))
 	}
 	now := o.f.Now()
 	if !screen.TTY {
@@ -202,7 +260,7 @@ func (o *statusOptions) text(screen show.Screen, all []protocol.Status, now time
 	if o.joint != nil {
 		text = entities.VisibleLines(strings.Join(partsText(*o.joint, all), "\n")) + "\n"
 	}
-	text += statusText(screen, all, now)
+	text += statusText(screen, all, now) + lined(o.plans)
 	if screen.TTY || !o.watch { // else each look would be news
 		text += lined(explain.Running(o.running, "", o.f.Now()))
 	}

@@ -16,6 +16,9 @@ func TestEveryVerbHasACommand(t *testing.T) {
 	for _, c := range newRoot(newFactory()).Commands() {
 		commands[c.Name()] = true
 	}
+	for _, c := range newCmdRollout(newFactory()).Commands() {
+		commands[c.Name()] = true
+	}
 	admin := map[string]bool{protocol.Configure: true, protocol.PublishLibrary: true} // converge admin rules, converge library publish
 	without := map[string]bool{protocol.SignalLease: true, protocol.SignalKeep: true, protocol.Grant: true, protocol.Reserve: true, protocol.Conclude: true}
 	checked := 0

@@ -96,6 +96,9 @@ func (o *sourceOptions) compiled(ctx context.Context, consequence string) (*comp
 	}
 	compiled, err := o.f.compileTree(ctx, tree, o.store, o.allowCommands)
 	if err == nil {
+		for _, warning := range compiled.Warnings {
+			o.f.note("warning: %s", warning)
+		}
 		return compiled, nil
 	}
 	var found config.Problems
@@ -125,31 +128,39 @@ Name it in the first line of a file:
 
 // compileTree compiles a tree on its own. Only a store that is named is asked for the runtimes
 // that other applications define.
-func (f *Factory) compileTree(ctx context.Context, tree origin.Tree, location string, allowCommands bool) (*compile.Compiled, error) {
+func (f *Factory) compileTree(ctx context.Context, tree origin.Tree, location string, allowCommands bool) (compiled *compile.Compiled, err error) {
+	err = f.withSources(ctx, tree, location, allowCommands, func(options config.Options) error {
+		config, err := compile.LoadWith(tree.Dir, options)
+		if err == nil {
+			compiled, err = compile.Compile(config)
+		}
+		return err
+	})
+	return compiled, err
+}
+
+// withSources reads a tree with what a store knows, if one is named.
+func (f *Factory) withSources(ctx context.Context, tree origin.Tree, location string, allowCommands bool, read func(config.Options) error) error {
 	options := config.Options{Within: tree.Root, Run: publish.Commands(ctx, allowCommands)}
 	if location = first(location, f.Env("CONVERGE_STORE")); location != "" {
 		store, err := store.Open(ctx, location)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		defer store.Close() // only read
 		if options.Runtimes, err = store.Runtimes(ctx); err != nil {
-			return nil, err
+			return err
 		}
 		rules, err := store.Rules(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		options.RuntimesOf, options.Published = rules.RuntimesOf(), store.Imports(ctx)
 		if options.SecretDigest, err = store.SecretDigest(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	config, err := compile.LoadWith(tree.Dir, options)
-	if err != nil {
-		return nil, err
-	}
-	return compile.Compile(config)
+	return read(options)
 }
 
 // problems prints everything that is wrong with a configuration: as text on stderr, one line each

@@ -96,6 +96,7 @@ const listed = 20
 const (
 	pollSoon = 250 * time.Millisecond
 	pollSlow = time.Second
+	pollIdle = 5 * time.Second // when nothing has happened for long
 )
 
 // follower queries a service until what it waits for is decided.
@@ -167,7 +168,7 @@ func (w *follower) ended(parent context.Context, last outcome) error {
 	return &exitErr{exitTimeout, text}
 }
 
-// pace asks often while things happen and once a second when they do not.
+// pace asks often while things happen, and ever later while they do not: a fifth of the time since then, and five seconds at most.
 type pace struct {
 	wait time.Duration
 	line int64
@@ -182,6 +183,6 @@ func (p *pace) next(s protocol.Status) time.Duration {
 		p.line, p.wait = newest, pollSoon
 		return p.wait
 	}
-	p.wait = min(p.wait*5/4, pollSlow)
+	p.wait = min(p.wait*5/4, pollIdle)
 	return p.wait
 }

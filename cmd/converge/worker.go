@@ -1,20 +1,28 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/interceptor"
 	"google.golang.org/grpc"
 
 	"github.com/converge-engine/converge/client/publish"
 	"github.com/converge-engine/converge/intent/sops"
 	"github.com/converge-engine/converge/runtimes/secret"
 	"github.com/converge-engine/converge/worker"
+	"github.com/converge-engine/converge/worker/deployment"
+	"github.com/converge-engine/converge/worker/logs"
+	"github.com/converge-engine/converge/worker/monitor"
+	"github.com/converge-engine/converge/worker/tracing"
 )
 
 type workerOptions struct {
@@ -30,6 +38,9 @@ type workerOptions struct {
 	allow    []string // secrets
 	ageKeys  []string // FILE or APPLICATION=FILE
 	version  worker.Deployment
+	metrics  string // where to serve them: PORT or HOST:PORT; empty: nowhere
+	format   string // of the log
+	level    string
 }
 
 func newCmdWorker(f *Factory, runF func(context.Context, *workerOptions) error) *cobra.Command {
@@ -52,6 +63,7 @@ unless it was that before and was replaced.`,
 		Example: `  converge worker --store s3://releases?region=eu-west-1
   converge worker --root shop=/srv/shop --root /srv/others
   converge worker --runtime edge --store s3://releases?region=eu-west-1
+  converge worker --metrics 9464
   converge worker --deployment converge --build v1.5.0 --set-current`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func([]string) error { return o.check() }),
@@ -64,6 +76,9 @@ unless it was that before and was replaced.`,
 	cmd.Flags().StringSliceVar(&o.allow, "allow-secret", nil, "secrets that a configuration may name: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN, * at the end for all that begin so (CONVERGE_ALLOW_SECRET)")
 	cmd.Flags().StringArrayVar(&o.ageKeys, "sops-age-key-file", nil, "file of age identities for what SOPS encrypted: FILE for all applications, or APPLICATION=FILE; repeatable (default: SOPS_AGE_KEY_FILE and SOPS_AGE_KEY)")
 	cmd.Flags().DurationVar(&o.stop, "stop-timeout", worker.DefaultStopTimeout, "how long applies may take to end when the worker stops")
+	cmd.Flags().StringVar(&o.metrics, "metrics", "", "serve /metrics, /healthz and /readyz at PORT, on the loopback address only, or at HOST:PORT (CONVERGE_METRICS)")
+	cmd.Flags().StringVar(&o.format, "log-format", "text", "of the log, on stderr: text or json")
+	cmd.Flags().StringVar(&o.level, "log-level", "warn", "debug, info, warn or error; from info on each apply is a line")
 	cmd.Flags().StringVar(&o.version.Name, "deployment", "", "worker deployment that this is a version of (default: none, workers are replaced in place)")
 	cmd.Flags().StringVar(&o.version.Build, "build", "", "build id of this version, with --deployment")
 	cmd.Flags().BoolVar(&o.version.SetCurrent, "set-current", false, "make this build the current one of its deployment")
@@ -73,6 +88,12 @@ unless it was that before and was replaced.`,
 func (o *workerOptions) check() error {
 	if o.stop < 0 {
 		return fmt.Errorf("worker: --stop-timeout %s: expected none below 0", o.stop)
+	}
+	if _, err := logs.New(io.Discard, o.format, o.level); err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	if _, err := monitor.Address(cmp.Or(o.metrics, "0")); err != nil {
+		return fmt.Errorf("worker: --metrics %w", err)
 	}
 	if _, err := secret.ParseAllowed(o.allowEnv...); err != nil {
 		return fmt.Errorf("worker: --allow-env: %w", err)
@@ -133,8 +154,27 @@ func (o *workerOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
+	shown, hide, err := o.f.monitor(ctx, o.metrics)
+	if err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	defer hide()
+	traced, err := o.f.traceWorker(ctx)
+	if err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
 	eager := &worker.Eager{}
-	o.f.conn.own, o.f.conn.log, o.f.conn.dial = true, o.f.Err, []grpc.DialOption{eager.DialOption(), worker.Bounded()}
+	log, err := logs.New(o.f.Err, o.format, o.level)
+	if err != nil {
+		return fmt.Errorf("worker: %w", err)
+	}
+	slog.SetDefault(log)
+	o.f.conn.own, o.f.conn.log, o.f.conn.identity = true, log, deployment.Identity(first(o.version.Build, programVersion()))
+	polls := &monitor.Polls{}
+	if shown != nil {
+		polls = shown.Polls()
+	}
+	o.f.conn.dial = []grpc.DialOption{eager.DialOption(), worker.Bounded(), polls.DialOption()}
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return err
@@ -142,5 +182,32 @@ func (o *workerOptions) run(ctx context.Context) error {
 	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
 	c, namespace := api.Temporal()
 	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to end. Ctrl-C again ends it at once.", o.stop) })
-	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: elsewhere, Sops: keys, Payloads: o.f.conn.payloads})
+	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: elsewhere, Sops: keys, Payloads: o.f.conn.payloads, Monitor: shown, Polls: polls, Interceptors: traced})
+}
+
+// traceWorker has a worker's part in traces followed, where a collector is named.
+func (f *Factory) traceWorker(ctx context.Context) (traced []interceptor.WorkerInterceptor, err error) {
+	if f.tracing, err = tracing.Start(ctx, "converge-worker", f.Env); err != nil || f.tracing == nil {
+		return nil, err
+	}
+	return f.tracing.Worker()
+}
+
+// monitor serves at an address, or at the one of CONVERGE_METRICS, what is seen of a worker from outside, and has the connection
+// measured; without an address there is none.
+func (f *Factory) monitor(ctx context.Context, address string) (m *monitor.Monitor, hide func(), err error) {
+	if address = first(address, f.Env("CONVERGE_METRICS")); address == "" {
+		return nil, func() {}, nil
+	}
+	m, err = monitor.New(programVersion())
+	if err != nil {
+		return nil, nil, err
+	}
+	at, hide, err := m.Serve(ctx, address)
+	if err != nil {
+		return nil, nil, err
+	}
+	f.note("metrics at http://%s/metrics, readiness at /readyz", at)
+	f.conn.metrics = m.Handler()
+	return m, hide, nil
 }

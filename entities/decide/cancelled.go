@@ -3,6 +3,7 @@ package decide
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/state"
@@ -66,6 +67,8 @@ func (v *view) explainCancelled(i *instance) {
 	switch {
 	case d.Converged:
 		text += "; it has arrived, and stays until something else is released"
+	case strings.HasPrefix(d.Apply.Err, "interrupted: context "): // as was asked
+		text += "; its apply was ended"
 	case d.Apply.Err != "":
 		text += "; its apply ended: " + d.Apply.Err
 	default:

@@ -19,6 +19,12 @@ type Mode struct {
 	Unseen bool
 	// Crosses: by a logic before protocol.LogicKeepsLines.
 	Crosses bool
+	// Turns: by a logic before protocol.LogicPasses.
+	Turns bool
+	// Stays: by a logic before protocol.LogicMakesRoom.
+	Stays bool
+	// Crowds: by a logic before protocol.LogicLetsBy.
+	Crowds bool
 }
 
 // holds tells whether work is not to be started that is, or is not, part of a rollback.
@@ -69,7 +75,7 @@ func (t *tables) decide(s *state.State, now time.Time, mode Mode) *Decision {
 		return d
 	}
 	d.Channels = make([]ChannelDecision, len(s.Spec.Channels))
-	turns, known := t.turnsOf(s, now, &both.healths, mode.Crosses), 0
+	turns, known := t.turnsOf(s, now, &both.healths, mode), 0
 	for n := range s.Spec.Channels {
 		*v = view{
 			tables: t, s: s, d: d, spec: &s.Spec.Channels[n], now: now, mode: mode,
@@ -129,10 +135,12 @@ type instance struct {
 	freed   bool // it is paused, and goes back all the same, as a person asked for
 	idle    bool // nothing is applied: the channel only reports, or did when the target was set (A25)
 	facts   entities.Facts
-	drained string // how far it is with leaving a runtime that is drained
-	lease   bool   // an apply is to start now, or would if it had a lease
-	asks    bool   // an apply of the present target waits for a person's word
-	applies bool   // an apply starts
+	// suspended: what runs waits at a step of its own, for a person or for a time that is still to come.
+	suspended bool
+	drained   string // how far it is with leaving a runtime that is drained
+	lease     bool   // an apply is to start now, or would if it had a lease
+	asks      bool   // an apply of the present target waits for a person's word
+	applies   bool   // an apply starts
 }
 
 // remembered is what is remembered of the channel: never nil, and looked up when it is needed first, which at rest it
@@ -172,6 +180,7 @@ func (v *view) gather() (known int) {
 		i.runtime = v.s.RuntimeNamed(i.Runtime) // where it is, whatever is declared by now
 		i.Entity = v.entity(i.runtime.Kind, i.Instance)
 		i.current = i.Fetch(i.Delivery.Target)
+		i.suspended = i.current.Suspended != "" && (i.current.Until.IsZero() || v.now.Before(i.current.Until))
 		if _, i.paused = v.s.PauseOf(id); i.paused && v.s.DrainOf(i.Runtime) != nil {
 			v.away = append(v.away, *i)
 			v.insts = v.insts[:len(v.insts)-1]
@@ -190,6 +199,7 @@ func (v *view) decide() {
 	}
 	v.skipOvertaken()
 	v.comeBack()
+	v.resume()
 	v.clocks()
 	v.moveToPin()
 	v.judgeTargets()
@@ -250,6 +260,7 @@ func (v *view) clocks() {
 	stop, start := state.Change{Kind: state.ChangeStopClock}, state.Change{Kind: state.ChangeStartClock}
 	for n := range v.insts {
 		i := &v.insts[n]
+		v.wakeAfterStep(i)
 		switch {
 		case i.deadlineRuns() && i.standsStill():
 			stop.Instances = append(stop.Instances, i.ID)
@@ -269,6 +280,13 @@ func (v *view) clocks() {
 	}
 }
 
+// wakeAfterStep looks again when what an instance waits at, a step of its own, is over.
+func (v *view) wakeAfterStep(i *instance) {
+	if i.suspended && !i.current.Until.IsZero() && !i.Delivery.Converged {
+		v.due(i.current.Until)
+	}
+}
+
 // deadlineRuns: a target is under way, and its clock was not stopped.
 func (i *instance) deadlineRuns() bool {
 	d := &i.Delivery
@@ -276,10 +294,10 @@ func (i *instance) deadlineRuns() bool {
 }
 
 // standsStill: the progress deadline does not run, because of a pause, since nothing is applied anyway, or because the next attempt
-// waits for a lease or for a person's word (A23).
+// waits for a lease or for a person's word (A23), or because what runs waits at a step of its own.
 func (i *instance) standsStill() bool {
 	l := i.Delivery.Lease
-	return i.paused && !i.freed || i.idle || l != nil && l.Granted.IsZero() || !i.Approval.Asked.IsZero()
+	return i.paused && !i.freed || i.idle || i.suspended || l != nil && l.Granted.IsZero() || !i.Approval.Asked.IsZero()
 }
 
 // unknown: nothing is known of what runs here, though it could be.
@@ -313,7 +331,7 @@ func (v *view) conclude() {
 		f.Waits = f.Waits || j.Verdict != entities.Pass
 	}
 	v.out.Status = entities.StatusOf(f)
-	if v.fleet() && v.turn.Holder != maestro.None && v.out.Status == entities.StatusConverged {
+	if v.fleet() && v.turn.Holder != maestro.None && (v.out.Status == entities.StatusConverged || v.out.Status == entities.StatusProgressing) {
 		v.out.Status = v.leftToMove(v.release(v.turn.Holder))
 	}
 	if v.fleet() {
@@ -349,9 +367,19 @@ func (i *instance) conclude() entities.Facts {
 	f.Cancelled = d.Cancelled != ""
 	f.Asks = moving && !i.Approval.Asked.IsZero()
 	f.Converging = moving && !f.Asks || i.Drained && d.Target != nil // it is on its way back
+	f.Suspended = moving && i.suspended && i.current.Until.IsZero()
 	f.Waits = i.waits()
-	f.Degraded = d.Converged && i.current.Known && !i.current.Stable
+	i.disturbed()
 	return *f
+}
+
+// disturbed sees whether what had converged is not as it was: not ready yet and as declared, or worse.
+func (i *instance) disturbed() {
+	if !i.Delivery.Converged || !i.current.Known || i.current.Stable {
+		return
+	}
+	i.facts.Progressing = i.current.Progressing()
+	i.facts.Degraded = !i.facts.Progressing
 }
 
 // concludeOnly says what runs in the only instance, if there is one.

@@ -162,7 +162,7 @@ func (v *view) render(i *instance, r *state.Release) {
 // merges has rendered what a release brings on top of what is there, before anything is asked about it: a config release to instances that
 // keep their version, a release of an aspect, and a version that takes along the values that are there.
 func (v *view) merges(r *state.Release) bool {
-	rendering, busy := false, v.turn.Holder != maestro.None && !v.turn.Yields && !r.Keeping[v.spec.Name]
+	rendering, busy := v.rendersWays(r), v.isBusy(r)
 	for n := range v.insts {
 		if i := &v.insts[n]; !busy && v.stale(i, r) {
 			v.render(i, r)
@@ -183,9 +183,15 @@ func (v *view) merges(r *state.Release) bool {
 	return rendering
 }
 
+// isBusy: what is in progress is to be through before anything is rendered on top of it. It is not where a release passes it, or comes in its
+// place.
+func (v *view) isBusy(r *state.Release) bool {
+	return v.turn.Holder != maestro.None && !v.turn.Yields && !r.Keeping[v.spec.Name] && !v.passes(r) && (v.mode.Turns || !v.halted())
+}
+
 // stale tells whether what a release brings to an instance is to be rendered on top of what is there by now.
 func (v *view) stale(i *instance, r *state.Release) bool {
-	if _, concerned := r.Payloads[i.ID]; r.Return || !concerned && !r.Keeping[v.spec.Name] {
+	if _, concerned := r.Payloads[i.ID]; r.Return || !concerned && !(v.mode.Stays && r.Keeping[v.spec.Name]) {
 		return false
 	}
 	if r.Keeps(v.spec.Name) {
@@ -240,6 +246,7 @@ func (v *view) depart(next *state.Release, insts []*instance, kind state.ChangeK
 	}
 	if enters {
 		v.supersede(next)
+		v.setAside(next)
 	}
 	v.change(promote)
 }
@@ -286,21 +293,31 @@ func (v *view) follow() {
 	}
 }
 
-// behind are the instances that are not at the release in progress and could move to it now.
-func (v *view) behind(r *state.Release) (left []*instance) {
+// behind are the instances that are not at the release in progress and could move to it now. What that takes is rendered.
+func (v *view) behind(r *state.Release) []*instance {
+	left, renders := v.toMove(r)
+	for _, i := range renders {
+		v.render(i, r)
+	}
+	return left
+}
+
+// toMove are the instances that are not at the release in progress and could move to it now, and those that it is to be rendered for before
+// that is known.
+func (v *view) toMove(r *state.Release) (left, renders []*instance) {
 	for n := range v.insts {
 		i := &v.insts[n]
-		if !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || i.broughtBy(r) && !i.Delivery.Reported && !v.unmoved(r, i) {
+		if v.leaves(i, r) || i.broughtBy(r) && !i.Delivery.Reported && !v.unmoved(r, i) {
 			continue
 		}
 		switch why, known := v.unchanged(i, r); {
 		case (!known || v.stale(i, r)) && !v.mode.Drain:
-			v.render(i, r)
+			renders = append(renders, i)
 		case known && why == "" && !v.stale(i, r) && v.heldThere(i, r) == "":
 			left = append(left, i)
 		}
 	}
-	return left
+	return left, renders
 }
 
 // answered tells whether all exit-code runtimes were asked about the version before it becomes the target (C7), and
@@ -314,13 +331,28 @@ func (v *view) answered(next *state.Release, insts []*instance, moves []state.Mo
 	for n, i := range insts {
 		others = others || v.fleet() && v.awaits(i, moves[n].Target)
 	}
-	all := true
+	all, failed := true, v.anyFailed(insts, moves)
 	for n, i := range insts {
 		if v.asked(i, moves[n].Target) {
+			if a := i.Observed.Asked; failed && (a == nil || !a.Target.Same(moves[n].Target)) {
+				all = false // asked with the one that could not say anything
+				continue
+			}
 			all = v.answer(i, &moves[n], others) && all
 		}
 	}
 	return all
+}
+
+// anyFailed: a runtime could not say anything about a target, and is asked again a little later.
+func (v *view) anyFailed(insts []*instance, moves []state.Move) bool {
+	for n, i := range insts {
+		a := i.Observed.Asked
+		if !v.mode.Stays && a != nil && !a.Running && a.Reading.Err != nil && a.Target.Same(moves[n].Target) && v.now.Before(v.askedAgain(i)) {
+			return true
+		}
+	}
+	return false
 }
 
 // awaits: an answer about the target is still to come, or is to be asked for again a little later.

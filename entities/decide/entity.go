@@ -35,19 +35,19 @@ func (i serviceInstance) Fetch(target *entities.Target) entities.Current {
 	c.Known = i.Observed.Digest != "" && i.Observed.Reading.Err == nil
 	switch {
 	case !c.Known:
-		c.Stable = false
+		c.Stable, c.AsDeclared = false, false
 		if len(i.Observed.Reading.Objects) == 0 {
 			c.Reason = ""
 		}
 	case c.Stable && !i.Observed.Fresh:
-		c.Stable, c.Reason = false, "not observed since the last apply"
+		c.Stable, c.AsDeclared, c.Reason = false, false, "not observed since the last apply"
 	}
 	return c
 }
 
 // HasWork implements Entity: the target is not what is there, or what is there is not stable, or
 // it drifted (A3). An unknown state is no reason to act by itself, but a target that was never
-// applied is.
+// applied is. What had converged and is as declared has none, however it is: an apply would change nothing (H8).
 func (i serviceInstance) HasWork(target *entities.Target, current entities.Current) (bool, string) {
 	d := &i.Delivery
 	switch {
@@ -61,7 +61,7 @@ func (i serviceInstance) HasWork(target *entities.Target, current entities.Curre
 		return false, ""
 	case !d.Converged && !d.Apply.OK:
 		return true, "move to " + target.FullVersion
-	case !current.Known:
+	case !current.Known, d.Converged && current.AsDeclared:
 		return false, ""
 	}
 	return true, current.Reason

@@ -27,7 +27,7 @@ func Follows(s *state.State, version string, channels []string, now time.Time) s
 	if s.Spec == nil {
 		return ""
 	}
-	f := &following{s: s, d: Decide(s, now, Mode{})}
+	f := &following{s: s, d: Decide(s, now, Mode{}), now: now}
 	if version != "" {
 		f.release, _ = s.FindOpen(version, "")
 	}
@@ -45,6 +45,7 @@ func Follows(s *state.State, version string, channels []string, now time.Time) s
 type following struct {
 	s       *state.State
 	d       *Decision
+	now     time.Time
 	release *state.Release // that somebody cared about, or nil
 }
 
@@ -87,18 +88,50 @@ func (f *following) clause(c *ChannelDecision) clause {
 		return clause{before: "nothing is applied in ", after: ", paused by " + p.By + ", until: " + f.s.ResumeWith(p) + f.waits(c, mine)}
 	case f.change(c.Channel) != nil:
 		return *f.change(c.Channel)
+	case mine && f.goesAhead(c):
+		return f.enters(f.release, f.gatesOf(c.Channel))
 	case mine && c.Next != nil && c.Next != f.release:
-		return clause{before: f.release.FullVersion + " waits behind " + c.Next.FullVersion + " in ", after: entities.Because(f.before(c))}
+		return clause{before: f.release.FullVersion + " waits behind " + c.Next.FullVersion + " in ", after: entities.Because(f.before(c.Gates))}
 	case c.Next != nil:
-		text := f.before(c)
-		if text != "" {
-			text = ", after: " + text
-		}
-		return clause{before: c.Next.FullVersion + " enters ", after: " next" + text}
+		return f.enters(c.Next, c.Gates)
 	case mine:
 		return clause{before: f.release.FullVersion + " waits in "}
 	}
 	return f.still(c)
+}
+
+// enters says of the release that is next in a channel what stands before it.
+func (f *following) enters(r *state.Release, gates []Judgement) clause {
+	text := f.before(gates)
+	switch {
+	case slices.ContainsFunc(gates, func(j Judgement) bool { return j.Verdict == entities.Fail }):
+		return clause{before: r.FullVersion + " is blocked in ", after: entities.Because(text)}
+	case text != "":
+		text = ", after: " + text
+	}
+	return clause{before: r.FullVersion + " enters ", after: " next" + text}
+}
+
+// goesAhead tells whether the release is only on its way, and goes before the one that is next in a channel for now: that one is
+// older, and waits for people or does not come by itself.
+func (f *following) goesAhead(c *ChannelDecision) bool {
+	if c.Next == nil || c.Next == f.release || c.Next.Line() != f.release.Line() {
+		return false
+	}
+	strategy := f.s.Strategy(f.release)
+	return (strategy == maestro.Latest || strategy == maestro.Immediate) && f.s.Strategy(c.Next) != maestro.Returning &&
+		slices.Index(f.s.Releases, f.release) > slices.Index(f.s.Releases, c.Next) &&
+		slices.ContainsFunc(c.Gates, func(j Judgement) bool {
+			return j.Verdict == entities.Fail || j.Kind == KindApproval && j.Verdict == entities.Wait
+		})
+}
+
+// gatesOf are those of the release in a channel in which another one is next.
+func (f *following) gatesOf(channel string) []Judgement {
+	spec, _ := f.s.Spec.Channel(channel)
+	v := view{tables: standard, s: f.s, spec: &spec, now: f.now, healths: &healths{}, turn: noTurn, d: &Decision{}, out: &ChannelDecision{}}
+	v.gather()
+	return v.pass(f.release, nil).gates
 }
 
 // waits says what a pause holds up in a channel.
@@ -135,10 +168,10 @@ func (f *following) change(channel string) *clause {
 
 // before is what stands before the release that is next in line: what was asked and does not pass, then what will be
 // asked after that.
-func (f *following) before(c *ChannelDecision) string {
+func (f *following) before(gates []Judgement) string {
 	var asked, later []string
 	v := view{tables: standard}
-	for _, j := range c.Gates {
+	for _, j := range gates {
 		switch {
 		case j.Verdict == entities.Pass:
 		case j.Code == CodeNotAsked:
@@ -173,7 +206,7 @@ func (f *following) still(c *ChannelDecision) clause {
 		return clause{before: "nothing was released to ", after: " yet"}
 	case c.Status == entities.StatusConverging && cancelled:
 		return clause{before: "the apply of " + version + " is to end in "}
-	case c.Status == entities.StatusConverging:
+	case c.Status == entities.StatusConverging, c.Status == entities.StatusSuspended && cancelled:
 		return clause{before: version + " is going out to "}
 	case c.Status == entities.StatusRollingBack:
 		return clause{before: version + " is coming back to "}

@@ -35,7 +35,8 @@ func judgeApprovals(p *admission, _ entities.Stage) {
 		case !i.ApprovesEntry(p.release):
 			j.Verdict, j.Since, j.Reason = entities.Wait, since, "every apply is approved here, by anybody"
 		case j.Verdict == entities.Pass:
-			j.Since, j.Reason = i.Approval.Given.At, "approved by "+i.Approval.Given.Who.Name
+			given := i.Approval.Of(p.release.FullIn(i.ID))
+			j.Since, j.Reason = given.At, "approved by "+given.Who.Name
 		}
 	}
 	p.addApproval(j, before)

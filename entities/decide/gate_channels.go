@@ -18,7 +18,11 @@ func judgeInProgress(p *admission, _ entities.Stage) {
 	if p.besides() {
 		return // it yields
 	}
-	if holder := p.view.release(p.turn.Holder); holder != nil && !p.supersedes(holder) {
+	holder := p.view.release(p.turn.Holder)
+	if holder == nil {
+		holder = p.aside()
+	}
+	if holder != nil && !p.passes(p.release) && !p.supersedes(holder) {
 		p.add(Judgement{
 			Kind: KindInProgress, ID: string(KindInProgress), Verdict: entities.Wait,
 			Reason: holder.FullVersion + " is in progress here", Since: holder.Phases[p.spec.Name].Since,

@@ -38,7 +38,7 @@ func (p *admission) checks(stage entities.Stage) {
 // watched: checks are evaluated for what is in progress, which yields to the release. A preflight alone asks them about this one.
 func (p *admission) watched() bool {
 	w := p.out.Wanted
-	return p.besides() && w != nil && w.Release == p.view.release(p.turn.Holder).ID
+	return (p.besides() || p.passes(p.release)) && w != nil && w.Release == p.view.release(p.turn.Holder).ID
 }
 
 // notAsked is the judgement on what is asked only once everything before it passes: it says nothing of the

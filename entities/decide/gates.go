@@ -263,7 +263,7 @@ func viewOf(s *state.State, channel string, r *state.Release, now time.Time) *vi
 			tables: standard, s: s, d: &Decision{}, spec: c, now: now, mode: Mode{Drain: true},
 			turn: noTurn, healths: new(healths), out: &ChannelDecision{},
 		}
-		if turns := standard.turnsOf(s, now, v.healths, false); turns != nil {
+		if turns := standard.turnsOf(s, now, v.healths, v.mode); turns != nil {
 			v.turn = turns[n]
 		}
 		v.gather()

@@ -26,7 +26,7 @@ func (v *view) clearUp() {
 // settled tells whether an instance is where it is to be for good: what it moved for has succeeded in the whole channel.
 func (v *view) settled(i *instance) bool {
 	d := &i.Delivery
-	return !v.changed && v.turn.Holder == maestro.None && v.pin == nil && !i.paused &&
+	return !v.changed && v.turn.Holder == maestro.None && v.turn.Aside == maestro.None && v.pin == nil && !i.paused &&
 		d.Converged && i.current.Stable && d.Rollback == nil && !d.Apply.Running && !i.applies
 }
 

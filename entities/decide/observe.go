@@ -1,6 +1,8 @@
 package decide
 
 import (
+	"fmt"
+
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/state"
 )
@@ -8,12 +10,17 @@ import (
 // This file says what is to be observed: instances by their runtimes, and checks by their evaluators.
 
 // Watch is one observation that should be under way: instances of one runtime, either moving
-// (observed often) or steady (seldom). At most two exist per runtime.
+// (observed often) or steady (seldom). Two exist per runtime at most, and part of the instances of a service.
 type Watch struct {
 	Runtime string
 	Moving  bool
+	Part    int
 	Watched []Watched // in the spec's order
 }
+
+// partOfInstances is how many instances of a service, in the spec's order, one observation has at most: what it is asked fits into a payload
+// (F8). By their places, so that none is observed by another when one of them begins to move.
+const partOfInstances = 100
 
 // Watched is one instance of a watch.
 type Watched struct {
@@ -24,27 +31,36 @@ type Watched struct {
 
 // Key tells watches of one service apart.
 func (w Watch) Key() string {
+	key := w.Runtime + "/steady"
 	if w.Moving {
-		return w.Runtime + "/moving"
+		key = w.Runtime + "/moving"
 	}
-	return w.Runtime + "/steady"
+	if w.Part > 0 {
+		key += fmt.Sprintf("/%d", w.Part)
+	}
+	return key
 }
 
-// Watches says what should be under observation, sorted by key. An instance with an apply running
+// Watches says what should be under observation, sorted by key, whole where it may be as large as it is. An instance with an apply running
 // is not observed: the apply ends with a reading of its own.
-func Watches(s *state.State) []Watch {
+func Watches(s *state.State, whole bool) []Watch {
 	byKey := map[string]*Watch{}
 	if s.Spec == nil {
 		return nil
 	}
+	place := -1
 	for n := range s.Spec.Channels {
 		c := &s.Spec.Channels[n]
 		for _, spec := range c.Instances {
+			place++
 			i := s.Instances[c.ID(spec)]
 			if i == nil || !observable(s.RuntimeNamed(i.Runtime), i) || i.Delivery.Apply.Running {
 				continue
 			}
 			w := Watch{Runtime: i.Runtime, Moving: moving(i) && (c.Report == "" || i.Observed.Requested || i.Observed.Digest == "")}
+			if !whole {
+				w.Part = place / partOfInstances
+			}
 			if byKey[w.Key()] == nil {
 				byKey[w.Key()] = &w
 			}

@@ -80,6 +80,8 @@ func (d *Decision) orphan(s *state.State, i *state.Instance, first bool, now tim
 		return facts, "no longer declared; its objects were left in place"
 	case s.ReportsOnly(i.ID.Channel):
 		return facts, "no longer declared; its channel only reported: its objects were left in place"
+	case i.Delivery.Target == nil:
+		return facts, "no longer declared; nothing of it is on " + runtime
 	case !s.Removable(i.ID):
 		return facts, "no longer declared; runtime " + runtime + " cannot remove: its objects were left in place"
 	case paused:
@@ -96,7 +98,7 @@ func (d *Decision) orphan(s *state.State, i *state.Instance, first bool, now tim
 
 // remove starts to take an instance down, once what comes after it is gone.
 func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode Mode) string {
-	if first := removedBefore(s, i.ID); first != i.ID {
+	if first := removedBefore(s, i.ID, mode); first != i.ID {
 		return "to be taken down after " + first.String()
 	}
 	a := &i.Delivery.Apply
@@ -114,13 +116,14 @@ func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode
 
 // removedBefore is the instance that goes before this one, or itself: what is just being taken down, then the last
 // channel in the spec's order.
-func removedBefore(s *state.State, id entities.InstanceID) entities.InstanceID {
+func removedBefore(s *state.State, id entities.InstanceID, mode Mode) entities.InstanceID {
 	first := id
 	for _, other := range entities.SortedIDs(s.Instances) {
 		if s.Declared(other) {
 			continue
 		}
-		if o := s.Instances[other]; o.Removed && o.Delivery.Apply.Running {
+		a := &s.Instances[other].Delivery.Apply // of nothing: it takes down, though what it takes down was declared again for a while
+		if a.Running && (s.Instances[other].Removed || !mode.Crowds && a.Of == "") {
 			return other // whatever is declared of its channel by now
 		}
 		if !s.Removable(other) || s.IsGone(other) || !s.Removes(s.Instances[other]) {

@@ -147,7 +147,7 @@ func (v *view) explainInstance(i *instance) {
 		v.explainApply(i)
 	case entities.StatusCancelled:
 		v.explainCancelled(i)
-	case entities.StatusConverging, entities.StatusDegraded:
+	case entities.StatusSuspended, entities.StatusConverging, entities.StatusDegraded, entities.StatusProgressing:
 		v.explainMoving(i)
 	}
 }

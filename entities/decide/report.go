@@ -31,7 +31,7 @@ func (p *admission) supersedes(holder *state.Release) bool {
 
 // supersede ends what has the channel, for the release that enters: what yields to it (B3), or was only to be reported.
 func (v *view) supersede(next *state.Release) {
-	if holder := v.release(v.turn.Holder); holder != nil {
+	if holder := v.release(v.turn.Holder); holder != nil && !v.passes(next) {
 		v.note(state.Change{Kind: state.ChangeSkip, Release: holder.ID, Cause: supersededBy(next)})
 	}
 }

@@ -19,6 +19,10 @@ func (v *view) deploymentBroken(r *state.Release) string {
 	if r == nil || !v.remembered().StableSince.IsZero() || !v.rolls(r) && !slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Converged }) {
 		return ""
 	}
+	if calm := r.Phases[v.spec.Name].Doubted.Add(v.spec.ProgressDeadline); v.now.Before(calm) {
+		v.due(calm) // what was taken back may have been the cause
+		return ""
+	}
 	why := ""
 	for n := range v.spec.Checks {
 		c := &v.spec.Checks[n]

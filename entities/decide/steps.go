@@ -44,15 +44,10 @@ type choice struct {
 
 // selected says which of these instances, that are left to move, a release goes to now.
 func (v *view) selected(r *state.Release, left []*instance) choice {
-	all := make([]selection.Instance, len(v.insts))
-	for n := range v.insts {
-		all[n] = v.selectable(r, &v.insts[n], left)
-	}
-	var c choice
-	if v.spec.Rollout.ByCommand() {
+	all := v.selectables(r, left)
+	c := choice{Selection: v.atMost(all)}
+	if v.spec.Rollout.ByCommand() && len(c.Next) > 0 {
 		c = v.chosen(r, all)
-	} else {
-		c.Selection = selection.Select(all, v.spec.Rollout, v.now)
 	}
 	for _, n := range c.Next {
 		c.next = append(c.next, &v.insts[n])
@@ -61,12 +56,25 @@ func (v *view) selected(r *state.Release, left []*instance) choice {
 	return c
 }
 
+func (v *view) selectables(r *state.Release, left []*instance) []selection.Instance {
+	all := make([]selection.Instance, len(v.insts))
+	for n := range v.insts {
+		all[n] = v.selectable(r, &v.insts[n], left)
+	}
+	return all
+}
+
+// atMost is what the policy selects of these instances, or, where a command does, lets it choose.
+func (v *view) atMost(all []selection.Instance) selection.Selection {
+	if v.spec.Rollout.ByCommand() {
+		return selection.Choose(all, v.spec.Rollout, selection.Order(len(all)))
+	}
+	return selection.Select(all, v.spec.Rollout, v.now)
+}
+
 // chosen is what the channel's command says of these instances, as long as they are as it was told. It is asked while anything can
 // be selected; until it has answered, or when it cannot, nothing is.
 func (v *view) chosen(r *state.Release, all []selection.Instance) choice {
-	if most := selection.Choose(all, v.spec.Rollout, selection.Order(len(all))); len(most.Next) == 0 {
-		return choice{Selection: most}
-	}
 	none := choice{Selection: selection.Choose(all, v.spec.Rollout, nil)}
 	check := v.spec.Selection()
 	if check == nil {
@@ -241,6 +249,12 @@ func (v *view) joinGates() {
 
 // asksForNext: what is evaluated is for the release that this one makes room for.
 func (v *view) asksForNext(r *state.Release) bool {
+	if v.turn.Yields && !v.mode.Stays && slices.ContainsFunc(v.insts, func(i instance) bool {
+		a := i.Observed.Asked
+		return a != nil && a.Running && !a.Target.Same(r.Target(i.ID))
+	}) {
+		return true
+	}
 	return v.turn.Yields && v.out.Wanted != nil && v.out.Wanted.Release != "" && v.out.Wanted.Release != r.ID
 }
 
@@ -292,23 +306,61 @@ func (v *view) fellOver(r *state.Release, i *instance) bool {
 	return v.rolls(r) && i.broughtBy(r) && i.Observed.Fresh && i.current.Known && !i.current.Stable && v.updatedBy(i, r)
 }
 
+// lacksRoom: a release that is left to move to these instances takes no step, since another one, that it does not move, is unavailable
+// and stays so by itself. Where one of them is still to be read, it may.
+func (v *view) lacksRoom(r *state.Release, left []*instance) bool {
+	all := v.selectables(r, left)
+	away := false
+	for n := range v.insts {
+		i := &v.insts[n]
+		moves := slices.ContainsFunc(left, func(m *instance) bool { return m.ID == i.ID })
+		if moves && all[n].Held && !v.mode.Crowds {
+			return false
+		}
+		away = away || !moves && v.staysAway(i)
+	}
+	return away && v.atMost(all).Wait == selection.Room
+}
+
+// crammed tells whether the release in progress lacks room for all that it could move now.
+func (v *view) crammed(r *state.Release) bool {
+	left, renders := v.toMove(r)
+	return !v.mode.Crowds && len(left) > 0 && len(renders) == 0 && v.lacksRoom(r, left)
+}
+
+// staysAway tells whether an instance that is not well stays so until a release brings it something: what is there has failed, is not
+// applied, or is not repaired.
+func (v *view) staysAway(i *instance) bool {
+	d := &i.Delivery
+	unapplied := d.Reported && !d.Converged || i.stopped() || d.Converged && !v.spec.Repairs()
+	return d.Failure != "" || !v.mode.Crowds && unapplied && !d.Apply.Running && !i.current.Stable
+}
+
+// cameBy: the release in progress has come to an instance, and not as a mere report.
+func (v *view) cameBy(i *instance, r *state.Release) bool {
+	return i.broughtBy(r) && (v.mode.Crowds || !i.Delivery.Reported || i.Delivery.Converged)
+}
+
 // halted: the release in progress goes no further by itself. It has more steps to go, nothing of it is under way, and it has failed
-// in a channel before this one. So a fix need not wait for it (B10).
+// in a channel before this one, or another instance leaves it no room. So a fix need not wait for it (B10).
 func (v *view) halted() bool {
 	r := v.release(v.turn.Holder)
-	if !v.rolls(r) {
+	if !v.inSteps(r) || v.mode.Stays && !v.rolls(r) {
 		return false
 	}
 	left := false
 	for n := range v.insts {
 		i := &v.insts[n]
-		if i.Delivery.Apply.Running || i.broughtBy(r) && !i.Delivery.Converged {
+		if i.Delivery.Apply.Running || v.cameBy(i, r) && !i.Delivery.Converged {
 			return false
 		}
-		left = left || r.Concerns(i.ID) && !i.broughtBy(r)
+		left = left || r.Concerns(i.ID) && !v.cameBy(i, r)
 	}
 	if !left {
 		return false
+	}
+	if v.crammed(r) {
+		return true
 	}
 	p := v.pass(r, func(g *gate) bool { return g.kind == KindChannelStable || g.kind == KindUpstream })
 	return slices.ContainsFunc(p.gates, func(j Judgement) bool { return j.Verdict == entities.Fail })
@@ -319,6 +371,7 @@ func (v *view) explainStep() {
 	switch {
 	case v.out.Step != "":
 		v.reason(ReasonProgress, v.out.Step)
+		v.explainAside()
 	case slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Converged }):
 		return // it says so itself
 	}

@@ -85,7 +85,7 @@ func (v *view) judgeArrived(j *judged, i *instance, broken string) {
 		v.failAll(j.holder, broken)
 	case i.current.Stable && i.Delivery.Apply.Attempts > 0:
 		v.judgeRepair(i)
-	case i.current.Failed == "" && v.fellOver(j.holder, i):
+	case i.current.Failed == "" && v.fellOver(j.holder, i), v.fellOver(v.aside(), i):
 		j.unstable = append(j.unstable, i)
 	case v.fleet() && j.holder != nil && i.broughtBy(j.holder) && i.Observed.Fresh && i.current.Known && i.current.Failed != "":
 		v.fail(j.holder, i, i.current.Failed) // it had converged, but the release has not succeeded yet
@@ -96,7 +96,6 @@ func (v *view) judgeArrived(j *judged, i *instance, broken string) {
 // post-deployment window passes, or something fails.
 func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 	stable := i.current.Stable && (!i.Delivery.Reapply || i.Delivery.Apply.OK || v.reports())
-	soaking := !v.remembered().StableSince.IsZero()
 	switch {
 	case broken != "":
 		v.failAll(j.holder, broken)
@@ -104,7 +103,7 @@ func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 		j.ready = append(j.ready, i)
 	case stable:
 		j.converged = append(j.converged, i)
-	case !soaking:
+	case !v.soaks(j, i):
 		v.judgeProgress(j.of(i), i)
 	case !i.current.Known: // the window goes on; it does not end before something is known
 		v.soaking = append(v.soaking, "soaking")
@@ -113,6 +112,11 @@ func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 	default:
 		j.unstable = append(j.unstable, i)
 	}
+}
+
+// soaks tells whether an instance is in the post-deployment window of its channel, and not what the release in it is not for.
+func (v *view) soaks(j *judged, i *instance) bool {
+	return !v.remembered().StableSince.IsZero() && (j.holder == nil || j.of(i) != nil)
 }
 
 // converge notes which instances have converged. With the last of them the release has succeeded in the channel, unless all
@@ -164,7 +168,7 @@ func (v *view) allThere(r *state.Release) bool {
 func (v *view) arrive(r *state.Release) {
 	var at []*instance
 	for n := range v.insts {
-		if i := &v.insts[n]; i.IsAt(r) {
+		if i := &v.insts[n]; i.IsAt(r) && i.Delivery.Rollback == nil { // what was gone back to has arrived as such
 			at = append(at, i)
 		}
 	}
@@ -305,9 +309,13 @@ func (v *view) takeBack() {
 	if v.pin != nil || v.spec.NoRollback || v.reports() || v.mode.holds(true) {
 		return
 	}
+	if v.giveWay() {
+		return
+	}
 	for n := range v.insts {
 		i := &v.insts[n]
-		if r, why := v.failedHere(i); r != nil && v.rollBack(r, why) {
+		r, why := v.failedHere(i)
+		if r != nil && r != v.aside() && v.rollBack(r, why, false) { // what passes that one is out of the way first
 			return
 		}
 	}
@@ -336,9 +344,9 @@ func (v *view) failedHere(i *instance) (*state.Release, string) {
 	return nil, ""
 }
 
-// rollBack takes a release back wherever it is the target and something good was before it.
-func (v *view) rollBack(r *state.Release, cause string) bool {
-	c := state.Change{Kind: state.ChangeRollback, Release: r.ID, Cause: cause}
+// rollBack takes a release back wherever it is the target and something good was before it. Again: it enters once more.
+func (v *view) rollBack(r *state.Release, cause string, again bool) bool {
+	c := state.Change{Kind: state.ChangeRollback, Release: r.ID, Cause: cause, Again: again}
 	for n := range v.insts {
 		i := &v.insts[n]
 		if i.paused || i.Delivery.Rollback != nil || !i.IsAt(r) {

@@ -13,15 +13,15 @@ import (
 // gates ask outside, one release of a channel is asked about at a time: it goes on until something says no, whatever is
 // released meanwhile, so that releases that come faster than they are asked about get through all the same.
 
-var noTurn = maestro.Turn{Holder: maestro.None, Newest: maestro.None, Next: maestro.None, Keeper: maestro.None}
+var noTurn = maestro.Turn{Holder: maestro.None, Aside: maestro.None, Newest: maestro.None, Next: maestro.None, Keeper: maestro.None}
 
 // turnsOf asks maestro, unless every release is over and there is no turn to take.
-func (t *tables) turnsOf(s *state.State, now time.Time, h *healths, crosses bool) []maestro.Turn {
+func (t *tables) turnsOf(s *state.State, now time.Time, h *healths, mode Mode) []maestro.Turn {
 	if !slices.ContainsFunc(s.Releases, func(r *state.Release) bool { return isOpen(r, s.Spec) }) {
 		return nil
 	}
 	channels := make([]maestro.Channel, len(s.Spec.Channels))
-	known := knowledge{tables: t, s: s, now: now, healths: h, standing: make([]standing, len(s.Spec.Channels))}
+	known := knowledge{tables: t, s: s, now: now, healths: h, mode: mode, standing: make([]standing, len(s.Spec.Channels))}
 	var after, by []string // of all channels, one after the other
 	for n := range s.Spec.Channels {
 		c := &s.Spec.Channels[n]
@@ -32,9 +32,9 @@ func (t *tables) turnsOf(s *state.State, now time.Time, h *healths, crosses bool
 			}
 		}
 		channels[n] = maestro.Channel{
-			Name: c.Name, After: after[first:], By: by[first:], Kept: s.Spec.Maestro.HoldUntil == entities.HoldPromoted, Crosses: crosses,
+			Name: c.Name, After: after[first:], By: by[first:], Kept: s.Spec.Maestro.HoldUntil == entities.HoldPromoted, Crosses: mode.Crosses,
 		}
-		known.standing[n] = standingOf(s, c)
+		known.standing[n] = standingOf(s, c, mode)
 	}
 	return maestro.Arrange(s.Releases, channels, &known)
 }
@@ -58,6 +58,7 @@ type knowledge struct {
 	s        *state.State
 	now      time.Time
 	healths  *healths
+	mode     Mode
 	standing []standing // by channel
 }
 
@@ -66,9 +67,11 @@ type standing struct {
 	failed   *entities.Rollback // the rollback that failed, the last one; nil: none has
 	under    *entities.Rollback // one that is under way, or nil
 	approves bool               // people approve every apply of some instance
+	broken   bool               // some instance has failed, or is at what is not applied: a release has to come
 }
 
-func standingOf(s *state.State, c *entities.ChannelSpec) (st standing) {
+func standingOf(s *state.State, c *entities.ChannelSpec, mode Mode) (st standing) {
+	st.broken = !mode.Crowds && !c.Repairs()
 	for _, spec := range c.Instances {
 		i := s.Instances[c.ID(spec)]
 		if i != nil && i.Drained {
@@ -79,6 +82,7 @@ func standingOf(s *state.State, c *entities.ChannelSpec) (st standing) {
 			continue
 		}
 		st.approves = st.approves || s.RuntimeNamed(i.Runtime).ApproveApplies
+		st.broken = st.broken || isBroken(&i.Delivery, mode)
 		b := i.Delivery.Rollback
 		switch {
 		case i.RollbackFailed():
@@ -92,6 +96,11 @@ func standingOf(s *state.State, c *entities.ChannelSpec) (st standing) {
 	return st
 }
 
+// isBroken: what is there has failed, or is at what is not applied.
+func isBroken(d *state.Delivery, mode Mode) bool {
+	return d.Failure != "" || !mode.Crowds && (d.Cancelled != "" || d.Reported)
+}
+
 func (k *knowledge) Strategy(release int) maestro.Strategy {
 	return k.s.Strategy(k.s.Releases[release])
 }
@@ -102,9 +111,21 @@ func (k *knowledge) Held(release, channel int) bool {
 		return true
 	}
 	if failed := k.standing[channel].failed; failed != nil {
-		return !r.PastRollback(c.Name, failed) || k.apart(r, c)
+		return !r.PastRollback(c.Name, failed) || k.apart(r, c) || !k.mode.Stays && refused(r, c)
 	}
-	return refused(r, c) || k.apart(r, c)
+	return refused(r, c) || k.apart(r, c) || k.crowded(r, c, channel)
+}
+
+// crowded: the first step of a release cannot begin, since an instance that it leaves as it is takes another one to be well again. What
+// that takes may be the release behind it.
+func (k *knowledge) crowded(r *state.Release, c *entities.ChannelSpec, channel int) bool {
+	if p, _ := r.PhaseIn(c.Name); k.mode.Stays || p != maestro.Pending || !k.standing[channel].broken || c.Rollout == nil || c.Rollout.ByCommand() && k.mode.Crowds {
+		return false
+	}
+	v := &view{tables: k.tables, s: k.s, spec: c, now: k.now, healths: k.healths, mode: k.mode, turn: noTurn, out: &ChannelDecision{}}
+	v.gather()
+	p := v.plan(r)
+	return v.rolls(r) && len(p.moves) > 0 && len(p.renders) == 0 && v.lacksRoom(r, p.moves)
 }
 
 // apart: what another aspect does in the channel comes first, or there is nothing yet whose values could change.
@@ -121,6 +142,14 @@ func (k *knowledge) apart(r *state.Release, c *entities.ChannelSpec) bool {
 		}
 	}
 	return nothing && r.OfAspect()
+}
+
+func (k *knowledge) Short(release, channel int) bool {
+	r, c := k.s.Releases[release], &k.s.Spec.Channels[channel]
+	v := &view{tables: k.tables, s: k.s, spec: c, now: k.now, healths: k.healths, mode: k.mode, turn: noTurn, out: &ChannelDecision{}}
+	v.turn.Holder = release
+	v.gather()
+	return v.inSteps(r) && slices.ContainsFunc(v.insts, func(i instance) bool { return r.Payloads[i.ID] != "" && !i.IsAt(r) })
 }
 
 func (k *knowledge) Rested(release, channel int) bool {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +70,11 @@ func render(what string, services []protocol.Status, now time.Time) string {
 	kind, channel, _ := strings.Cut(what, " ")
 	switch kind {
 	case "explain":
-		return strings.Join(Lines(services[0], channel, now), "\n") + "\n"
+		others := func(application, service string) (protocol.Status, bool) {
+			n := slices.IndexFunc(services, func(s protocol.Status) bool { return s.Application == application && s.Service == service })
+			return services[max(n, 0)], n >= 0
+		}
+		return strings.Join(LinesAmong(services[0], channel, others, now), "\n") + "\n"
 	case "markdown":
 		return Markdown(services[0])
 	default:

@@ -118,7 +118,7 @@ func (w *writer) said(c protocol.ChannelStatus, k protocol.ConditionStatus) stri
 // post-deployment window, or where a repair asks them.
 func (w *writer) readings(c protocol.ChannelStatus) {
 	switch entities.Status(c.Status) {
-	case entities.StatusConverging, entities.StatusDegraded:
+	case entities.StatusSuspended, entities.StatusConverging, entities.StatusDegraded:
 	default:
 		return
 	}

@@ -23,7 +23,7 @@ func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string
 		}
 		return joined(", ", head+", as desired", when) + "."
 	case entities.StatusPreconditions, entities.StatusManualApproval:
-		if c.Desired == "" && c.ReportOnly {
+		if onlyReports(c) {
 			return joined(", ", head+"; "+c.Target+" is only reported here", when) + ":"
 		}
 		if r, known := releaseIn(s, c); known && r.Phases[c.Name] == inProgress {
@@ -38,6 +38,11 @@ func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string
 	}
 }
 
+// onlyReports tells whether a channel waits for nothing: what it is to be at is only reported, and nothing else is to come.
+func onlyReports(c protocol.ChannelStatus) bool {
+	return c.ReportOnly && (c.Desired == "" || c.Desired == c.Target) && len(unmet(c)) == 0
+}
+
 // matter says in words what a channel that is not as desired is doing. A status that this build
 // does not know is shown as it is.
 func matter(c protocol.ChannelStatus) string {
@@ -47,6 +52,8 @@ func matter(c protocol.ChannelStatus) string {
 			return cmp.Or(c.Target, c.Desired) + " is there and is being watched"
 		}
 		return "moving to " + cmp.Or(c.Target, c.Desired)
+	case entities.StatusSuspended:
+		return cmp.Or(c.Target, c.Desired) + " waits at a step of its own for a person"
 	case entities.StatusBlocked:
 		return cmp.Or(c.Desired, c.Target) + " is blocked by something that failed"
 	case entities.StatusFailed:
@@ -61,6 +68,8 @@ func matter(c protocol.ChannelStatus) string {
 		return joined(" ", "paused", after("at ", c.Target))
 	case entities.StatusDegraded:
 		return "it had converged and is now unhealthy or drifted"
+	case entities.StatusProgressing:
+		return "as declared, and not all of it is ready"
 	case entities.StatusOrphaned:
 		return "no longer declared, left in place"
 	}

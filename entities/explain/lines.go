@@ -22,7 +22,12 @@ const (
 // (A13). An empty channel is all of them. Times are written in now's time zone. An unknown channel
 // gets one line that lists the known ones.
 func Lines(s protocol.Status, channel string, now time.Time) []string {
-	w := &writer{status: s, now: now}
+	return LinesAmong(s, channel, nil, now)
+}
+
+// LinesAmong is that by somebody who can ask other services what holds them.
+func LinesAmong(s protocol.Status, channel string, others Others, now time.Time) []string {
+	w := &writer{status: s, now: now, others: others}
 	if len(s.Channels) == 0 {
 		w.line("%s has no channels yet%s", name(s), after(": ", s.Headline))
 	}
@@ -49,6 +54,7 @@ func Lines(s protocol.Status, channel string, now time.Time) []string {
 type writer struct {
 	status protocol.Status
 	now    time.Time
+	others Others
 	lines  []string
 }
 
@@ -78,10 +84,12 @@ func (w *writer) channel(c protocol.ChannelStatus) {
 	w.next(c)
 }
 
-// root says what a release waits for in the end, where that lies in another channel.
+// root says what a release waits for in the end, where that lies in another channel, or in another service.
 func (w *writer) root(c protocol.ChannelStatus) {
 	at, r := root(w.status, c)
-	if why := holds(w.status, at, r, w.now); at.Name != c.Name && why != "" {
+	if why := rootElsewhere(w.status, at, w.others, w.now); why != "" {
+		w.line("Root cause: %s.", why)
+	} else if why := holds(w.status, at, r, w.now); at.Name != c.Name && why != "" {
 		w.line("Root cause: %s.", why)
 	}
 }
@@ -131,8 +139,11 @@ func (w *writer) instances(c protocol.ChannelStatus) {
 	}
 }
 
+// longestOf is the length of the longest status that instances often have, so that their names stand below each other.
+const longestOf = len("FAILED_ROLLBACK")
+
 func (w *writer) instance(i protocol.InstanceStatus) {
-	w.line(" %-12s %s %s", i.Status, i.Name, joined("; ", "runs "+cmp.Or(i.Current, "nothing")+after(", target ", i.Target), oneLine(i.Reason, textLimit)))
+	w.line(" %-*s %s %s", longestOf, i.Status, i.Name, joined("; ", "runs "+cmp.Or(i.Current, "nothing")+after(", target ", i.Target), oneLine(i.Reason, textLimit)))
 }
 
 // Instances lists those of a fleet, what is not as desired first; of other channels it is empty.

@@ -33,3 +33,29 @@ func TestManyThatQueueAreOneLine_B3_A13(t *testing.T) {
 		"99 releases, v202 to v300, are behind v1.",
 	}, said)
 }
+
+// What a channel waits for is asked about the release that is next there: of another one it is no reason, though it may have its own.
+func TestWhatWaitsBehindAnotherSaysSo_B6_A13(t *testing.T) {
+	s := protocol.Status{Application: "shop", Service: "web", Channels: []protocol.ChannelStatus{
+		{Name: "staging", Status: converged, Desired: "v9"},
+		{Name: "prod", Status: "WAITING_MANUAL_APPROVAL", Desired: "v9", Conditions: []protocol.ConditionStatus{
+			{ID: "approval/go", Kind: approval, Subject: "go", Verdict: "WAIT", Need: 1},
+		}},
+	}}
+	add := func(version, staging string) {
+		s.Releases = append(s.Releases, protocol.ReleaseStatus{ID: version, Version: version, Phases: map[string]string{"staging": staging, "prod": pending}})
+	}
+	add("v9", "succeeded")
+	add("v8-i3", "cancelled")
+	said := func() (rows []string) {
+		for _, row := range Table([]protocol.Status{s}, time.Time{}).Releases[0].Rows {
+			rows = append(rows, strings.Join(row, " | "))
+		}
+		return rows
+	}
+	require.Equal(t, []string{"web v9 | succeeded | pending | go 0/1", "web v8-i3 | cancelled | pending | behind v9"}, said())
+	s.Releases = s.Releases[:1]
+	add("v8", "succeeded")
+	add("v7", "succeeded")
+	require.Equal(t, []string{"web v7 … v9 | succeeded | pending | 3 wait: go 0/1"}, said(), "the newest is next, and says what holds them")
+}

@@ -28,6 +28,8 @@ const (
 	wide     = 6 // channels that are shown each, whatever they say
 )
 
+const behind = "behind " // which release another one waits
+
 // line is a row while it is made.
 type line struct {
 	service  string
@@ -79,7 +81,8 @@ func underWay(phases []string) bool {
 // stopped: a person may have to see to it.
 func stopped(phase string) bool { return phase == "failed" || phase == "rolled back" }
 
-// fold makes one line of many neighbours that say the same. The oldest of them, whose turn it is next, says what holds them.
+// fold makes one line of many neighbours that say the same. The one of them whose turn it is next says what holds them, or else the
+// oldest.
 func fold(lines []line, waits func(protocol.ReleaseStatus) string) []line {
 	var out []line
 	for len(lines) > 0 {
@@ -93,7 +96,13 @@ func fold(lines []line, waits func(protocol.ReleaseStatus) string) []line {
 			continue
 		}
 		one := lines[n-1]
-		one.versions, one.waits = nil, fmt.Sprintf("%d wait%s", n, after(": ", waits(one.release)))
+		held := waits(one.release)
+		for k := n - 1; k >= 0 && strings.HasPrefix(held, behind); k-- {
+			if next := waits(lines[k].release); !strings.HasPrefix(next, behind) {
+				held = next
+			}
+		}
+		one.versions, one.waits = nil, fmt.Sprintf("%d wait%s", n, after(": ", held))
 		for _, l := range lines[:n] {
 			one.versions = append(one.versions, l.versions...)
 		}
@@ -114,11 +123,11 @@ func releaseWaits(s protocol.Status, r protocol.ReleaseStatus, now time.Time) st
 		if c.Status == string(entities.StatusPaused) {
 			return c.Name + " is paused"
 		}
+		if ahead, ok := releaseIn(s, c); ok && ahead.ID != r.ID && underWay([]string{ahead.Phases[c.Name]}) {
+			return behind + ahead.Version // what the channel waits for is not asked about this one
+		}
 		if all := unmet(c); len(all) > 0 {
 			return oneLine(inShort(all[0], now), 60)
-		}
-		if ahead, ok := releaseIn(s, c); ok && ahead.ID != r.ID && underWay([]string{ahead.Phases[c.Name]}) {
-			return "behind " + ahead.Version
 		}
 		return ""
 	}

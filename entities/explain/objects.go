@@ -50,10 +50,16 @@ func (w *writer) fine(fine []entities.Object, c protocol.ChannelStatus) {
 // object is one of them, with its links and its latest events.
 func (w *writer) object(o entities.Object) {
 	status, message := string(cmp.Or(o.Status, entities.ObjectPending)), o.Message
+	if o.Suspended != "" && o.Until.IsZero() {
+		status = string(entities.StatusSuspended)
+	}
 	if o.Orphaned {
 		status, message = "ORPHANED", cmp.Or(o.Message, "no longer declared, left in place")
 	}
 	w.line(" %-9s %s", status, joined(": ", oneLine(o.Type+"/"+o.Name, textLimit)+versions(o), oneLine(message, textLimit)))
+	for _, added := range o.Foreign {
+		w.line("      foreign: %s", oneLine(added, textLimit))
+	}
 	for _, e := range lastEvents(o.Events) {
 		w.line("      %s %s", clock(e.Timestamp, w.now, true), oneLine(e.Message, textLimit))
 	}
@@ -119,7 +125,7 @@ func markdownLink(l entities.Link) string {
 }
 
 func objectFine(o entities.Object, target string) bool {
-	if o.Status != entities.ObjectSucceeded {
+	if o.Status != entities.ObjectSucceeded || len(o.Foreign) > 0 {
 		return false
 	}
 	for _, v := range o.Versions {

@@ -32,6 +32,52 @@ func root(s protocol.Status, c protocol.ChannelStatus) (protocol.ChannelStatus, 
 	}
 }
 
+// Others says what a service of an application says of itself; false where it cannot be asked.
+type Others func(application, service string) (protocol.Status, bool)
+
+// mostHops bounds how many other services are asked for what holds a channel.
+const mostHops = 20
+
+// rootElsewhere follows what a channel waits for from service to service, as root does from channel to channel: what holds the last
+// of them, and "" where that is the channel's own business, or where all wait in a circle.
+func rootElsewhere(s protocol.Status, c protocol.ChannelStatus, others Others, now time.Time) string {
+	why, seen := "", map[string]bool{name(s) + " " + c.Name: true}
+	for range mostHops {
+		application, service, channel, waits := elsewhere(s, c)
+		if !waits || others == nil {
+			return why
+		}
+		next, known := others(application, service)
+		n := slices.IndexFunc(next.Channels, func(of protocol.ChannelStatus) bool { return of.Name == channel })
+		switch {
+		case !known || n < 0:
+			return why
+		case next.Channels[n].Status == converged:
+			return why // it waits for nothing, and what is expected of it was never released
+		case seen[name(next)+" "+channel]:
+			return ""
+		}
+		seen[name(next)+" "+channel] = true
+		at, r := root(next, next.Channels[n])
+		if text := holds(next, at, r, now); text != "" {
+			why = name(next) + ": " + text
+		}
+		s, c = next, at
+	}
+	return why
+}
+
+// elsewhere is the channel of another service that a channel waits for first, if it does.
+func elsewhere(s protocol.Status, c protocol.ChannelStatus) (application, service, channel string, ok bool) {
+	all := unmet(c)
+	if len(all) == 0 {
+		return "", "", "", false
+	}
+	service, channel, ok = entities.DependsOn(all[0].ID)
+	application, service = entities.ServiceIn(s.Application, service)
+	return application, service, cmp.Or(channel, c.Name), ok
+}
+
 // upstream is the channel that the next release of a channel still has to succeed in.
 func upstream(s protocol.Status, c protocol.ChannelStatus, r protocol.ReleaseStatus) (protocol.ChannelStatus, bool) {
 	for _, k := range unmet(c) {

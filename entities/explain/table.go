@@ -154,7 +154,7 @@ const fewInstances = 3
 // fleetText sums a fleet up: "37 of 50 at v9, 1 FAILED: eu-3, 12 CONVERGING".
 func fleetText(c protocol.ChannelStatus) string {
 	f := c.Fleet
-	text, rest := fmt.Sprintf("%d of %d at %s", f.At, f.Instances, cmp.Or(f.Version, "a first release")), f.Instances-f.At
+	text, rest := fmt.Sprintf("%d of %d at %s", f.At, f.Instances, cmp.Or(f.Version, "a first release")), f.Instances-f.At+f.AtPaused
 	names := map[string][]string{}
 	for _, i := range c.Instances {
 		names[i.Status] = append(names[i.Status], i.Name)

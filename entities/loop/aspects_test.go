@@ -39,8 +39,11 @@ func TestAspectsAtRandom_B5(t *testing.T) {
 				if size := rapid.SampledFrom([]int{1, 1, 3}).Draw(t, "instances"); size > 1 {
 					fleet(c, size, "local")
 					if rapid.Bool().Draw(t, "in steps") {
-						one := &entities.Amount{Number: 1}
-						c.Rollout = &entities.Rollout{Steps: []entities.RolloutStep{{Instances: one}, {Pause: time.Minute}}, MaxUnavailable: one}
+						one, two := &entities.Amount{Number: 1}, &entities.Amount{Number: 2}
+						c.Rollout = &entities.Rollout{Steps: []entities.RolloutStep{{Instances: two}, {Pause: time.Minute}}, MaxUnavailable: one}
+						if rapid.Bool().Draw(t, "two pauses") {
+							c.Rollout.Steps = slices.Insert(c.Rollout.Steps, 0, entities.RolloutStep{Instances: one}, entities.RolloutStep{Pause: time.Minute})
+						}
 					}
 				}
 				c.NoRollback = rapid.IntRange(0, 3).Draw(t, "no rollback") == 0
@@ -54,9 +57,30 @@ func TestAspectsAtRandom_B5(t *testing.T) {
 		}
 		p.publish()
 		p.note()
+		if steps := slices.ContainsFunc(p.next.Channels, func(c entities.ChannelSpec) bool { return c.Rollout != nil }); steps && rapid.Bool().Draw(t, "midway") {
+			p.midway()
+		}
 		t.Repeat(p.events())
 		p.comeToEnd()
 	})
+}
+
+// midway has a version be everywhere, and, where there are steps, another one on its way, and values that pass it.
+func (p *aspectPlay) midway() {
+	for _, version := range []string{"v1", "v2"} {
+		for range 5 {
+			p.rest()
+			p.now = p.now.Add(time.Hour)
+		}
+		_, _ = p.release(version, "")
+		p.note()
+	}
+	p.rest()
+	_ = p.releaseAspect("flags", "flags=a", "")
+	for range 3 {
+		p.start(p.settle())
+		p.render()
+	}
 }
 
 // note counts releases in the order in which they were made.
@@ -99,6 +123,9 @@ func (p *aspectPlay) events() map[string]func(*rapid.T) {
 		"retry":  func(*rapid.T) { _, _ = done(p.s.Retry(release(), channel(), bob, p.now)) },
 		"pause":  func(*rapid.T) { _, _ = done(p.s.Pause(channel(), bob, "", p.now)) },
 		"resume": func(*rapid.T) { _, _ = done(p.s.Resume(channel(), bob, p.now)) },
+		"falls over": func(*rapid.T) {
+			p.fallsOver(rapid.SampledFrom([]entities.ObjectStatus{entities.ObjectPending, entities.ObjectFailed}).Draw(p.t, "status"))
+		},
 		"render": func(*rapid.T) { p.render() },
 		"unrendered": func(*rapid.T) {
 			if len(p.renders) > 0 {
@@ -128,12 +155,24 @@ func (p *aspectPlay) endOne(err string) {
 		return
 	}
 	id := ids[0]
-	if err == "" {
+	if b := p.s.Instances[id].Delivery.Rollback; err == "" || b != nil && b.Who != nil { // what a person goes back to is well
 		p.obeyApply(id)
 		return
 	}
 	p.applyEnded(id, err, true)
 	p.observe(id, p.s.Instances[id].Observed.Reading, true) // which is as it was
+}
+
+// fallsOver has an instance be unwell that was well, until an apply of it ends well.
+func (p *aspectPlay) fallsOver(status entities.ObjectStatus) {
+	ids := slices.DeleteFunc(entities.SortedIDs(p.s.Instances), func(id entities.InstanceID) bool {
+		d := &p.s.Instances[id].Delivery
+		return !d.Converged || d.Apply.Running
+	})
+	if len(ids) > 0 {
+		id := rapid.SampledFrom(ids).Draw(p.t, "instance")
+		p.observe(id, running(p.present(id), status), true)
+	}
 }
 
 // components of what each instance is at: the version ("") and the values of each aspect.
@@ -209,6 +248,9 @@ func (p *aspectPlay) judge(c state.Change, d *decide.Decision) {
 	fail := func(format string, args ...any) {
 		p.t.Fatalf("%s\n%s\n%s%s", fmt.Sprintf(format, args...), d, p.phases(), p.targets())
 	}
+	if (c.Kind == state.ChangePromote || c.Kind == state.ChangeTarget) && r.Aside(c.Channel) {
+		fail("%s moves on, though it is set aside", r.FullVersion)
+	}
 	for _, m := range c.Moves {
 		was := p.components()[m.Instance]
 		lines := differ(was, componentsOf(m.Target.FullVersion))
@@ -226,7 +268,11 @@ func (p *aspectPlay) judge(c state.Change, d *decide.Decision) {
 	}
 	if c.Kind == state.ChangePromote {
 		for _, o := range p.s.Releases {
-			if ph, _ := o.PhaseIn(c.Channel); o != r && ph == maestro.InProgress && (o.Line() != r.Line() || p.s.Strategy(r) != maestro.Immediate) {
+			also := func(k state.ChangeKind) bool {
+				return slices.ContainsFunc(d.Changes, func(x state.Change) bool { return x.Kind == k && x.Release == o.ID })
+			}
+			may := o.Line() == r.Line() && also(state.ChangeSkip) || o.Line() != r.Line() && r.OfAspect() && (o.Aside(c.Channel) || also(state.ChangeAside))
+			if ph, _ := o.PhaseIn(c.Channel); o != r && ph == maestro.InProgress && !may {
 				fail("%s enters beside %s", r.FullVersion, o.FullVersion)
 			}
 			if ph, _ := o.PhaseIn(c.Channel); o.Line() == r.Line() && ph.Entered() && p.order[o.ID] > p.order[r.ID] && !r.Return && !r.Reopened(c.Channel) {
@@ -264,6 +310,11 @@ func (p *aspectPlay) comeToEnd() {
 	for _, channel := range []string{"", "c0", "c1"} {
 		_, _ = done(p.s.Resume(channel, bob, p.now))
 	}
+	for _, id := range entities.SortedIDs(p.s.Instances) {
+		if d := &p.s.Instances[id].Delivery; d.Target != nil && !d.Apply.Running && !d.Apply.Ended.IsZero() {
+			p.observe(id, running(p.present(id), entities.ObjectSucceeded), true)
+		}
+	}
 	if _, err := p.release("last", ""); err != nil {
 		p.t.Fatal(err)
 	}
@@ -274,11 +325,14 @@ func (p *aspectPlay) comeToEnd() {
 	}
 	p.note()
 	for _, id := range entities.SortedIDs(p.s.Instances) { // what failed in a fleet in two aspects at once a person mends
+		if by := p.s.Brought(p.s.Instances[id]); by != nil && p.s.Instances[id].Delivery.Cancelled != "" && p.s.AsideIn(id.Channel) != nil {
+			_, _ = p.rollBack(state.RollingBack{Version: entities.ByID + by.ID, Channel: id.Channel, Who: bob})
+		}
 		if p.s.Instances[id].Delivery.Failure != "" {
 			_, _ = done(p.s.Retry(p.present(id), id.Channel, bob, p.now))
 		}
 	}
-	for range 8 + len(p.s.Releases) { // each may pause between its steps
+	for range 8 + 3*len(p.s.Releases) { // each may pause between its steps
 		for _, r := range p.s.Releases {
 			_, _ = done(p.s.Approve(entities.ByID+r.ID, entities.Approval{Topic: "go", Who: bob, At: p.now}))
 		}

@@ -191,8 +191,16 @@ func note(in map[entities.InstanceID]map[string]bool, id entities.InstanceID, wh
 
 // retry notes what is to enter once more.
 func (c *chaos) retry(channel string) {
-	version := c.anyVersion()
+	version, off := c.anyVersion(), map[entities.InstanceID]bool{}
+	for id, i := range c.s.Instances {
+		off[id] = i.Delivery.Cancelled != ""
+	}
 	c.act(func() (string, error) { return done(c.s.Retry(version, channel, bob, c.now)) })
+	for id, i := range c.s.Instances { // where it was cancelled it starts again, also what is away on a drained runtime
+		if off[id] && i.Delivery.Cancelled == "" && i.Delivery.Target != nil {
+			note(c.spoiled, id, i.Delivery.Target.Payload, false)
+		}
+	}
 }
 
 func (c *chaos) anyID() entities.InstanceID { return c.pickID(c.s.Spec.IDs()) }

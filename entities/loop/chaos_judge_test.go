@@ -45,7 +45,8 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 	}
 	removing := 0 // instances, one by one; what they left elsewhere goes by itself, as does what was declared again meanwhile
 	for id, op := range c.removes {
-		if op.From == "" && !c.s.Declared(id) {
+		i := c.s.Instances[id] // which may have been on another runtime when that began
+		if op.From == "" && !c.s.Declared(id) && i != nil && i.Delivery.Target != nil {
 			removing++
 		}
 	}
@@ -64,7 +65,7 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 		_, paused := c.s.PauseOf(op.Instance)
 		_, applying := c.applies[op.Instance]
 		if paused || applying || mode.Drain || removing > 0 {
-			c.t.Fatalf("never to be removed:\n%s", d)
+			c.t.Fatalf("never to be removed (paused %v, applying %v, drain %v, removing %d):\n%s", paused, applying, mode.Drain, removing, d)
 		}
 		removing++
 	}
@@ -219,6 +220,7 @@ func (c *chaos) judgeSteps(ch state.Change, d *decide.Decision) {
 		return
 	case state.ChangePromote:
 		c.came[key] = map[entities.InstanceID]bool{}
+		delete(c.waited, key)
 	case state.ChangeTarget:
 	default:
 		return
@@ -246,7 +248,7 @@ func (c *chaos) judgeSteps(ch state.Change, d *decide.Decision) {
 }
 
 func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, moved map[entities.InstanceID]bool, d *decide.Decision) {
-	updated, before, after := len(moved), 0, 0
+	updated, met, before, after := len(moved), 0, 0, 0
 	var since []time.Time
 	for _, declared := range spec.Instances {
 		id := spec.ID(declared)
@@ -257,17 +259,18 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		if c.s.DrainOf(i.Runtime) != nil {
 			continue // it is not in its channel
 		}
-		o := &i.Observed
-		known := o.Digest != "" && o.Reading.Err == nil && o.Fresh
-		stable := i.Delivery.Target == nil || known && entities.FetchObjects(o.Reading.Objects, i.Delivery.Target).Stable
+		stable := c.stands(i)
 		came := c.came[spec.Name+"/"+r.ID][id]
 		// Or somebody else brought it, where it was only reported. What is damaged since then is applied anew.
-		met := !i.Delivery.Since.Before(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "" && stable
-		if i.IsAt(r) && (came || met) {
-			if moved[id] && i.Delivery.Cancelled == "" {
+		others := !came && !i.Delivery.Since.Before(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "" && stable
+		if i.IsAt(r) && (came || others) {
+			if moved[id] && i.Delivery.Cancelled == "" && !i.Delivery.Reported {
 				c.t.Fatalf("%s goes to %s twice:\n%s", r.FullVersion, id, d)
 			}
 			updated++
+			if others {
+				met++
+			}
 			if stable = stable && i.Delivery.Converged; stable {
 				since = append(since, c.arrived[id])
 			}
@@ -291,22 +294,27 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		if updated <= done {
 			return
 		}
+		if done < met || done <= c.waited[spec.Name+"/"+r.ID] {
+			continue // a step that it did not have to take, or whose pause was over before the next one: what was damaged and repaired since changes nothing
+		}
 		if len(since) < done || c.now.Before(since[done-1].Add(step.Pause)) {
 			c.t.Fatalf("%s goes to %d in %s, and %d must have been stable for %s:\n%s%s%s", r.FullVersion, updated, spec.Name, done, step.Pause, d, c.phases(), c.deliveries())
 		}
+		c.waited[spec.Name+"/"+r.ID] = done
 	}
 }
 
 // judgeLeftOver: a release in progress ends unchanged only where nothing that is declared waits for it.
 func (c *chaos) judgeLeftOver(r *state.Release, ch state.Change, refuse func(string)) {
 	for _, i := range c.s.In(ch.Channel) {
-		if i.IsAt(r) || r.Payloads[i.ID] != "" && (i.Delivery.Target == nil || r.Present[i.ID].Payload != i.Delivery.Target.Payload) {
+		nothing := i.Delivery.Target == nil && !r.Keeps(ch.Channel) // there is no version that it keeps
+		if i.IsAt(r) || r.Payloads[i.ID] != "" && (nothing || i.Delivery.Target != nil && r.Present[i.ID].Payload != i.Delivery.Target.Payload) {
 			refuse("though " + i.ID.String() + " is concerned")
 		}
 	}
 }
 
-// deliveries are the instances that are at anything, and how.
+// deliveries are the instances that are at anything, and how, what the journal has, and what releases keep.
 func (c *chaos) deliveries() string {
 	var b strings.Builder
 	for _, id := range entities.SortedIDs(c.s.Instances) {
@@ -315,6 +323,12 @@ func (c *chaos) deliveries() string {
 			fmt.Fprintf(&b, "%s: at %s of %q, converged %v, reported %v, cancelled %q, failure %q\n",
 				id, d.Target.FullVersion, c.s.VersionOf(i), d.Converged, d.Reported, d.Cancelled, d.Failure)
 		}
+	}
+	for _, l := range c.s.Journal {
+		fmt.Fprintf(&b, "J %s %s %s: %s\n", l.At.Format("15:04:05"), l.Channel, l.Release, l.Text)
+	}
+	for _, r := range c.s.Releases {
+		fmt.Fprintf(&b, "R %s %s keeping %v\n", r.ID, r.FullVersion, r.Keeping)
 	}
 	return b.String()
 }
@@ -362,13 +376,15 @@ func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 	}
 	r := c.s.ReleaseByID(ch.Release)
 	for _, m := range ch.Moves {
-		if c.newest[m.Instance] > c.sequence[r.ID] && (!c.reopened[ch.Channel+"/"+r.ID] || c.atNewer(m.Instance, r)) {
+		newest := c.newest[m.Instance]
+		if newest > c.sequence[r.ID] && !(r.Return && c.undone(newest, ch.Channel)) && (!c.reopened[ch.Channel+"/"+r.ID] || c.atNewer(m.Instance, r)) {
 			refuse("takes " + m.Instance.String() + " backwards")
 		}
 		if !m.Target.Same(r.Target(m.Instance)) {
 			refuse("sets a target that is not the release's")
 		}
 		c.newest[m.Instance] = max(c.newest[m.Instance], c.sequence[r.ID])
+		delete(c.strayed, m.Instance)
 		if c.brought[m.Instance] == nil {
 			c.brought[m.Instance], c.ranAt[m.Instance] = map[string]bool{}, map[string]string{}
 		}
@@ -406,6 +422,12 @@ func (c *chaos) atNewer(id entities.InstanceID, r *state.Release) bool {
 		p := other.Phases[id.Channel]
 		if p == nil || p.Phase == maestro.Pending || p.Phase == maestro.Skipped || !c.s.Instances[id].IsAt(other) {
 			continue
+		}
+		if c.unseen[id.Channel+"/"+r.ID][c.sequence[other.ID]] {
+			continue
+		}
+		if c.strayed[id] && (p.Phase == maestro.Failed || p.Phase == maestro.RolledBack) {
+			continue // it was not declared when a person had the older one wait again: nothing of the newer one was there
 		}
 		if c.sequence[other.ID] <= c.sequence[r.ID] {
 			return false
@@ -496,12 +518,11 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 		}
 	}
 	newest, key := c.entered[ch.Channel], ch.Channel+"/"+r.ID
-	for id, n := range c.sequence {
-		other := c.s.ReleaseByID(id)
-		gone := other != nil && other.Phases[ch.Channel] != nil && other.Phases[ch.Channel].Phase == maestro.Cancelled
-		if r.Return && n == newest && (gone || c.waits[ch.Channel+"/"+id]) {
-			newest = 0 // it was cancelled, or a pin undid that it had entered, and this one leads back to what was there before the pin
-		}
+	if r.Return && c.undone(newest, ch.Channel) {
+		newest = 0 // this one leads back to what was there before
+	}
+	if newest > c.sequence[r.ID] && c.retried[key] && c.unseen[key][newest] {
+		c.reopened[key] = true
 	}
 	if newest > c.sequence[r.ID] && !c.reopened[key] || newest == c.sequence[r.ID] && !c.waits[key] {
 		refuse("after a newer one, or twice")
@@ -509,6 +530,32 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 	delete(c.waits, key)
 	delete(c.retried, key)
 	c.entered[ch.Channel] = max(c.entered[ch.Channel], c.sequence[r.ID])
+}
+
+// callOffs notes which releases wait in a channel themselves, or were cancelled, and nothing is at them but as a mere report, when a person
+// has an older one enter there once more: that one goes on, though somebody brings them or a pin keeps them afterwards.
+func (c *chaos) callOffs(key, channel string) {
+	c.unseen[key] = map[int]bool{}
+	for _, r := range c.s.Releases {
+		p := r.Phases[channel]
+		there := slices.ContainsFunc(c.s.In(channel), func(i *state.Instance) bool {
+			d := &i.Delivery
+			return i.IsAt(r) && (d.Converged || d.Cancelled != "" || !d.Reported && !c.s.ReportsOnly(channel))
+		})
+		c.unseen[key][c.sequence[r.ID]] = p != nil && (p.Phase == maestro.Pending || p.Phase == maestro.Cancelled && !there)
+	}
+}
+
+// undone: a release that had entered was cancelled, or a pin undid it.
+func (c *chaos) undone(sequence int, channel string) bool {
+	for id, n := range c.sequence {
+		other := c.s.ReleaseByID(id)
+		gone := other != nil && other.Phases[channel] != nil && other.Phases[channel].Phase == maestro.Cancelled
+		if n == sequence && (gone || c.waits[channel+"/"+id]) {
+			return true
+		}
+	}
+	return false
 }
 
 // passedOver: a release that will not come by itself. (Written apart from maestro and decide.)
@@ -530,7 +577,37 @@ func (c *chaos) passedOver(r *state.Release, spec *entities.ChannelSpec) bool {
 			return true
 		}
 	}
-	return len(r.Phases[spec.Name].Refused) > 0 || c.doomed(r, spec.Name)
+	return len(r.Phases[spec.Name].Refused) > 0 || c.doomed(r, spec.Name) || c.crowded(r, spec)
+}
+
+// crowded: as many as may be unavailable are, the release brings none of them anything, and one of them takes something else to be well again.
+func (c *chaos) crowded(r *state.Release, spec *entities.ChannelSpec) bool {
+	if spec.Rollout == nil || spec.Rollout.MaxUnavailable == nil {
+		return false
+	}
+	unavailable, stuck := 0, false
+	for _, declared := range spec.Instances {
+		i := c.s.Instances[spec.ID(declared)]
+		if i == nil || c.s.DrainOf(i.Runtime) != nil || c.stands(i) {
+			continue
+		}
+		d := &i.Delivery
+		_, paused := c.s.PauseOf(i.ID)
+		there := r.Config() && d.Converged && d.Cancelled == "" && r.Present[i.ID].Payload == d.Target.Payload
+		if r.Payloads[i.ID] != "" && !there && !paused {
+			return false
+		}
+		unavailable++
+		stuck = stuck || d.Failure != "" || d.Cancelled != "" || d.Reported || d.Converged && spec.Drift == entities.DriftObserve
+	}
+	return stuck && unavailable >= spec.Rollout.MaxUnavailable.Number
+}
+
+// stands tells whether an instance is well, as far as is known; where nothing is to be, nothing is missed.
+func (c *chaos) stands(i *state.Instance) bool {
+	o := &i.Observed
+	known := o.Digest != "" && o.Reading.Err == nil && o.Fresh
+	return i.Delivery.Target == nil || known && entities.FetchObjects(o.Reading.Objects, i.Delivery.Target).Stable
 }
 
 // retriedPast: a person retries the release that the rollback took back.
@@ -559,11 +636,13 @@ func (c *chaos) notePhases() {
 				}
 			case before == maestro.Skipped && p.Phase == maestro.Pending:
 				c.reopened[key] = true
+				c.callOffs(key, channel)
 				delete(c.cutOff, channel+"/"+r.Version)
 			case before == maestro.InProgress && p.Phase == maestro.Pending:
 				c.waits[key] = true // it was only reported
 			case before == maestro.RolledBack && p.Phase == maestro.Pending:
 				c.waits[key], c.retried[key] = true, true
+				c.callOffs(key, channel)
 			case before == maestro.Cancelled && p.Phase == maestro.Pending: // a person retries what was only reported
 				c.waits[key] = true
 				delete(c.cutOff, channel+"/"+r.Version)
@@ -609,7 +688,7 @@ func (c *chaos) doomed(r *state.Release, channel string) bool {
 			if c.waived[waiver(r.ID, channel, cond.ID)] {
 				continue
 			}
-			if p == nil || p.Phase.Over() && p.Phase != maestro.Succeeded || p.Phase == maestro.Pending && c.doomed(r, up) {
+			if p == nil || p.Phase.Over() && p.Phase != maestro.Succeeded || p.Phase == maestro.Pending && c.doomed(r, up) || p.Phase == maestro.InProgress && c.cutShort(r, up) {
 				return true
 			}
 		}
@@ -617,10 +696,12 @@ func (c *chaos) doomed(r *state.Release, channel string) bool {
 	return false
 }
 
-// besideFailed: what has failed in the channel is not touched by a release that waits for it to be available.
+// besideFailed: what has failed in the channel, or is not applied since it was only reported, is not touched by a release that waits
+// for it to be available. Others may wait behind that one.
 func (c *chaos) besideFailed(r *state.Release, channel string) bool {
 	return slices.ContainsFunc(c.decision.Channels, func(d decide.ChannelDecision) bool {
-		return d.Channel == channel && d.Status == entities.StatusFailed && d.Next == r && slices.ContainsFunc(d.Gates, func(g decide.Judgement) bool {
+		stuck := d.Status == entities.StatusFailed && d.Next == r || c.onlyReported(channel) && d.Next != nil && c.sequence[d.Next.ID] <= c.sequence[r.ID]
+		return d.Channel == channel && stuck && slices.ContainsFunc(d.Gates, func(g decide.Judgement) bool {
 			return g.Kind == decide.KindRollout && g.Verdict == entities.Wait
 		})
 	})
@@ -743,9 +824,9 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 	}
 	back := i.Delivery.Rollback != nil && !i.Delivery.Converged
 	waived := slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool {
-		return r.FullVersion == op.Target.FullVersion && c.waived[waiver(r.ID, op.Instance.Channel, "approval/apply/"+op.Instance.Channel)]
+		return r.Target(op.Instance).FullVersion == op.Target.FullVersion && c.waived[waiver(r.ID, op.Instance.Channel, "approval/apply/"+op.Instance.Channel)]
 	})
-	if a := i.Approval.Given; rt.ApproveApplies && !back && !waived && (a == nil || a.Version != op.Target.FullVersion) {
+	if rt.ApproveApplies && !back && !waived && i.Approval.Of(op.Target.FullVersion) == nil {
 		c.t.Fatalf("an apply of %s that nobody approved:\n%s", op.Instance, d)
 	}
 }
@@ -921,10 +1002,10 @@ func (c *chaos) onlyReported(channel string) bool {
 	})
 }
 
-// behindFailed tells whether a channel waits for one that has failed, where a newer release waits for people too.
+// behindFailed tells whether a channel waits for one that has failed, or was only reported, where a newer release waits for people too.
 func (c *chaos) behindFailed(ch *decide.ChannelDecision) bool {
 	return slices.ContainsFunc(c.decision.Channels, func(o decide.ChannelDecision) bool {
-		return o.Status == entities.StatusFailed && slices.ContainsFunc(ch.Gates, func(g decide.Judgement) bool {
+		return (o.Status == entities.StatusFailed || o.Status == entities.StatusBlocked || c.onlyReported(o.Channel)) && slices.ContainsFunc(ch.Gates, func(g decide.Judgement) bool {
 			return g.Verdict == entities.Wait && g.ID == "channel-stable/"+o.Channel
 		})
 	})

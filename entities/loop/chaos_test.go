@@ -40,6 +40,7 @@ type chaos struct {
 	audited int64
 	arrived map[entities.InstanceID]time.Time       // when its target converged
 	came    map[string]map[entities.InstanceID]bool // channel/release: the instances that it was let into
+	waited  map[string]int                          // likewise: after how many the longest pause was over that it waited for
 	stepped map[string]bool                         // channel/release: it was let in while there was a policy
 
 	rt       map[entities.InstanceID]entities.Reading  // what a runtime would report of an instance, if it is honest
@@ -50,6 +51,8 @@ type chaos struct {
 	rendered map[string]map[entities.InstanceID]string // release id → the runtime that was declared when it was opened
 	ranAt    map[entities.InstanceID]map[string]string // payload → the runtime that a release brought it to
 	behind   map[entities.InstanceID]entities.Reading  // what is on the other runtime
+	unseen   map[string]map[int]bool                   // channel/release: those that were cancelled and not there when a person had it enter once more
+	strayed  map[entities.InstanceID]bool              // it was not declared for a while, and nothing was brought there since
 	sequence map[string]int                            // release id → order of opening
 	over     map[string]bool                           // release id → was over when last seen
 	retried  map[string]bool                           // channel/release: a person has it enter once more after a rollback
@@ -67,6 +70,7 @@ type setting struct {
 	sizes    []int    // instances of a channel
 	runtimes []string // that an instance may be on
 	gated    bool     // there may be gates, automatic rollbacks, leases and so on
+	cramped  bool     // releases go in steps, of which one that cannot go on may hold up others
 }
 
 // ledger is the Runtime workflow: who waits for a lease, and who was given one.
@@ -79,22 +83,25 @@ func newChaos(t *rapid.T, of setting, tame bool) *chaos {
 	c := &chaos{
 		world: newWorld(), t: t, setting: of, tame: tame,
 		truth: map[string]entities.Verdict{}, fresh: map[string]bool{}, passed: map[string]bool{}, waived: map[string]bool{},
-		arrived: map[entities.InstanceID]time.Time{}, came: map[string]map[entities.InstanceID]bool{}, stepped: map[string]bool{},
+		arrived: map[entities.InstanceID]time.Time{}, came: map[string]map[entities.InstanceID]bool{}, waited: map[string]int{}, stepped: map[string]bool{},
 		ledgers: map[string]*ledger{}, runs: map[string]state.ExtensionOp{},
 		rt: map[entities.InstanceID]entities.Reading{}, brought: map[entities.InstanceID]map[string]bool{},
 		newest: map[entities.InstanceID]int{}, entered: map[string]int{}, waits: map[string]bool{},
 		rendered: map[string]map[entities.InstanceID]string{}, ranAt: map[entities.InstanceID]map[string]string{},
-		behind:  map[entities.InstanceID]entities.Reading{},
+		behind: map[entities.InstanceID]entities.Reading{}, strayed: map[entities.InstanceID]bool{}, unseen: map[string]map[int]bool{},
 		retried: map[string]bool{}, phase: map[string]maestro.Phase{}, unheard: map[string]int{}, reopened: map[string]bool{},
 		sequence: map[string]int{}, over: map[string]bool{},
 		cutOff: map[string]bool{}, good: map[entities.InstanceID]map[string]bool{}, spoiled: map[entities.InstanceID]map[string]bool{},
 	}
 	c.next.Maestro.Strategy = c.anyStrategy()
+	if of.cramped {
+		c.next.Maestro.Strategy = "train"
+	}
 	if c.oneIn(4, "held until promoted") {
 		c.next.Maestro.HoldUntil = entities.HoldPromoted
 	}
 	if c.gated {
-		c.gated = !c.oneIn(4, "no gates")
+		c.gated = !c.cramped && !c.oneIn(4, "no gates")
 		c.declareRuntimes()
 		c.next.Remove = rapid.Bool().Draw(t, "remove")
 	}
@@ -149,11 +156,16 @@ func (c *chaos) declareChannel(n int) {
 			}
 		}
 		s.Rollout = nil
-		if len(s.Instances) > 1 && c.oneIn(2, "in steps") {
+		if len(s.Instances) > 1 && (c.cramped || c.oneIn(2, "in steps")) {
 			s.Rollout = c.drawRollout()
 		}
 		if c.setting.gated {
 			s.NoRollback = c.oneIn(4, "no rollback")
+		}
+		if c.cramped && c.oneIn(4, "observed") {
+			s.Drift = entities.DriftObserve
+		}
+		if c.setting.gated && !c.cramped {
 			c.declareGates(s)
 		}
 	})
@@ -169,7 +181,10 @@ func (c *chaos) drawRollout() *entities.Rollout {
 			r.Steps = append(r.Steps, entities.RolloutStep{Pause: rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(c.t, "for")})
 		}
 	}
-	if len(r.Steps) == 0 || c.oneIn(2, "bounded") {
+	switch {
+	case c.cramped:
+		r.MaxUnavailable = &entities.Amount{Number: 1}
+	case len(r.Steps) == 0 || c.oneIn(2, "bounded"):
 		r.MaxUnavailable = &entities.Amount{Number: rapid.IntRange(1, 3).Draw(c.t, "unavailable")}
 	}
 	return r
@@ -238,6 +253,9 @@ func (c *chaos) publishNow() {
 	}
 	c.opened(c.publish())
 	c.notePhases()
+	for id := range c.s.Instances {
+		c.strayed[id] = c.strayed[id] || !c.s.Declared(id)
+	}
 	for id, runtime := range before {
 		if now, _ := c.s.Runtime(id); now != runtime && c.present(id) != "" {
 			c.t.Fatalf("a publication moves %s from %s to %s", id, runtime, now)
@@ -429,6 +447,7 @@ var (
 	// small worlds are of channels with one instance, or three.
 	plain = setting{channels: 5, sizes: []int{1, 1, 3}, runtimes: []string{"local", "local", "code", "blind"}}
 	gated = setting{channels: 3, sizes: []int{1, 1, 3}, runtimes: []string{"local", "local", "other"}, gated: true}
+	steps = setting{channels: 2, sizes: []int{1, 3}, runtimes: []string{"local", "local", "other"}, gated: true, cramped: true}
 	wide  = setting{channels: 2, sizes: []int{200}, runtimes: []string{"local", "other"}, gated: true}
 )
 
@@ -512,6 +531,26 @@ func TestStormInAFleet_B7_B10(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t, wide, false)
 		c.repeat(t, c.stormEvents())
+		c.fix()
+	})
+}
+
+// The same where releases go in steps in their order, and one that is unavailable leaves no room for any.
+func TestStormInSteps_B10_D24(t *testing.T) {
+	few(t, "40", "30")
+	rapid.Check(t, func(t *rapid.T) {
+		c := newChaos(t, steps, false)
+		all, events := c.stormEvents(), map[string]func(){}
+		for _, name := range []string{
+			"release", "config", "instances", "enforcement", "retry", "cancel", "rollback", "pin", "unpin", "pause", "resume",
+			"end", "look", "damage", "render", "time", "wake", "turn 0", "turn 1", "turn 2",
+		} {
+			events[name] = all[name]
+		}
+		for _, often := range []string{"release", "instances", "enforcement", "retry"} {
+			events[often+" 2"] = all[often]
+		}
+		c.repeat(t, events)
 		c.fix()
 	})
 }

@@ -62,4 +62,8 @@ func TestWidestFleet_A7_F8(t *testing.T) {
 	require.Equal(t, "CONVERGED", row()[2])
 	fleet := view.Of(w.s, w.decide(decide.Mode{})).Channels[0].Fleet
 	require.Equal(t, &protocol.FleetStatus{Instances: many, Version: "v2", At: many}, fleet)
+
+	_, err := done(w.s.Pause("prod", bob, "incident 12", w.now))
+	require.NoError(t, err)
+	require.Equal(t, "500 of 500 at v2, 500 PAUSED", row()[6], "a pause takes nothing away")
 }

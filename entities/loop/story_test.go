@@ -17,6 +17,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/decide"
 	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/entities/view"
 )
@@ -188,6 +189,13 @@ var shown = map[string]command{
 		status := view.Of(s.s, s.decision)
 		return status.Headline + "\n" + strings.Join(explain.Lines(status, arg[0], s.now), "\n") + "\n"
 	},
+	"table": func(s *story, _ []string) string { // rows of the overview
+		rows := ""
+		for _, r := range explain.Table([]protocol.Status{view.Of(s.s, s.decision)}, s.now).Rows {
+			rows += strings.Join(r[1:], " | ") + "\n"
+		}
+		return rows
+	},
 	"at": func(s *story, _ []string) string { return s.now.Format("15:04:05") + "\n" },
 }
 
@@ -316,8 +324,16 @@ func (s *story) declareInstances(c *entities.ChannelSpec, key, value string) boo
 		set(func(i *entities.InstanceSpec) {
 			i.MovedFrom = &entities.MovedFrom{Runtime: from, Remove: then == "remove"}
 		})
-	case "template":
-		set(func(i *entities.InstanceSpec) { i.Template = value })
+	case "template": // of all, or after "NAME:" of one
+		of, template, named := strings.Cut(value, ":")
+		set(func(i *entities.InstanceSpec) {
+			switch {
+			case !named:
+				i.Template = value
+			case i.Name == of:
+				i.Template = template
+			}
+		})
 	case "instances":
 		c.Instances = nil
 		for _, word := range strings.Split(value, ",") {
@@ -367,7 +383,7 @@ func (s *story) service(settings []string) {
 	}
 }
 
-// reading reads `v2 SUCCEEDED`, `v1+v2 PENDING`, `v2 SUCCEEDED drifted`, `nothing`,
+// reading reads `v2 SUCCEEDED`, `v1+v2 PENDING`, `v2 SUCCEEDED drifted`, `v2 PENDING as-declared why`, `nothing`,
 // `error unreachable connection refused`; with a leading `stale` it is from before the last apply.
 func reading(words []string) (entities.Reading, bool) {
 	fresh := words[0] != "stale"
@@ -381,6 +397,9 @@ func reading(words []string) (entities.Reading, bool) {
 		return entities.Reading{Err: &entities.ReadingError{Code: words[1], Message: strings.Join(words[2:], " ")}}, fresh
 	}
 	o := entities.Object{Name: "web-1", Type: "process", Status: entities.ObjectStatus(words[1])}
+	if len(words) > 2 && words[2] == "as-declared" {
+		o.AsDeclared, words = true, slices.Delete(slices.Clone(words), 2, 3)
+	}
 	drifted := len(words) > 2 && words[2] == "drifted"
 	if !drifted && len(words) > 2 {
 		o.Message = strings.Join(words[2:], " ")
@@ -425,7 +444,7 @@ func (s *story) journal() string {
 
 func (s *story) watches() string {
 	var b strings.Builder
-	for _, w := range decide.Watches(s.s) {
+	for _, w := range decide.Watches(s.s, false) {
 		fmt.Fprintf(&b, "%s:", w.Key())
 		for _, l := range w.Watched {
 			known := " (known)"

@@ -220,7 +220,7 @@ func (w *world) renderBut(cause string, not entities.InstanceID) {
 		}
 		w.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present, Payload: payload(template, op.Present)})
 		if op.As != "" {
-			w.s.Keep(op.Release, op.Instance, state.Kept{Version: op.Of, Target: entities.Target{FullVersion: op.As, Payload: payload(template, op.As)}})
+			w.s.Keep(op, entities.Target{FullVersion: op.As, Payload: payload(template, op.As)})
 		}
 	}
 	for _, op := range w.recalls {

@@ -16,6 +16,8 @@ func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
 		return compared(o.AllowedTimes, n.AllowedTimes, times)
 	case entities.CheckDeniedVersions:
 		return compared(o.DeniedVersions, n.DeniedVersions, denied)
+	case entities.CheckDeniedCommits:
+		return compared(o.DeniedCommits, n.DeniedCommits, deniedCommits)
 	case entities.CheckPrometheus:
 		return compared(o.Prometheus, n.Prometheus, query)
 	case entities.CheckAlertmanager:
@@ -49,6 +51,10 @@ func compared[D any](o, n *D, by func(o, n *D) []string) []string {
 
 func denied(o, n *entities.DeniedVersions) []string {
 	return each("does not deny ", without(o.Versions, n.Versions))
+}
+
+func deniedCommits(o, n *entities.DeniedCommits) []string {
+	return each("does not deny ", without(o.Commits, n.Commits))
 }
 
 func verdicts(o, n *entities.AlwaysCheck) []string {

@@ -59,6 +59,8 @@ type Release interface {
 	Waives(channel, condition string) bool
 	// Reopened tells whether a person has it enter a channel after all, though a newer one entered.
 	Reopened(channel string) bool
+	// Aside tells whether it is in progress in a channel, and waits there for what passes it.
+	Aside(channel string) bool
 	// Line is what it has to do with others: those of different lines neither overtake nor skip each other (B5).
 	Line() string
 }
@@ -89,6 +91,10 @@ type Known interface {
 	Spoken(release, channel int) bool
 	// Let: people let it pass something there that is asked outside.
 	Let(release, channel int) bool
+	// Short: it is in progress there, by steps, and has some to go.
+	Short(release, channel int) bool
+	// Passes: it may pass what is in progress there, or aside, which is of another line.
+	Passes(release, other, channel int) bool
 }
 
 // None is the index of no release.
@@ -98,11 +104,13 @@ const None = -1
 type Turn struct {
 	Channel string
 	Holder  int      // the release in progress here, or None
+	Aside   int      // one that is in progress too, and waits for what passes it; or None
 	Newest  int      // the newest release that ever entered here, or None; of the line of Next
 	Next    int      // the release next in line, or None; of several lines the nearest
 	Stuck   string   // why Next cannot come by itself: "failed in staging"; empty when it can
 	Cut     string   // the same of Holder, as if it were still to come: it may have more steps to go
 	Yields  bool     // Holder makes room for Next
+	Passes  bool     // Next passes Holder, or what is aside, which goes on afterwards
 	People  bool     // Next waits for people
 	Peers   []int    // that are as near as Next and older, where the newest goes first: one that is being asked about goes on
 	Skips   []Skip   // pending releases older than the newest of their line: overtaken
@@ -151,18 +159,23 @@ func lines[R Release](releases []R) []string {
 // turn of a channel. What is in progress there is so for all lines, and next is the nearest: of two that are as near, the older.
 func (a *arranger[R]) turn(lines []string, n int) Turn {
 	t := a.turnOf(lines[0], n)
-	others, holder, skips := make([]Turn, len(lines)-1), t.Holder, t.Skips
+	others, holder, aside, skips := make([]Turn, len(lines)-1), t.Holder, t.Aside, t.Skips
 	for k, line := range lines[1:] {
 		others[k] = a.turnOf(line, n)
-		holder, skips = max(holder, others[k].Holder), append(skips, others[k].Skips...)
+		holder, aside, skips = max(holder, others[k].Holder), max(aside, others[k].Aside), append(skips, others[k].Skips...)
+	}
+	has := holder
+	if holder == None {
+		has = aside
 	}
 	for _, o := range others {
-		if o.Next != None && (t.Next == None || a.before(o.Next, t.Next, holder, n)) {
+		if o.Next != None && (t.Next == None || a.before(o.Next, t.Next, has, n)) {
 			t = o
 		}
 	}
 	t.Yields = t.Yields && t.Holder == holder
-	t.Holder, t.Skips = holder, skips
+	t.Passes = has != None && t.Next != None && (holder == None || aside == None) && a.passes(t.Next, has, n)
+	t.Holder, t.Aside, t.Skips = holder, aside, skips
 	if t.Holder != None {
 		t.Cut = a.stuck(t.Holder, n)
 	}
@@ -176,12 +189,25 @@ func (a *arranger[R]) before(i, than, holder, n int) bool {
 	}
 	switch a.releases[holder].Line() {
 	case a.releases[i].Line():
-		return a.near(i, n) > held
+		return a.near(i, n) > held && !a.overtaken(i, than, holder, n)
 	case a.releases[than].Line():
-		return a.near(than, n) <= held && a.nearer(i, than, n)
+		return a.near(than, n) <= held && a.nearer(i, than, n) || a.overtaken(than, i, holder, n)
 	}
 	return a.nearer(i, than, n)
 }
+
+// overtaken tells whether a release waits for what is in progress, which is of its line, while one of another line can pass both.
+func (a *arranger[R]) overtaken(i, by, holder, n int) bool {
+	comes := i > holder && a.Strategy(i) == Immediate && a.near(i, n) >= cleared && !a.aside(holder, n)
+	return !comes && a.near(by, n) > held && a.passes(by, holder, n)
+}
+
+// passes: what goes no further by itself makes room for its own line, and is passed by none.
+func (a *arranger[R]) passes(i, other, n int) bool {
+	return a.releases[i].Line() != a.releases[other].Line() && (a.aside(other, n) || a.stuck(other, n) == "") && a.Passes(i, other, n)
+}
+
+func (a *arranger[R]) aside(i, n int) bool { return a.releases[i].Aside(a.channels[n].Name) }
 
 func (a *arranger[R]) nearer(i, than, n int) bool {
 	k, other := a.near(i, n), a.near(than, n)
@@ -217,7 +243,7 @@ func (a *arranger[R]) turnOf(line string, n int) Turn {
 // past is who of a line is and was in a channel: of those that succeeded there the newest is good, and here is the newest that did or
 // is in progress.
 func (a *arranger[R]) past(line, channel string) (t Turn, good, here int) {
-	t, good, here = Turn{Channel: channel, Holder: None, Newest: None, Next: None, Keeper: None}, None, None
+	t, good, here = Turn{Channel: channel, Holder: None, Aside: None, Newest: None, Next: None, Keeper: None}, None, None
 	for i, r := range a.releases {
 		if r.Line() != line {
 			continue
@@ -225,7 +251,11 @@ func (a *arranger[R]) past(line, channel string) (t Turn, good, here int) {
 		p, _ := r.PhaseIn(channel)
 		switch p {
 		case InProgress:
-			t.Holder, here = i, i
+			if here = i; r.Aside(channel) {
+				t.Aside = i
+			} else {
+				t.Holder = i
+			}
 		case Succeeded:
 			good, here = i, i
 		}
@@ -342,7 +372,11 @@ func (a *arranger[R]) barred(i, n int, seen map[int]bool) bool {
 			continue
 		}
 		p, _ := a.releases[i].PhaseIn(up)
-		if at := a.place(up, n); p == Pending && at != None && a.barred(i, at, seen) {
+		at := a.place(up, n)
+		if p == Pending && at != None && a.barred(i, at, seen) {
+			return true
+		}
+		if p == InProgress && at != None && a.stuck(i, at) != "" && a.Short(i, at) { // a gate that fails holds its next step
 			return true
 		}
 	}

@@ -14,6 +14,8 @@ type phases map[string]Phase
 
 func (p phases) Waives(string, string) bool { return false }
 
+func (p phases) Aside(channel string) bool { return p[channel+" aside"] != "" }
+
 func (p phases) Line() string { return string(p["line"]) }
 
 func (p phases) Reopened(channel string) bool { return p[channel+" reopened"] != "" }
@@ -42,6 +44,10 @@ func (s says) Spoken(release, channel int) bool {
 	return s.has(release, name(channel), "+") || s.Let(release, channel)
 }
 func (s says) Let(release, channel int) bool { return s.has(release, name(channel), "!") }
+
+func (s says) Short(release, channel int) bool { return s.has(release, name(channel), "~") }
+
+func (s says) Passes(release, other, channel int) bool { return s.has(release, name(channel), ">") }
 
 func (p phases) PhaseIn(channel string) (Phase, bool) {
 	phase, ok := p[channel]
@@ -395,6 +401,20 @@ func TestStrategies_B3_B4_B10(t *testing.T) {
 			says{"latest-b", "latest"},
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 0",
 		},
+		{
+			"nor one whose next step there is held for good",
+			[]Channel{{Name: "a", Kept: true}, {Name: "x", After: []string{"a"}}, {Name: "b", After: []string{"a", "x"}}, {Name: "c", After: []string{"a", "b"}}},
+			"S-IP PPPP",
+			says{"latest~c", "latest"},
+			"a holder - newest 0 next 1\nx holder - newest - next 1\nb holder 0 newest 0 next 1 cut: does not go to x\nc holder - newest - next 0",
+		},
+		{
+			"but one that is all there, and has only to rest",
+			[]Channel{{Name: "a", Kept: true}, {Name: "x", After: []string{"a"}}, {Name: "b", After: []string{"a", "x"}}, {Name: "c", After: []string{"a", "b"}}},
+			"S-IP PPPP",
+			says{"latest", "latest"},
+			"a holder - newest 0 next 1 kept for 0 until c\nx holder - newest - next 1\nb holder 0 newest 0 next 1 cut: does not go to x\nc holder - newest - next 0",
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var releases []phases
@@ -426,4 +446,43 @@ func TestReopened_B3(t *testing.T) {
 	require.Equal(t, "a holder - newest 2 next 3 before [1]", turn("R", "P"))
 	require.Equal(t, "a holder - newest 2 next - skips [1]", turn("S"))
 	require.Equal(t, "a holder 2 newest 2 next - skips [1]", turn("I"))
+}
+
+// What is of another line passes what is in progress if it may, and is next before what waits for that one. What yields to a newer one of
+// its line, or goes no further, is passed by none; what is set aside is passed by all that may.
+func TestPassing_B5(t *testing.T) {
+	of := func(line string, phase Phase, more ...string) phases {
+		p := phases{"line": Phase(line), "b": phase, "a": Succeeded}
+		for _, m := range more {
+			p[m] = "yes"
+		}
+		return p
+	}
+	version, next := of("", InProgress), of("", Pending)
+	cut := phases{"a": RolledBack, "b": InProgress}
+	flags, size := of("flags", Pending), of("size", Pending)
+	for _, row := range []struct {
+		name     string
+		releases []phases
+		says     says
+		want     string
+	}{
+		{"it may not", []phases{version, flags}, says{"latest", "latest"}, "next 1, in progress 0, aside -1"},
+		{"it may", []phases{version, flags}, says{"latest", "latest >b"}, "passes 1, in progress 0, aside -1"},
+		{"before what waits for its own line", []phases{version, next, flags}, says{"latest", "latest", "latest >b"}, "passes 2, in progress 0, aside -1"},
+		{"after what its own line yields to", []phases{version, next, flags}, says{"latest", "immediate", "latest >b"}, "next 1, in progress 0, aside -1"},
+		{"what it may not pass has its own line next", []phases{version, next, flags}, says{"latest", "latest", "latest"}, "next 1, in progress 0, aside -1"},
+		{"what goes no further makes room for its own line alone", []phases{cut, next, flags}, says{"latest", "latest", "latest >b"}, "next 1, in progress 0, aside -1"},
+		{"nothing passes what passes", []phases{of("", InProgress, "b aside"), of("flags", InProgress), size}, says{"latest", "latest", "latest >b"}, "next 2, in progress 1, aside 0"},
+		{"what is aside waits for its fix", []phases{of("", InProgress, "b aside"), of("flags", Failed), next, flags}, says{"latest", "latest", "immediate", "latest >b"}, "passes 3, in progress -1, aside 0"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			turn := Arrange(row.releases, []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}}, row.says)[1]
+			verb := "next"
+			if turn.Passes {
+				verb = "passes"
+			}
+			require.Equal(t, row.want, fmt.Sprintf("%s %d, in progress %d, aside %d", verb, turn.Next, turn.Holder, turn.Aside))
+		})
+	}
 }

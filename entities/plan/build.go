@@ -102,6 +102,9 @@ func (b *builder) addEdges() {
 		switch n.Kind {
 		case Deploy:
 			n.Needs = b.everywhere(Deploy, s.Requires)
+			if s.Captured {
+				n.Needs = append(n.Needs, callback...)
+			}
 		case Callback:
 			for _, name := range b.names {
 				if b.services[name].SetupCallback {
@@ -112,6 +115,9 @@ func (b *builder) addEdges() {
 			n.Needs = append(b.own(n), callback...)
 		case Reconcile:
 			n.Needs = slices.Concat(b.own(n), collected, b.everywhere(Reconcile, s.ReconcilesAfter))
+			if s.ReconcilesCaptured {
+				n.Needs = append(n.Needs, callback...)
+			}
 		}
 		n.Needs = slices.Compact(slices.Sorted(slices.Values(n.Needs)))
 	}
@@ -154,7 +160,7 @@ func (b *builder) cycle() []Node {
 			return nil
 		}
 		marks[i], path = open, append(path, i)
-		for _, j := range b.nodes[i].Needs {
+		for _, j := range slices.Concat(b.nodes[i].Needs, b.nodes[i].After) {
 			if found := visit(j); found != nil {
 				return found
 			}

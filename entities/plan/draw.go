@@ -15,7 +15,7 @@ func (p *Plan) Text(so []Progress) string {
 		of[p.Nodes[n].Kind]++
 	}
 	var b strings.Builder
-	for _, n := range p.inOrder() {
+	for _, n := range p.InOrder() {
 		line := fmt.Sprintf("%-*s", width, p.Nodes[n].String())
 		if needs := p.folded(p.Nodes[n].Needs, of); needs != "" {
 			line += "  needs " + needs
@@ -60,8 +60,8 @@ func (p *Plan) folded(nodes []int, of map[Kind]int) string {
 	return strings.Join(texts, ", ")
 }
 
-// inOrder lists the nodes by how many must be over before them, in a row.
-func (p *Plan) inOrder() []int {
+// InOrder lists the nodes by how many must be over before them, in a row.
+func (p *Plan) InOrder() []int {
 	depths, order := p.depths(), indexes(len(p.Nodes))
 	slices.SortStableFunc(order, func(a, b int) int { return depths[a] - depths[b] })
 	return order

@@ -1,6 +1,9 @@
 package plan
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // letters are those of states, in the same order: what a store and a history hold of a node is one letter.
 const letters = ".rhdfbs"
@@ -40,14 +43,17 @@ func (p *Plan) Read(text string) []Progress {
 	for n := range min(len(so), len(text)) {
 		so[n].State = OfLetter(text[n])
 	}
-	known := make([]bool, len(so))
+	if !slices.ContainsFunc(so, func(s Progress) bool { return s.State == Failed }) {
+		return so
+	}
+	needed, seen := p.needed(), make([]bool, len(so))
 	for n := range so {
 		if so[n].State != Failed {
 			continue
 		}
-		for _, m := range p.Downstream(n) {
-			if so[m].State == Blocked && !known[m] {
-				so[m].Cause, known[m] = n, true
+		for _, m := range behindOf(needed, seen, []int{n}) {
+			if so[m].State == Blocked {
+				so[m].Cause = n
 			}
 		}
 	}

@@ -22,10 +22,11 @@ func TestLetters_E8_E10(t *testing.T) {
 	for _, s := range []plan.State{plan.Waiting, plan.Running, plan.Held, plan.Done, plan.Failed, plan.Blocked, plan.Superseded} {
 		require.Equal(t, s, plan.OfLetter(s.Letter()))
 	}
-	require.Empty(t, p.Walk(p.Read("r.."), 0).Begin)
-	step := p.Walk(p.Read("h.."), 1)
+	require.Empty(t, p.Walker(p.Read("r..")).Step(plan.Room{Commands: -1}).Begin)
+	step := p.Walker(p.Read("h..")).Step(plan.Room{Limit: 1, Commands: -1})
 	require.Equal(t, []int{1}, step.Begin)
-	require.False(t, p.Walk(p.Read("hfb"), 1).Over)
+	require.False(t, p.Walker(p.Read("hfb")).Step(plan.Room{Limit: 1, Commands: -1}).Over)
+	require.Equal(t, "hfb", p.Walker(p.Read("hfb")).Letters())
 }
 
 // A service is changed where the work says something else of it, of what runs for it, or of what it has for others.

@@ -35,6 +35,9 @@ type Service struct {
 	Requires []string `json:"requires,omitempty"`
 	// SetupCallback: setting it up for the first time produces what others need.
 	SetupCallback bool `json:"setupCallback,omitempty"`
+	// Captured: its payload has what is captured, so that its DEPLOY waits for that. ReconcilesCaptured: its reconcilers have.
+	Captured           bool `json:"captured,omitempty"`
+	ReconcilesCaptured bool `json:"reconcilesCaptured,omitempty"`
 	// Aggregator is how it takes what is collected for it, Sync or Redeploy; "" where nothing is. Feeds names the aggregators for
 	// which something of this service is collected.
 	Aggregator Kind     `json:"aggregator,omitempty"`
@@ -76,6 +79,16 @@ func (n *Node) String() string {
 	return string(n.Kind) + " " + n.Service + "@" + n.Target
 }
 
+// Named is the node of a name that String gives.
+func Named(name string) Node {
+	kind, of, _ := strings.Cut(name, " ")
+	service, target, _ := strings.Cut(of, "@")
+	return Node{Kind: Kind(kind), Service: service, Target: target}
+}
+
+// Collects tells whether a node gives an aggregator what was collected for it.
+func (n *Node) Collects() bool { return n.Kind == Sync || n.Kind == Redeploy }
+
 // Plan is a graph without cycles. Its nodes are ordered by kind, service and target.
 type Plan struct {
 	Nodes []Node `json:"nodes"`
@@ -90,33 +103,39 @@ func (p *Plan) Bytes() ([]byte, error) { return json.Marshal(p) }
 
 // Downstream lists what some nodes block when they fail, without those themselves.
 func (p *Plan) Downstream(from ...int) (blocked []int) {
-	needed := p.needed()
-	seen := map[int]bool{}
+	seen := make([]bool, len(p.Nodes))
 	for _, n := range from {
 		seen[n] = true
 	}
-	for queue := slices.Clone(from); len(queue) > 0; queue = queue[1:] {
-		for _, n := range needed[queue[0]] {
-			if !seen[n] {
-				seen[n] = true
-				blocked, queue = append(blocked, n), append(queue, n)
-			}
-		}
-	}
+	blocked = behindOf(p.needed(), seen, from)
 	slices.Sort(blocked)
 	return blocked
 }
 
-// IfFails is what becomes of the plan when the DEPLOYs of a service fail, and all else goes well that can; ok: there is one.
-func (p *Plan) IfFails(service string) (so []Progress, ok bool) {
-	so = make([]Progress, len(p.Nodes))
-	for n := range p.Nodes {
-		if p.Nodes[n].Kind == Deploy && p.Nodes[n].Service == service {
-			so[n].State, ok = Failed, true
+// behindOf lists what needs some nodes, directly or not, and was not seen before.
+func behindOf(needed [][]int, seen []bool, from []int) (behind []int) {
+	for queue := slices.Clone(from); len(queue) > 0; queue = queue[1:] {
+		for _, n := range needed[queue[0]] {
+			if !seen[n] {
+				seen[n] = true
+				behind, queue = append(behind, n), append(queue, n)
+			}
 		}
 	}
-	p.block(so)
-	return so, ok
+	return behind
+}
+
+// IfFails is what becomes of the plan when the DEPLOYs of a service fail, and all else goes well that can; ok: there is one.
+func (p *Plan) IfFails(service string) (so []Progress, ok bool) {
+	w := p.Walker(nil)
+	for n := range p.Nodes {
+		if p.Nodes[n].Kind == Deploy && p.Nodes[n].Service == service {
+			w.Set(n, Failed)
+			ok = true
+		}
+	}
+	w.block()
+	return w.so, ok
 }
 
 // needed lists for each node those that need it.

@@ -96,29 +96,26 @@ func serial(services []plan.Service, together []string) (targets []string) {
 // played walks a plan, one round after another: all that began ends in the next one, as failed where the story says so.
 func played(p *plan.Plan, fails []string, limit int) string {
 	var b strings.Builder
-	so := make([]plan.Progress, len(p.Nodes))
+	w := p.Walker(nil)
 	for round := 1; ; round++ {
-		step := p.Walk(so, limit)
-		if step.Over && len(step.Begin) == 0 {
+		step := w.Step(plan.Room{Limit: limit, Commands: -1})
+		if step.Over {
 			break
 		}
 		var names []string
 		for _, n := range step.Begin {
-			so[n].State = plan.Running
 			names = append(names, p.Nodes[n].String())
 		}
 		fmt.Fprintf(&b, "%d: %s\n", round, strings.Join(names, ", "))
-		for n := range so {
-			if so[n].State == plan.Running {
-				so[n].State = plan.Done
-				for _, f := range fails {
-					if f == p.Nodes[n].String() {
-						so[n].State = plan.Failed
-					}
-				}
+		for _, n := range step.Begin {
+			became := plan.Done
+			if slices.Contains(fails, p.Nodes[n].String()) {
+				became = plan.Failed
 			}
+			w.Set(n, became)
 		}
 	}
+	so := progress(w, p)
 	for n := range so {
 		if so[n].State != plan.Done {
 			fmt.Fprintf(&b, "%s %s", p.Nodes[n].String(), so[n].State)
@@ -249,4 +246,12 @@ func TestPictures_E9(t *testing.T) {
   n0 --> n1
   n0 -.-> n2
 `, p.Mermaid(so))
+}
+
+// progress is what became of all nodes.
+func progress(w *plan.Walker, p *plan.Plan) (so []plan.Progress) {
+	for n := range p.Nodes {
+		so = append(so, w.So(n))
+	}
+	return so
 }

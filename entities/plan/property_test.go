@@ -86,9 +86,11 @@ func TestWalk_E8_E9_E10(t *testing.T) {
 		require.NoError(t, err)
 		p.Serial = serial(services, rapid.SliceOf(rapid.SampledFrom([]string{"t", "u", "v"})).Draw(t, "together"))
 		limit := rapid.IntRange(0, 3).Draw(t, "limit")
-		so, began, failed := make([]plan.Progress, len(p.Nodes)), map[int]bool{}, map[int]bool{}
+		w, began, failed := p.Walker(nil), map[int]bool{}, map[int]bool{}
+		var so []plan.Progress
 		for {
-			step := p.Walk(so, limit)
+			step := w.Step(plan.Room{Limit: limit, Commands: -1})
+			so = progress(w, p)
 			for _, n := range step.Begin {
 				require.False(t, began[n], "%s begins twice", p.Nodes[n].String())
 				began[n] = true
@@ -98,7 +100,6 @@ func TestWalk_E8_E9_E10(t *testing.T) {
 				for _, m := range p.Nodes[n].After {
 					require.Contains(t, []plan.State{plan.Done, plan.Failed, plan.Blocked}, so[m].State)
 				}
-				so[n].State = plan.Running
 			}
 			var running []int
 			busy := map[string]bool{}
@@ -116,9 +117,11 @@ func TestWalk_E8_E9_E10(t *testing.T) {
 			}
 			require.True(t, limit == 0 || len(running) <= limit)
 			n := rapid.SampledFrom(running).Draw(t, "ends")
-			if so[n].State = plan.Done; rapid.IntRange(0, 4).Draw(t, "fails") == 0 {
-				so[n].State, failed[n] = plan.Failed, true
+			became := plan.Done
+			if rapid.IntRange(0, 4).Draw(t, "fails") == 0 {
+				became, failed[n] = plan.Failed, true
 			}
+			w.Set(n, became)
 		}
 		below := downstream(p, failed)
 		for n := range so {
@@ -206,20 +209,181 @@ func TestCycle_E6(t *testing.T) {
 	})
 }
 
-// BenchmarkThousandServices builds a plan of a thousand services with twenty aggregators, and walks it to its end.
-func BenchmarkThousandServices(b *testing.B) {
-	var services []plan.Service
+// many are services with twenty aggregators.
+func many(count int) (services []plan.Service) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for n := range 1000 {
+	for n := range count {
 		s := plan.Service{Name: fmt.Sprintf("s%04d", n), Targets: []string{fmt.Sprintf("t%02d", r.IntN(50))}, Reconciles: n%2 == 0, SetupCallback: n%10 == 0, DNS: true}
 		for range min(n, r.IntN(4)) {
 			s.Requires = append(s.Requires, fmt.Sprintf("s%04d", r.IntN(n)))
 		}
-		if n%50 == 0 {
+		if n%(count/20) == 0 {
 			s.Aggregator = plan.Sync
 		}
 		services = append(services, s)
 	}
+	return services
+}
+
+// walked walks a plan to its end, in which one node ends at a time.
+func walked(p *plan.Plan, room plan.Room) *plan.Walker {
+	w := p.Walker(nil)
+	var running []int
+	for {
+		running = append(running, w.Step(room).Begin...)
+		if len(running) == 0 {
+			return w
+		}
+		w.Set(running[0], plan.Done)
+		running = running[1:]
+	}
+}
+
+// Walking a plan looks at each node and edge a few times, however many there are, and however many run at once.
+func TestWalkLooksAtWhatChanged_E8(t *testing.T) {
+	t.Parallel()
+	for _, count := range []int{100, 1000, 4000} {
+		p, err := plan.Build(many(count), plan.Scope{All: true})
+		require.NoError(t, err)
+		size := len(p.Nodes)
+		for n := range p.Nodes {
+			size += len(p.Nodes[n].Needs) + len(p.Nodes[n].After)
+		}
+		for _, room := range []plan.Room{{Commands: -1}, {Limit: 20, Commands: -1}} {
+			p.Serial = nil
+			for _, serial := range []bool{false, true} {
+				if serial {
+					p.Serial = serialOf(p)
+				}
+				w := walked(p, room)
+				require.Equal(t, len(p.Nodes), w.Count(plan.Done))
+				require.Less(t, w.Looked(), 5*size, "%d services, %d nodes and edges", count, size)
+			}
+		}
+	}
+}
+
+// serialOf are all targets of a plan.
+func serialOf(p *plan.Plan) (targets []string) {
+	for n := range p.Nodes {
+		targets = append(targets, p.Nodes[n].Target)
+	}
+	slices.Sort(targets)
+	return slices.Compact(targets)[1:] // the first is none
+}
+
+// slowly is what a walk says next, found by looking at everything.
+func slowly(p *plan.Plan, so []plan.Progress, room plan.Room) (begin []int) {
+	failed := map[int]bool{}
+	for n := range so {
+		failed[n] = so[n].State == plan.Failed
+	}
+	below := downstream(p, failed)
+	ready := func(n int) bool {
+		for _, m := range p.Nodes[n].Needs {
+			if so[m].State != plan.Done {
+				return false
+			}
+		}
+		for _, m := range p.Nodes[n].After {
+			over := so[m].State != plan.Waiting && so[m].State != plan.Running && so[m].State != plan.Held
+			if below[m] && so[m].State == plan.Waiting {
+				over = true // it is blocked in this step
+			}
+			if !over {
+				return false
+			}
+		}
+		return so[n].State == plan.Waiting && !below[n]
+	}
+	var rank func(n int) int
+	ranks := map[int]int{}
+	rank = func(n int) int {
+		if ranks[n] > 0 {
+			return ranks[n]
+		}
+		ranks[n] = 1
+		for m := range p.Nodes {
+			if slices.Contains(p.Nodes[m].Needs, n) || slices.Contains(p.Nodes[m].After, n) {
+				ranks[n] = max(ranks[n], 1+rank(m))
+			}
+		}
+		return ranks[n]
+	}
+	turn, running, busy := indexes(p), 0, map[string]bool{}
+	slices.SortStableFunc(turn, func(a, b int) int { return rank(b) - rank(a) })
+	for n := range so {
+		if so[n].State == plan.Running {
+			running++
+			busy[p.Nodes[n].Target] = slices.Contains(p.Serial, p.Nodes[n].Target)
+		}
+	}
+	for _, n := range turn {
+		command := p.Nodes[n].Kind != plan.Deploy
+		if room.Limit > 0 && running+room.Taken >= room.Limit {
+			break
+		}
+		if !ready(n) || busy[p.Nodes[n].Target] || command && room.Commands == 0 {
+			continue
+		}
+		if command {
+			room.Commands--
+		}
+		begin = append(begin, n)
+		running++
+		busy[p.Nodes[n].Target] = slices.Contains(p.Serial, p.Nodes[n].Target)
+	}
+	return begin
+}
+
+// Whatever becomes of nodes, also what is held, put off, or to be done once more: what begins is what looking at everything says.
+func TestWalkerBeginsWhatIsReady_E8_E10(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		services := drawn(t)
+		services = services[:min(len(services), 12)]
+		p, err := plan.Build(services, plan.Scope{All: true, Eager: rapid.Bool().Draw(t, "eager")})
+		require.NoError(t, err)
+		p.Serial = serial(services, rapid.SliceOf(rapid.SampledFrom([]string{"t", "u", "v"})).Draw(t, "together"))
+		w := p.Walker(nil)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			room := plan.Room{
+				Limit: rapid.IntRange(0, 4).Draw(t, "limit"), Taken: rapid.IntRange(0, 2).Draw(t, "taken"), Commands: rapid.IntRange(-1, 2).Draw(t, "commands"),
+			}
+			want := slowly(p, progress(w, p), room)
+			require.Equal(t, want, w.Step(room).Begin)
+			so := progress(w, p)
+			require.Equal(t, plan.Letters(so), w.Letters())
+			require.Equal(t, p.Undeployed(so), w.Undeployed())
+			if rapid.IntRange(0, 9).Draw(t, "in another run") == 0 {
+				w = p.Walker(p.Read(w.Letters()))
+			}
+			var live []int
+			for n := range so {
+				again := so[n].State == plan.Done && p.Nodes[n].Collects()
+				if so[n].State == plan.Running || so[n].State == plan.Held || again {
+					live = append(live, n)
+				}
+			}
+			for range rapid.IntRange(0, 3).Draw(t, "changes") {
+				if len(live) == 0 {
+					break
+				}
+				n := rapid.SampledFrom(live).Draw(t, "node")
+				into := []plan.State{plan.Done, plan.Done, plan.Failed, plan.Held, plan.Running, plan.Waiting}
+				if w.So(n).State == plan.Done {
+					into = []plan.State{plan.Done, plan.Waiting}
+				}
+				w.Set(n, rapid.SampledFrom(into).Draw(t, "becomes"))
+				live = slices.DeleteFunc(live, func(m int) bool { return m == n })
+			}
+		}
+	})
+}
+
+// BenchmarkThousandServices builds a plan of a thousand services with twenty aggregators, and walks it to its end.
+func BenchmarkThousandServices(b *testing.B) {
+	services := many(1000)
 	b.Run("build", func(b *testing.B) {
 		for b.Loop() {
 			p, err := plan.Build(services, plan.Scope{All: true})
@@ -234,18 +398,7 @@ func BenchmarkThousandServices(b *testing.B) {
 		p, err := plan.Build(services, plan.Scope{All: true})
 		require.NoError(b, err)
 		for b.Loop() {
-			so := make([]plan.Progress, len(p.Nodes))
-			steps := 0
-			for {
-				step := p.Walk(so, 20)
-				if steps++; step.Over && len(step.Begin) == 0 {
-					break
-				}
-				for _, n := range step.Begin {
-					so[n].State = plan.Done
-				}
-			}
-			b.ReportMetric(float64(steps), "steps")
+			b.ReportMetric(float64(walked(p, plan.Room{Limit: 20, Commands: -1}).Looked()), "looks")
 		}
 	})
 }

@@ -175,7 +175,7 @@ func (p *Plan) implied() func(from, to int) bool {
 	words := (len(p.Nodes) + 63) / 64
 	above := make([][]uint64, len(p.Nodes)) // all that must be over before a node
 	twice := make([][]uint64, len(p.Nodes)) // and what must be before something that it waits for
-	for _, n := range p.inOrder() {
+	for _, n := range p.InOrder() {
 		above[n], twice[n] = make([]uint64, words), make([]uint64, words)
 		for _, m := range slices.Concat(p.Nodes[n].Needs, p.Nodes[n].After) {
 			for w := range words {

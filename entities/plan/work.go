@@ -19,6 +19,8 @@ type Work struct {
 	Before    []entities.Extension `json:"before,omitempty"`
 	After     []entities.Extension `json:"after,omitempty"`
 	Fragments []Fragment           `json:"fragments,omitempty"`
+	// Recipients are age recipients for whom what CALLBACK captures is encrypted.
+	Recipients []string `json:"recipients,omitempty"`
 	// Limit is how many nodes may run at once; 0 is no limit. Eager: RECONCILE does not wait for aggregators (E12).
 	Limit int  `json:"limit,omitempty"`
 	Eager bool `json:"eager,omitempty"`
@@ -28,7 +30,9 @@ type Work struct {
 type Target struct {
 	Name    string `json:"name"`
 	Address string `json:"address,omitempty"`
-	Serial  bool   `json:"serial,omitempty"` // one thing runs there at a time
+	// ReportedBy is the step before everything else that reports the address; "": it is declared, or not known.
+	ReportedBy string `json:"reportedBy,omitempty"`
+	Serial     bool   `json:"serial,omitempty"` // one thing runs there at a time
 }
 
 // Command runs for the nodes of a kind and a service. What it runs lies in the store, as of an extension; of that neither Stage, After
@@ -37,6 +41,8 @@ type Command struct {
 	Kind    Kind               `json:"kind"`
 	Service string             `json:"service,omitempty"` // none: of DNS
 	Run     entities.Extension `json:"run"`
+	// Captures are the names of the secrets that it prints, of CALLBACK.
+	Captures []string `json:"captures,omitempty"`
 }
 
 // Fragment is what a service has collected for an aggregator.
@@ -44,6 +50,10 @@ type Fragment struct {
 	Service    string `json:"service"`
 	Aggregator string `json:"aggregator"`
 	Content    string `json:"content"`
+	// Captured: the content names what was captured, which is put in its place where the fragment is used.
+	Captured bool `json:"captured,omitempty"`
+	// Reported: so it does with what steps before everything else report.
+	Reported bool `json:"reported,omitempty"`
 }
 
 // Plan is the plan of what changed. An error is one of Build.

@@ -22,6 +22,7 @@ type LoadSpecRequest struct {
 // LoadSpecAnswer is the spec, packed when it is large, of the newest notice that the store has: none when the service is not
 // declared in it.
 type LoadSpecAnswer struct {
+	InStore
 	// Notice is that notice; nil from an older version, which believed the signal. Digest is that of the spec, and Store the
 	// store's URL as the worker calls it.
 	Notice *Notice `json:"notice,omitempty"`
@@ -62,10 +63,31 @@ type PrepareRequest struct {
 	Present map[entities.InstanceID]string `json:"present,omitempty"`
 	// Keys are the channels that had another name first, with that: the recorded incarnation may know them by an earlier one.
 	Keys map[string]string `json:"keys,omitempty"`
+	// Packed is all of it instead, where it is too large for a payload.
+	Packed Packed `json:"packed,omitempty"`
+}
+
+// Fitting is the request in the form in which it fits into a payload.
+func (r PrepareRequest) Fitting() PrepareRequest {
+	if packed := packedBeyond(r); packed != nil {
+		return PrepareRequest{Application: r.Application, Service: r.Service, FullVersion: r.FullVersion, Packed: packed}
+	}
+	return r
+}
+
+// Whole is the request in the form in which it was made.
+func (r PrepareRequest) Whole() (PrepareRequest, error) {
+	if len(r.Packed) == 0 {
+		return r, nil
+	}
+	var out PrepareRequest
+	err := r.Packed.Unpack(&out)
+	return out, err
 }
 
 // PrepareAnswer names what was rendered.
 type PrepareAnswer struct {
+	InStore
 	Known       bool                                    `json:"known,omitempty"` // the version had been recorded before
 	Incarnation int64                                   `json:"incarnation"`
 	Hash        string                                  `json:"hash"`
@@ -92,6 +114,9 @@ type InstanceRef struct {
 	Restarted time.Time `json:"restarted,omitzero"`
 }
 
+// SafetyInterval is how often the server has an observation repeated of what is steady where workers read it by themselves (F4).
+const SafetyInterval = 12 * time.Hour
+
 // ObserveRequest asks to observe instances of one service on one runtime until something is not
 // as known.
 type ObserveRequest struct {
@@ -103,6 +128,26 @@ type ObserveRequest struct {
 	Instances     []InstanceRef `json:"instances"`
 	Interval      time.Duration `json:"interval"` // between readings
 	Timeout       time.Duration `json:"timeout"`  // of one reading of one instance
+	// Steady: nothing of it is expected to change.
+	Steady bool `json:"steady,omitempty"`
+}
+
+// Watched is what the workflow of a service knows of an instance of it that a runtime watches, and how to read that again. A
+// worker that takes over compares it with what is there. It is a reason to look, and nothing rests on it.
+type Watched struct {
+	Request ObserveRequest `json:"request"` // with that one instance
+	Seen    Seen           `json:"seen"`
+}
+
+// Seen is what of a reading the decision, or a person, sees at once.
+type Seen struct {
+	Version    string `json:"version,omitempty"` // that was asked about
+	Known      bool   `json:"known,omitempty"`
+	Stable     bool   `json:"stable,omitempty"`
+	Drifted    bool   `json:"drifted,omitempty"`
+	Failed     bool   `json:"failed,omitempty"`
+	AsDeclared bool   `json:"asDeclared,omitempty"`
+	Foreign    string `json:"foreign,omitempty"` // digest of what others added
 }
 
 // ObserveAnswer holds the readings that differ from what was known.
@@ -180,6 +225,26 @@ type NotifyRequest struct {
 	// are started again. AllServices is every one.
 	Unmanaged []string          `json:"unmanaged,omitempty"`
 	Again     map[string]string `json:"again,omitempty"`
+	// Packed is all of it instead, where it is too large for a payload.
+	Packed Packed `json:"packed,omitempty"`
+}
+
+// Fitting is the request in the form in which it fits into a payload.
+func (r NotifyRequest) Fitting() NotifyRequest {
+	if packed := packedBeyond(r); packed != nil {
+		return NotifyRequest{Application: r.Application, Packed: packed}
+	}
+	return r
+}
+
+// Whole is the request in the form in which it was made.
+func (r NotifyRequest) Whole() (NotifyRequest, error) {
+	if len(r.Packed) == 0 {
+		return r, nil
+	}
+	var out NotifyRequest
+	err := r.Packed.Unpack(&out)
+	return out, err
 }
 
 // NotifyAnswer counts the services that were notified, and names those that could not be.

@@ -68,6 +68,7 @@ type Cursor struct {
 
 // AdoptAnswer is what there is to adopt; N is 0 when there is nothing newer.
 type AdoptAnswer struct {
+	InStore
 	N    int64 `json:"n,omitempty"`
 	Over bool  `json:"over,omitempty"`
 	// Store is where the checkpoint is: the installation may have been moved since.

@@ -33,6 +33,7 @@ type PlacedInstance struct {
 
 // DrainAnswer is how far a drain is.
 type DrainAnswer struct {
+	InStore
 	Drain entities.Drain `json:"drain"`
 }
 

@@ -75,6 +75,7 @@ type GrantedAnswer struct {
 type InForceRequest struct {
 	Application string `json:"application"`
 	Scope       string `json:"scope"`
+	Service     string `json:"service,omitempty"` // whose turn of a drain is answered; "": those of all are
 }
 
 // LeaseCall asks the lease activity to signal a Runtime workflow: exactly one of the two.
@@ -126,6 +127,8 @@ type CheckRequest struct {
 	// Name is what people call the service, and Others what other services of that name were called first, where that differs.
 	Name   string            `json:"name,omitempty"`
 	Others map[string]string `json:"others,omitempty"`
+	// Releases are those that the checks are asked about, where the service waits for the answer and cannot be asked for them.
+	Releases []ReleaseStatus `json:"releases,omitempty"`
 }
 
 // CheckAnswer holds readings by Evaluation.Key.
@@ -226,6 +229,9 @@ type AnnounceRequest struct {
 	Service       string                  `json:"service"`
 	Line          entities.AuditLine      `json:"line"`
 	Notifications []entities.Notification `json:"notifications"` // those that asked for its kind
+	// Incarnation of the release that the line is about, and that of what it takes the place of in the channel; 0: of nothing.
+	Incarnation int64 `json:"incarnation,omitempty"`
+	Since       int64 `json:"since,omitempty"`
 }
 
 // AnnouncePause announces a pause to services, and keeps it where services that come later find it.
@@ -238,6 +244,8 @@ type AnnouncePause struct {
 	Ended time.Time `json:"ended,omitzero"`
 	// Only are the workflow ids of services that could not be told before: nobody else is.
 	Only []string `json:"only,omitempty"`
+	// Turns is the digest of the turns of the drain in the store, packed, where they are too many for a payload.
+	Turns string `json:"turns,omitempty"`
 }
 
 // AnnounceAnswer names services, by their workflow ids, to which a pause could not be announced.

@@ -58,7 +58,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicKeepsLines
+const Logic = LogicFitsPayloads
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -89,6 +89,25 @@ const (
 	LogicLooksAgain = 10
 	// LogicKeepsLines is the logic by which what goes no further in a channel by itself makes room for its own aspect alone.
 	LogicKeepsLines = 11
+	// LogicPasses is the logic by which values of an aspect pass a release that goes through a fleet, between two of its steps.
+	LogicPasses = 12
+	// LogicAsksPlans is the logic by which a Service asks plans at once when one hints that it lets it enter.
+	LogicAsksPlans = 13
+	// LogicMakesRoom is the logic by which a release makes room for a newer one where its first step cannot begin, and where it is
+	// halted before the only instance that is left, and what was refused is passed over after a rollback that failed, too; by which the
+	// approval of an apply takes the place of no other, and a word on a version is for that of its releases which goes on; and by which
+	// configuration comes to no instance that it knows nothing of.
+	LogicMakesRoom = 14
+	// LogicLetsBy is the logic by which a release that one instance leaves no room for its next step lets a newer one by: halfway too, and
+	// where that instance is at what was cancelled or only reported, or is not repaired; and by which a release is not retried over a newer
+	// one that was cancelled on its way and is there.
+	LogicLetsBy = 15
+	// LogicPlansInParts is the logic by which a plan has so many commands under way at most, those of CALLBACK beside each other, has what waits
+	// wait without them, and lists the commands of a node in parts.
+	LogicPlansInParts = 15
+	// LogicFitsPayloads is the logic by which a Service of many instances or checks has them observed and evaluated in parts, each of which fits
+	// into a payload.
+	LogicFitsPayloads = 16
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.
@@ -154,7 +173,9 @@ type RestoreAnswer struct {
 }
 
 // Wake says nothing that changes anything: a workflow that gets it looks whether its run should end, since another
-// version of workers is current.
+// version of workers is current, and whether it may go on.
 type Wake struct {
-	Version string `json:"version"` // for people: who asks
+	Version string `json:"version,omitempty"` // for people: who asks
+	// Plan: a plan lets the service enter, it says, so that it asks now and not a little later (E1).
+	Plan bool `json:"plan,omitempty"`
 }

@@ -96,6 +96,7 @@ type ProposeRequest struct {
 
 // ProposeAnswer is the joint release that stands under the id, and what was decided of it, if anything was.
 type ProposeAnswer struct {
+	InStore
 	Joint    Joint          `json:"joint"`
 	Decision *JointDecision `json:"decision,omitempty"`
 }
@@ -122,6 +123,7 @@ type ReserveRequest struct {
 
 // ReserveAnswer is the part, and what the version means, or would mean, but for the digests of payloads.
 type ReserveAnswer struct {
+	InStore
 	Joint    Joint          `json:"joint"`
 	Decision *JointDecision `json:"decision,omitempty"`
 	Prepared PrepareAnswer  `json:"prepared"`
@@ -136,6 +138,7 @@ type OutcomeRequest struct {
 
 // OutcomeAnswer is that. Nothing is decided yet where the decision is missing.
 type OutcomeAnswer struct {
+	InStore
 	Joint    Joint          `json:"joint"`
 	Decision *JointDecision `json:"decision,omitempty"`
 }

@@ -11,6 +11,15 @@ const TaskQueue = "converge"
 // RuntimeTaskQueue is where the activities of a runtime with `worker: remote` run.
 func RuntimeTaskQueue(runtime string) string { return "runtime/" + runtime }
 
+// OwnTaskQueue tells whether only workers of Converge poll a queue, so that nobody else's workflow is to be started there.
+func OwnTaskQueue(queue string) bool {
+	return queue == TaskQueue || strings.HasPrefix(queue, RuntimeTaskQueue(""))
+}
+
+// ApplyWorkflowID is that of the workflow of a user that applies an instance on a runtime: there is one at a time. one is the
+// instance's key and the runtime: "shop/web/prod/main/edge".
+func ApplyWorkflowID(one string) string { return "apply/" + one }
+
 // Workflow types.
 const (
 	ServiceWorkflow      = "Service"
@@ -74,6 +83,9 @@ const (
 	// RestartService is a Service's verb; Restart is that of its workflow.
 	RestartService = "restart"
 	Delete         = "delete"
+	// Promote and Abort are of rollouts that go on in steps of their own: `converge rollout promote`.
+	Promote = "promote"
+	Abort   = "abort"
 )
 
 // Rules of the installation are set by a verb of its own.
@@ -151,6 +163,7 @@ const (
 	ActivityPreflight = "Preflight" // evaluates checks once, now
 	ActivityExtension = "Extension"
 	ActivityRemove    = "Remove"
+	ActivitySteer     = "Steer"    // has a rollout go on, or go back
 	ActivityVerify    = "Verify"   // local: who a token proves
 	ActivityLease     = "Lease"    // local: signals a Runtime workflow, starting it when there is none
 	ActivityHistory   = "History"  // local: appends audit lines to the store

@@ -19,7 +19,10 @@ type PlanRef struct {
 }
 
 // ID is the id of the plan's workflow.
-func (r PlanRef) ID() string { return "plan/" + r.Application + "/" + r.Channel + "/" + r.Name }
+func (r PlanRef) ID() string { return PlansOf(r.Application) + r.Channel + "/" + r.Name }
+
+// PlansOf is what the ids of all plans of an application begin with.
+func PlansOf(application string) string { return "plan/" + application + "/" }
 
 // PlanOfIncarnation names the plan of a change of configuration.
 func PlanOfIncarnation(application, channel string, incarnation int64) PlanRef {
@@ -36,9 +39,11 @@ type PlanAsked struct {
 	Whole   bool     `json:"whole,omitempty"`
 	Changed []string `json:"changed,omitempty"`
 	// Limit is how many nodes may run at once; 0: as is declared. Eager: RECONCILE does not wait for aggregators.
-	Limit int    `json:"limit,omitempty"`
-	Eager bool   `json:"eager,omitempty"`
-	By    string `json:"by,omitempty"` // who asks; "": a service whose turn it is to be
+	Limit int  `json:"limit,omitempty"`
+	Eager bool `json:"eager,omitempty"`
+	// Recapture names services of which it captures anew what was captured before.
+	Recapture []string `json:"recapture,omitempty"`
+	By        string   `json:"by,omitempty"` // who asks; "": a service whose turn it is to be
 }
 
 // PlanInput begins a run of a plan, or goes on with it.
@@ -56,12 +61,22 @@ type PlanNote struct {
 	Text string `json:"text"`
 }
 
+// PlanPart is how far the commands of a node are that has begun, and is not done.
+type PlanPart struct {
+	Node int    `json:"node"`
+	Done string `json:"done,omitempty"` // a letter for each command, as far as some are done
+	// Failed is how often those failed that are tried again, by index.
+	Failed map[int]int `json:"failed,omitempty"`
+}
+
 // PlanState is what became of a plan so far.
 type PlanState struct {
 	// Nodes, Before and After have a letter for each node or step (plan.Letters).
 	Nodes  string `json:"nodes"`
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
+	// Parts are of nodes that have begun, by index.
+	Parts []PlanPart `json:"parts,omitempty"`
 	// Notes are of some nodes, by index; Trouble is of a step that failed.
 	Notes   []PlanNote `json:"notes,omitempty"`
 	Trouble string     `json:"trouble,omitempty"`
@@ -84,21 +99,30 @@ type PlanRecord struct {
 	// All, or what changed: of what the plan was built.
 	All   bool     `json:"all,omitempty"`
 	Scope []string `json:"scope,omitempty"`
+	// Beyond is the newest incarnation of which a plan of the channel had begun when people asked for this one: it is not superseded by that.
+	Beyond int64 `json:"beyond,omitempty"`
 	PlanState
 }
 
 // PlanBegun is a plan as it begins, or goes on.
 type PlanBegun struct {
+	InStore
 	Hash  string `json:"hash"`
 	Plan  Packed `json:"plan"` // plan.Plan
 	Limit int    `json:"limit,omitempty"`
+	// All, Scope and Beyond are those of the record.
+	All    bool     `json:"all,omitempty"`
+	Scope  []string `json:"scope,omitempty"`
+	Beyond int64    `json:"beyond,omitempty"`
 	PlanState
+	// State is the PlanState instead, to those who read that (LogicPlansInParts): of a plan of very many nodes much is noted.
+	State Packed `json:"state,omitempty"`
 }
 
-// PlanKeepRequest keeps how far a plan is, and grants entry to the DEPLOYs that run (local activity).
+// PlanKeepRequest keeps how far a plan is, and grants entry to the DEPLOYs that run (local activity). It has the whole record, which the
+// store may have lost.
 type PlanKeepRequest struct {
-	PlanRef
-	PlanState
+	PlanRecord
 }
 
 // PlanNode is what became of a node.
@@ -121,6 +145,12 @@ type PlanWork struct {
 	Kind    string `json:"kind"` // plan.Kind, or before or after
 	Service string `json:"service,omitempty"`
 	Target  string `json:"target,omitempty"`
+	// Undeployed, of CALLBACK, SYNC and REDEPLOY, names services whose DEPLOY failed in this plan, or is blocked. Again: it ran before some
+	// of these failed.
+	Undeployed []string `json:"undeployed,omitempty"`
+	Again      bool     `json:"again,omitempty"`
+	// UndeployedNodes says so of thousands, in the place of Undeployed: a letter for each node of the plan, x for those of these services.
+	UndeployedNodes string `json:"undeployedNodes,omitempty"`
 }
 
 // The kinds of steps around all nodes.
@@ -137,15 +167,27 @@ func (w PlanWork) String() string {
 	return w.Kind + " " + w.Service + "@" + w.Target
 }
 
+// PlanCommandsRequest asks what runs for a piece of work (local activity). InParts: no more than fits into an answer, and From which command on.
+type PlanCommandsRequest struct {
+	PlanWork
+	InParts bool `json:"inParts,omitempty"`
+	From    int  `json:"from,omitempty"`
+}
+
 // PlanCommand runs for a piece of work, and for a service where it is one's.
 type PlanCommand struct {
 	Service string             `json:"service,omitempty"`
 	Run     entities.Extension `json:"run"`
+	// Captures are the names of the secrets that it prints.
+	Captures []string `json:"captures,omitempty"`
+	// At is its index among all that runs for that piece of work.
+	At int `json:"at,omitempty"`
 }
 
-// PlanCommands are what runs for a piece of work, one after another.
+// PlanCommands are what runs for a piece of work, one after another. Next is from which command on more are to be asked for; 0: there are none.
 type PlanCommands struct {
 	Commands []PlanCommand `json:"commands,omitempty"`
+	Next     int           `json:"next,omitempty"`
 }
 
 // PlanRunRequest runs one of them once.
@@ -161,7 +203,7 @@ type PlanRan struct {
 	Held string `json:"held,omitempty"`
 }
 
-// PlanStatus answers a plan's status query, and is what a plan ends with.
+// PlanStatus answers a plan's status query, and is what a plan ends with, without nodes that are done then.
 type PlanStatus struct {
 	Schema string `json:"schema"` // converge.plan-run/v1
 	PlanRef
@@ -178,6 +220,9 @@ type PlanNodeStatus struct {
 	Node  string `json:"node"` // "DEPLOY sonarr@media"
 	State string `json:"state"`
 	Text  string `json:"text,omitempty"` // why
+	// Needs and After are indexes of the nodes that must have succeeded before, and of those that must have ended.
+	Needs []int `json:"needs,omitempty"`
+	After []int `json:"after,omitempty"`
 }
 
 // DeployedQuestion asks a service how far it is with what a plan deploys in a channel: with one release, by its id, or with the

@@ -25,6 +25,10 @@ type PreviewItem struct {
 	Remote        bool   `json:"remote,omitempty"`
 	FullVersion   string `json:"fullVersion"`
 	Payload       string `json:"payload"` // digest in the store
+	// Removal: what taking the instance down would remove is asked for, and not what an apply would change.
+	Removal bool `json:"removal,omitempty"`
+	// Capabilities: what charts see of the runtime's cluster is asked for, and nothing of an instance.
+	Capabilities bool `json:"capabilities,omitempty"`
 }
 
 // PreviewRequest asks about one instance (activity).
@@ -52,6 +56,17 @@ type ItemPreview struct {
 	Totals  PreviewTotals   `json:"totals,omitzero"`   // of all changes, those left out included
 	Code    string          `json:"code,omitempty"`
 	Message string          `json:"message,omitempty"`
+	// Removal: it says what a removal would take down. A worker of an earlier version answers such a question as if an apply
+	// were meant, and does not say this.
+	Removal bool `json:"removal,omitempty"`
+	// Capabilities of the cluster, where these were asked for.
+	Capabilities *Capabilities `json:"capabilities,omitempty"`
+}
+
+// Capabilities are what charts see of a cluster.
+type Capabilities struct {
+	KubeVersion string              `json:"kubeVersion"`
+	APIs        map[string][]string `json:"apis"` // kinds by GROUP/VERSION
 }
 
 // PreviewTotals counts objects by what would happen to them. An object with conflicts counts as
@@ -74,7 +89,7 @@ func (t PreviewTotals) Add(o PreviewTotals) PreviewTotals {
 
 // PreviewChange is what an apply would do to one object (runtimes.Change).
 type PreviewChange struct {
-	Action    string         `json:"action"` // create, update, recreate, prune, orphan, refuse
+	Action    string         `json:"action"` // create, update, recreate, prune, orphan, refuse; of a removal: remove, keep, refuse
 	Type      string         `json:"objectType"`
 	Name      string         `json:"name"`
 	Namespace string         `json:"namespace,omitempty"`

@@ -25,7 +25,9 @@ type Status struct {
 	ObservedAt  time.Time       `json:"observedAt,omitzero"`
 	Headline    string          `json:"headline"` // one line: what moves or what it waits for
 	Channels    []ChannelStatus `json:"channels"`
-	Releases    []ReleaseStatus `json:"releases"` // newest first, at most 1,000 and what is next or in progress
+	// MoreChannels is how many are not listed, of an answer that is cut short.
+	MoreChannels int             `json:"moreChannels,omitempty"`
+	Releases     []ReleaseStatus `json:"releases"` // newest first, at most 1,000 and what is next or in progress
 	// MoreReleases is how many older ones are not listed.
 	MoreReleases int                    `json:"moreReleases,omitempty"`
 	Pauses       []entities.Pause       `json:"pauses"`
@@ -188,8 +190,9 @@ type InstanceStatus struct {
 // FleetStatus counts the instances of a channel that has several.
 type FleetStatus struct {
 	Instances int    `json:"instances"`
-	Version   string `json:"version,omitempty"` // the newest that is the target of one, as it was named
-	At        int    `json:"at"`                // how many have converged at it, under whatever configuration
+	Version   string `json:"version,omitempty"`  // the newest that is the target of one, as it was named
+	At        int    `json:"at"`                 // how many have converged at it, under whatever configuration
+	AtPaused  int    `json:"atPaused,omitempty"` // how many of them are paused, and so are counted among ByStatus too
 	// ByStatus counts those that are not CONVERGED.
 	ByStatus map[string]int `json:"byStatus,omitempty"`
 }

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"strings"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -46,6 +47,14 @@ type ReleaseAnswer struct {
 type ScopeRequest struct {
 	Act
 	Channel string `json:"channel,omitempty"`
+}
+
+// RolloutRequest is the payload of promote and abort (H3). An empty channel is wherever a rollout can be. Full, of promote: all
+// steps that are left are skipped.
+type RolloutRequest struct {
+	Act
+	Channel string `json:"channel,omitempty"`
+	Full    bool   `json:"full,omitempty"`
 }
 
 // CancelRequest is the payload of cancel (A18): a release by Version, or, of all that wait, those that were released before
@@ -99,6 +108,7 @@ type PublishRequest struct {
 	Store    string   `json:"store"` // URL the publisher wrote to
 	Origin   Origin   `json:"origin"`
 	Causes   []string `json:"causes,omitempty"`
+	Commits  string   `json:"commits,omitempty"` // digest of the Commits in the store; "": where it comes from names none
 	// After is the newest incarnation the publisher compiled against; another one being newest
 	// refuses the publication. Zero: not checked.
 	After int64 `json:"after,omitempty"`
@@ -120,6 +130,9 @@ type Origin struct {
 	Commit string `json:"commit,omitempty"`
 	Dirty  bool   `json:"dirty,omitempty"`
 }
+
+// Hex is the commit, or a digest without the name of its algorithm.
+func (o Origin) Hex() string { return o.Commit[strings.Index(o.Commit, ":")+1:] }
 
 // PublishAnswer names the incarnation that is newest now.
 type PublishAnswer struct {
@@ -195,4 +208,5 @@ type Incarnation struct {
 	Subject  string    `json:"subject,omitempty"`
 	Origin   Origin    `json:"origin"`
 	Causes   []string  `json:"causes,omitempty"`
+	Commits  string    `json:"commits,omitempty"` // digest of the Commits in the store; "": they are not known
 }

@@ -1,6 +1,9 @@
 package selection
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -80,9 +83,39 @@ func unfit(name string, all []Candidate, before []string) string {
 	return ""
 }
 
+// packedCandidates is how candidates begin that are packed: gzip in base64.
+const packedCandidates = "gzip:"
+
+// Pack makes candidates smaller on their way to who evaluates.
+func Pack(candidates string) string {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, err := w.Write([]byte(candidates))
+	if err = errors.Join(err, w.Close()); err != nil {
+		return candidates // nothing fails to be written to memory
+	}
+	return packedCandidates + base64.StdEncoding.EncodeToString(out.Bytes())
+}
+
+func unpack(candidates string) ([]byte, error) {
+	packed, is := strings.CutPrefix(candidates, packedCandidates)
+	if !is {
+		return []byte(candidates), nil
+	}
+	r, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(packed)))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
 // Among reads what an evaluation selects from.
 func Among(e entities.Evaluation) (all []Candidate, err error) {
-	if err := json.Unmarshal([]byte(e.Candidates), &all); err != nil {
+	raw, err := unpack(e.Candidates)
+	if err == nil {
+		err = json.Unmarshal(raw, &all)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("what is to be selected from is no list: %w", err)
 	}
 	return all, nil

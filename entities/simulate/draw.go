@@ -99,8 +99,8 @@ func span(d time.Duration) string {
 		return strings.TrimSuffix(fmt.Sprintf("%dd %s", days, strings.TrimSuffix(rest.Truncate(time.Hour).String(), "0m0s")), " 0s")
 	}
 	text := d.String()
-	if d >= time.Minute {
-		text = strings.TrimSuffix(text, "0s")
+	if whole, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = whole + "m"
 	}
 	return text
 }

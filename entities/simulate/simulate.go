@@ -270,7 +270,7 @@ func (p *play) begin(d *decide.Decision) bool {
 	for _, op := range d.Renders {
 		p.s.Rendered(op.Release, op.Instance, entities.Target{FullVersion: op.Present, Payload: "simulated"})
 		if op.As != "" {
-			p.s.Keep(op.Release, op.Instance, state.Kept{Version: op.Of, Target: entities.Target{FullVersion: op.As, Payload: "simulated, kept"}})
+			p.s.Keep(op, entities.Target{FullVersion: op.As, Payload: "simulated, kept"})
 		}
 	}
 	for _, op := range d.Recalls {

@@ -149,11 +149,50 @@ func (s *State) Approve(version string, a entities.Approval) (Effect, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !a.Alone && !a.Reject && !strings.HasPrefix(version, entities.ByID) {
+		for _, again := range s.releasedAgain(r) {
+			if effect, err := s.approve(again, channel, a); err == nil {
+				return effect, nil
+			}
+		}
+	}
+	return s.approve(r, channel, a)
+}
+
+// releasedAgain are the releases of the version of one that are not over: those that have failed nowhere come first.
+func (s *State) releasedAgain(r *Release) (open []*Release) {
+	var broken []*Release
+	for _, again := range s.Releases {
+		switch {
+		case again.Over() || again.FullVersion != r.FullVersion:
+		case again.failedSomewhere():
+			broken = append(broken, again)
+		default:
+			open = append(open, again)
+		}
+	}
+	return append(open, broken...)
+}
+
+// failedSomewhere tells whether a release will not go on from some channel.
+func (r *Release) failedSomewhere() bool {
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for _, p := range r.Phases {
+		if p.Phase == maestro.Failed || p.Phase == maestro.RolledBack || p.Phase == maestro.Cancelled {
+			return true
+		}
+	}
+	return false
+}
+
+// approve takes in a person's word on a release: on every apply in a channel, or where none is given on a topic.
+func (s *State) approve(r *Release, ofApply string, a entities.Approval) (Effect, error) {
 	if a.Who.Name == "" {
 		return nil, fmt.Errorf("nobody is named who approves or rejects %s", r.FullVersion)
 	}
-	if ofApply {
-		return s.approveApply(r, channel, a)
+	if ofApply != "" {
+		return s.approveApply(r, ofApply, a)
 	}
 	if err := s.checkApproval(r, a); err != nil {
 		return nil, err
@@ -335,7 +374,7 @@ func (s *State) applyAsked(r *Release, channel string) applyAsked {
 		asked.there = asked.there || at
 		switch {
 		case i.ApprovesEntry(r), !asked.pending && i.Approves(r.FullIn(i.ID)):
-			asked.given = i.Approval.Given
+			asked.given = i.Approval.Of(r.FullIn(i.ID))
 		case asked.pending || at && !i.Approval.Asked.IsZero():
 			asked.to = append(asked.to, i)
 		}
@@ -367,7 +406,7 @@ func (s *State) approveApply(r *Release, channel string, a entities.Approval) (E
 			for _, i := range asked.to {
 				given := a
 				given.Version = r.FullIn(i.ID)
-				i.Approval = ApplyApproval{Given: &given}
+				i.Approval.give(&given)
 			}
 			s.noteApproval(r, a, channel, "approved "+a.Topic)
 			return fmt.Sprintf("the apply of %s in %s is approved by %s", r.FullVersion, channel, a.Who.Name)
@@ -377,13 +416,46 @@ func (s *State) approveApply(r *Release, channel string, a entities.Approval) (E
 
 // Approves tells whether the next apply of a version is approved here.
 func (i *Instance) Approves(version string) bool {
-	return i.Approval.Given != nil && i.Approval.Given.Version == version
+	return i.Approval.Of(version) != nil
 }
 
 // ApprovesEntry tells whether the apply with which a release enters is approved here: that of this very release, since another of
 // the same version is approved anew.
 func (i *Instance) ApprovesEntry(r *Release) bool {
-	return i.Approves(r.FullIn(i.ID)) && (i.Approval.Given.Release == "" || i.Approval.Given.Release == r.ID)
+	given := i.Approval.Of(r.FullIn(i.ID))
+	return given != nil && (given.Release == "" || given.Release == r.ID)
+}
+
+// Of is the approval of the next apply of a version, or nil.
+func (a *ApplyApproval) Of(version string) *entities.Approval {
+	if a.Given != nil && a.Given.Version == version {
+		return a.Given
+	}
+	for _, also := range a.Also {
+		if also.Version == version {
+			return also
+		}
+	}
+	return nil
+}
+
+// give adds an approval, which takes the place of one of the same version, or of all others where it is alone.
+func (a *ApplyApproval) give(given *entities.Approval) {
+	a.drop(func(old *entities.Approval) bool { return given.Alone || old.Version == given.Version })
+	if a.Given != nil {
+		a.Also = append(slices.Clone(a.Also), a.Given) // others hold it too
+	}
+	a.Given, a.Asked = given, time.Time{}
+}
+
+// drop forgets approvals.
+func (a *ApplyApproval) drop(of func(*entities.Approval) bool) {
+	if a.Given != nil && of(a.Given) {
+		a.Given = nil
+	}
+	if slices.ContainsFunc(a.Also, of) {
+		a.Also = slices.DeleteFunc(slices.Clone(a.Also), of)
+	}
 }
 
 // ForgetApprovals drops the approvals of applies that will not come any more in a channel. Of those that are
@@ -391,16 +463,16 @@ func (i *Instance) ApprovesEntry(r *Release) bool {
 func (s *State) ForgetApprovals(spec *entities.ChannelSpec, degraded func(entities.InstanceID) bool) {
 	for _, inst := range spec.Instances {
 		i := s.Instances[spec.ID(inst)]
-		if i == nil || i.Approval.Given == nil || s.applyComes(i, degraded(i.ID)) {
+		if i == nil || i.Approval.Given == nil && len(i.Approval.Also) == 0 {
 			continue
 		}
-		i.Approval.Given = nil
+		broken := degraded(i.ID)
+		i.Approval.drop(func(given *entities.Approval) bool { return !s.applyComes(i, given.Version, broken) })
 	}
 }
 
 // applyComes tells whether the apply that was approved may still come.
-func (s *State) applyComes(i *Instance, degraded bool) bool {
-	version := i.Approval.Given.Version
+func (s *State) applyComes(i *Instance, version string, degraded bool) bool {
 	if i.present() == version && (!i.Delivery.Converged || degraded) {
 		return true
 	}

@@ -33,6 +33,9 @@ func (s *State) Cancel(c Cancelling, now time.Time) (Effect, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.isPassed(r, c.Channel); err != nil {
+		return nil, err
+	}
 	all := []*Release{r}
 	if c.Version == r.Version && !r.Config() && !c.Lasting {
 		all = append(all, s.configsOf(r)...)
@@ -259,6 +262,14 @@ func (s *State) offIn(channel string) bool { return slices.ContainsFunc(s.In(cha
 // offAt is the same of a version, under whichever configuration.
 func (s *State) offAt(channel, version string) bool {
 	return slices.ContainsFunc(s.everIn(channel), func(i *Instance) bool { return s.off(i) && s.VersionOf(i) == version })
+}
+
+// isUnseenAt tells whether any instance of a channel is at a version only as far as was reported: it was never brought there.
+func (s *State) isUnseenAt(channel, version string) bool {
+	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool {
+		d := &i.Delivery
+		return !d.Converged && (d.Reported || s.ReportsOnly(channel)) && s.VersionOf(i) == version
+	})
 }
 
 // everIn are the instances of a channel, those too that are not declared now: they may be again.

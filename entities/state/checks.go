@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,7 +34,23 @@ func (s *State) Evaluation(channel *entities.ChannelSpec, c *entities.Check, r *
 		t := r.Target(id)
 		e.Release, e.FullVersion, e.Payload = r.ID, t.FullVersion, t.Payload
 	}
+	if c.Kind == entities.CheckDeniedCommits {
+		e.Since = s.OldestIncarnation(channel.Name)
+		if e.Incarnation = e.Since; r != nil {
+			e.Incarnation = cmp.Or(r.Target(id).Incarnation, r.Incarnation)
+		}
+	}
 	return e
+}
+
+// OldestIncarnation is the least of those that the targets in a channel are of; 0: it has none.
+func (s *State) OldestIncarnation(channel string) (least int64) {
+	for _, i := range s.In(channel) {
+		if t := i.Delivery.Target; t != nil && (least == 0 || t.Incarnation < least) {
+			least = t.Incarnation
+		}
+	}
+	return least
 }
 
 // First is the instance that a channel is judged by: the first one that a release, where there is one, brings something to, and that has

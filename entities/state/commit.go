@@ -62,6 +62,7 @@ func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 }
 
 func (s *State) change(c Change, now time.Time) {
+	s.unsettle(c)
 	switch c.Kind {
 	case ChangePromote, ChangeTarget:
 		s.promote(c, now)
@@ -81,6 +82,10 @@ func (s *State) change(c Change, now time.Time) {
 		s.back(c, now)
 	case ChangeStable:
 		s.stable(c, now)
+	case ChangeAside:
+		s.setAside(c, now)
+	case ChangeResume:
+		s.goOn(c, now)
 	case ChangeStopClock, ChangeStartClock:
 		s.clock(c, now)
 	case ChangeUnstable:
@@ -233,7 +238,7 @@ func (s *State) converged(c Change, now time.Time) {
 	}
 	s.Channel(c.Channel).endWindow()
 	took := c.Target.FullVersion + " (" + entities.Took(now.Sub(since)) + ")"
-	if rolledBack != nil {
+	if rolledBack != nil && c.Release == "" {
 		s.Record(now, c.Channel, "ROLLED_BACK to "+took+"; "+rolledBack.From+" is barred here")
 		s.noteChange(c, entities.EventSucceeded, "rolled back to "+c.Target.FullVersion, now)
 		return
@@ -325,6 +330,8 @@ func (s *State) Show(channel string, status entities.Status, reasons []string, n
 	c.Status, c.Since = status, now
 	switch {
 	case before == "" || status == entities.StatusConverged && !s.hasTarget(channel): // nothing happened yet
+	case status == entities.StatusProgressing && disturbed(before):
+		s.Record(now, channel, "as declared again after "+string(before)+" for "+entities.Took(now.Sub(since)))
 	case status == entities.StatusConverged && disturbed(before):
 		s.Record(now, channel, "CONVERGED again after "+string(before)+" for "+entities.Took(now.Sub(since)))
 	case disturbed(status) || failed(status) || status == entities.StatusPaused:

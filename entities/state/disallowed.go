@@ -66,7 +66,7 @@ func (s *State) wordsOn(r *Release, channel string) []*entities.Approval {
 	}
 	for _, i := range s.approvedApplies(channel) {
 		if i.ApprovesEntry(r) {
-			return append(out, i.Approval.Given)
+			return append(out, i.Approval.Of(r.FullIn(i.ID)))
 		}
 	}
 	return out
@@ -98,8 +98,6 @@ func (s *State) mayNotApprove(channel string, a *entities.Approval) string {
 
 func (s *State) forgetGiven(channel, version string) {
 	for _, i := range s.approvedApplies(channel) {
-		if i.Approves(version) {
-			i.Approval.Given = nil
-		}
+		i.Approval.drop(func(given *entities.Approval) bool { return given.Version == version })
 	}
 }

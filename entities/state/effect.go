@@ -41,6 +41,21 @@ func (s *State) Refresh(channel string) (Effect, error) {
 // rolled back this is how a person lifts the bar: it is next in line once more, and every gate is asked anew. Where it was
 // skipped it waits again, if it is newer than what runs there. Where it is the rollback that failed, that is tried again.
 func (s *State) Retry(version, channel string, who entities.Who, now time.Time) (Effect, error) {
+	return s.RetryOne(Retrying{Version: version, Channel: channel, Who: who}, now)
+}
+
+// Retrying is how a release is retried.
+type Retrying struct {
+	Version string
+	Channel string // "": wherever it failed
+	// Anyhow: whatever newer one was cancelled on its way and is there, by a logic before protocol.LogicLetsBy.
+	Anyhow bool
+	Who    entities.Who
+}
+
+// RetryOne is Retry.
+func (s *State) RetryOne(re Retrying, now time.Time) (Effect, error) {
+	version, channel, who := re.Version, re.Channel, re.Who
 	r, err := s.Find(version, channel)
 	if err != nil && !s.failedRollbackTo(version, channel) {
 		return nil, err
@@ -48,6 +63,7 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 	if r != nil && strings.HasPrefix(version, entities.ByID) {
 		version = r.FullVersion
 	}
+	re.Version = version
 	var where [retryKinds][]string
 	var barred []string
 	var effects []func()
@@ -56,7 +72,7 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 		if channel != "" && spec.Name != channel {
 			continue
 		}
-		switch effect, why := s.retryIn(spec, version, r, who, now); {
+		switch effect, why := s.retryIn(spec, r, &re, now); {
 		case effect != nil:
 			k := s.retryKind(r, spec.Name)
 			where[k], effects = append(where[k], spec.Name), append(effects, effect)
@@ -148,8 +164,8 @@ func (s *State) reenters(r *Release, channel string) bool {
 
 // retryIn is what starts a release again in one channel, or nil; an error says why it may not although it
 // failed.
-func (s *State) retryIn(spec *entities.ChannelSpec, version string, r *Release, who entities.Who, now time.Time) (func(), error) {
-	failed := s.failedRollbacks(spec.Name, version)
+func (s *State) retryIn(spec *entities.ChannelSpec, r *Release, re *Retrying, now time.Time) (func(), error) {
+	failed := s.failedRollbacks(spec.Name, re.Version)
 	p := r.in(spec.Name)
 	switch {
 	case len(failed) > 0:
@@ -162,6 +178,8 @@ func (s *State) retryIn(spec *entities.ChannelSpec, version string, r *Release, 
 		}, nil
 	case p == nil:
 		return nil, nil
+	case r.Aside(spec.Name):
+		return nil, errors.New(r.passed(spec.Name))
 	case p.Phase == maestro.Pending && retriable(r, spec):
 		return func() { retryExtensions(r, spec, now) }, nil
 	case p.Phase == maestro.Pending && !p.Retried.IsZero():
@@ -169,16 +187,16 @@ func (s *State) retryIn(spec *entities.ChannelSpec, version string, r *Release, 
 	case p.Phase == maestro.Pending:
 		return nil, nil
 	case s.reenters(r, spec.Name):
-		return s.retryRolledBack(r, spec, who, now)
+		return s.retryRolledBack(r, spec, re, now)
 	case r.skippedIn(spec.Name):
-		return s.retrySkipped(r, spec, who, now)
+		return s.retrySkipped(r, spec, re, now)
 	}
-	return s.retryFailed(r, spec, who, now)
+	return s.retryFailed(r, spec, re, now)
 }
 
 // retryFailed starts a release again where it is the target and failed, was cancelled on its way, or is still under way. It does not
 // come between a newer one that entered since and the instances that this one has not come to yet.
-func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) (func(), error) {
+func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, re *Retrying, now time.Time) (func(), error) {
 	p := r.Phases[spec.Name]
 	at, failed := s.retriedAt(r, spec.Name)
 	if len(at) == 0 || !failed {
@@ -186,7 +204,7 @@ func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, who entities
 	}
 	cancelled := p.Phase == maestro.Cancelled && s.cancelledIn(spec.Name)
 	anew := p.Phase == maestro.Failed || p.Phase == maestro.RolledBack || cancelled
-	if newer := s.enteredSince(r, spec.Name); anew && newer != nil {
+	if newer := s.newerThan(r, spec.Name, re); anew && newer != nil {
 		return nil, enteredMeanwhile(newer, r)
 	}
 	return func() {
@@ -197,9 +215,9 @@ func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, who entities
 		retryExtensions(r, spec, now)
 		switch unseen := slices.ContainsFunc(at, func(i *Instance) bool { return i.Delivery.Reported }); {
 		case cancelled && unseen: // its gates passed while the channel only reported
-			r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + who.Name, Retried: now}
+			r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + re.Who.Name, Retried: now}
 		case anew:
-			r.Phases[spec.Name] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + who.Name}
+			r.Phases[spec.Name] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + re.Who.Name}
 		}
 	}, nil
 }
@@ -225,8 +243,8 @@ func (s *State) retriedAt(r *Release, channel string) (at []*Instance, failed bo
 
 // retryRolledBack lets a person try a release again where it was rolled back. It is next in line once more, and what let it
 // pass the gates then lets it pass no longer: a check may say FAIL by now, and those who approved did not know.
-func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) (func(), error) {
-	if newer := s.enteredSince(r, spec.Name); newer != nil {
+func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, re *Retrying, now time.Time) (func(), error) {
+	if newer := s.newerThan(r, spec.Name, re); newer != nil {
 		return nil, enteredMeanwhile(newer, r)
 	}
 	var back []*Instance
@@ -248,7 +266,7 @@ func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, who enti
 	}
 	return func() {
 		retryExtensions(r, spec, now)
-		r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + who.Name, Retried: now}
+		r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + re.Who.Name, Retried: now}
 	}, nil
 }
 
@@ -259,10 +277,10 @@ func (r *Release) skippedIn(channel string) bool {
 
 // retrySkipped has a release wait again where a newer one entered instead, unless that one, or another newer one, is there: no
 // channel goes back by a retry (B3).
-func (s *State) retrySkipped(r *Release, spec *entities.ChannelSpec, who entities.Who, now time.Time) (func(), error) {
+func (s *State) retrySkipped(r *Release, spec *entities.ChannelSpec, re *Retrying, now time.Time) (func(), error) {
 	for _, newer := range s.Releases[slices.Index(s.Releases, r)+1:] {
 		p, _ := newer.PhaseIn(spec.Name)
-		left := p.Entered() && s.isAt(spec.Name, newer) || p == maestro.Cancelled && s.leavable(newer, spec.Name)
+		left := p.Entered() && s.isAt(spec.Name, newer) || p == maestro.Cancelled && (s.leavable(newer, spec.Name) || !re.Anyhow && s.isThere(newer, r, spec.Name))
 		if left || p == maestro.InProgress || p == maestro.Succeeded {
 			return nil, fmt.Errorf("%s, which is newer, is there; release %s anew to go back to it", newer.FullVersion, r.Version)
 		}
@@ -272,7 +290,7 @@ func (s *State) retrySkipped(r *Release, spec *entities.ChannelSpec, who entitie
 	}
 	return func() {
 		retryExtensions(r, spec, now)
-		r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + who.Name, Retried: now}
+		r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + re.Who.Name, Retried: now}
 	}, nil
 }
 
@@ -284,6 +302,29 @@ func (s *State) enteredSince(r *Release, channel string) *Release {
 		}
 	}
 	return nil
+}
+
+// newerThan is a newer release that entered a channel, and was not cancelled on its way or is there all the same; or nil.
+func (s *State) newerThan(r *Release, channel string, re *Retrying) *Release {
+	newer := s.enteredSince(r, channel)
+	if newer != nil || re.Anyhow {
+		return newer
+	}
+	for _, newer := range s.Releases[slices.Index(s.Releases, r)+1:] {
+		if p, _ := newer.PhaseIn(channel); p == maestro.Cancelled && s.isThere(newer, r, channel) {
+			return newer
+		}
+	}
+	return nil
+}
+
+// isThere tells whether an instance of a channel is at a newer release that was cancelled, and not as a mere report.
+func (s *State) isThere(newer, r *Release, channel string) bool {
+	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool {
+		d := &i.Delivery
+		unseen := !d.Converged && d.Cancelled == "" && (d.Reported || s.ReportsOnly(channel))
+		return i.IsAt(newer) && !i.IsAt(r) && !unseen
+	})
 }
 
 // failedRollbackTo tells whether an instance stands at a rollback to that version that failed; its release

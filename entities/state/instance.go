@@ -50,6 +50,8 @@ type Instance struct {
 	Observed Observation         `json:"observed,omitzero"`
 	Delivery Delivery            `json:"delivery,omitzero"`
 	Approval ApplyApproval       `json:"approval,omitzero"`
+	// Steer is what a person asked of its rollouts, until that is done.
+	Steer *Steer `json:"steer,omitempty"`
 	// LastRuntime is its runtime as it was, once it is no longer declared.
 	LastRuntime *entities.RuntimeSpec `json:"lastRuntime,omitempty"`
 	// OnDelete is what its channel said of that when it was last declared.
@@ -145,7 +147,9 @@ type Apply struct {
 // ApplyApproval is a person's word on an apply, where every apply is approved (C10).
 type ApplyApproval struct {
 	Given *entities.Approval `json:"given,omitempty"` // for the next apply
-	Asked time.Time          `json:"asked,omitzero"`  // an apply of the present target waits for it since then
+	// Also are those that were given before for applies of other versions, which may still come.
+	Also  []*entities.Approval `json:"also,omitempty"`
+	Asked time.Time            `json:"asked,omitzero"` // an apply of the present target waits for it since then
 }
 
 // BeforePin is what an instance returns to when its channel is unpinned.

@@ -102,19 +102,28 @@ func declares(spec *entities.Spec, id entities.InstanceID) bool {
 	return ok
 }
 
+// stayOn names the runtime of what a release brings to an instance.
+func (r *Release) stayOn(id entities.InstanceID, runtime string) {
+	if r.Payloads[id] != "" && r.Runtimes[id] == "" {
+		if r.Runtimes == nil {
+			r.Runtimes = map[entities.InstanceID]string{}
+		}
+		r.Runtimes[id] = runtime
+	}
+	if k, rendered := r.Kept[id]; rendered && r.OfAspect() {
+		k.Runtime = cmp.Or(k.Runtime, runtime)
+		r.Kept[id] = k
+	}
+	if k, rendered := r.Ways[id]; rendered {
+		k.Runtime = cmp.Or(k.Runtime, runtime)
+		r.Ways[id] = k
+	}
+}
+
 // stayOn names the runtime of everything of an instance that has none of its own yet.
 func (s *State) stayOn(id entities.InstanceID, runtime string) {
 	for _, r := range s.Releases {
-		if r.Payloads[id] != "" && r.Runtimes[id] == "" {
-			if r.Runtimes == nil {
-				r.Runtimes = map[entities.InstanceID]string{}
-			}
-			r.Runtimes[id] = runtime
-		}
-		if k, rendered := r.Kept[id]; rendered && r.OfAspect() {
-			k.Runtime = cmp.Or(k.Runtime, runtime)
-			r.Kept[id] = k
-		}
+		r.stayOn(id, runtime)
 	}
 	for n := range s.Pins {
 		if t, ok := s.Pins[n].Targets[id.Name]; ok && s.Pins[n].Channel == id.Channel {
@@ -255,6 +264,7 @@ func (s *State) leftRemoved(i *Instance, op RemoveOp, err string, now time.Time)
 	text := fmt.Sprintf("%s taken down on %s, which it moved from", op.Target.FullVersion, op.From)
 	s.Record(now, i.ID.Channel, text)
 	s.note(entities.AuditLine{At: now, Kind: entities.EventDelete, Channel: i.ID.Channel, Version: op.Target.FullVersion, Text: text})
+	s.dropEmpty(op.Instance)
 }
 
 // Renamed takes in that a runtime on which something was to be taken down is the one that the instance is on, by another name:

@@ -21,9 +21,7 @@ func (s *State) applyStarted(op ApplyOp, now time.Time) {
 	if i.Delivery.Lease != nil {
 		i.Delivery.Lease.Used = true
 	}
-	if i.Approves(op.Target.FullVersion) {
-		i.Approval.Given = nil
-	}
+	i.Approval.drop(func(given *entities.Approval) bool { return given.Version == op.Target.FullVersion })
 	i.Approval.Asked = time.Time{}
 }
 
@@ -204,17 +202,24 @@ func (s *State) Rendered(release string, id entities.InstanceID, present entitie
 	}
 }
 
-// Keep takes in what a config release brings to an instance that keeps its version.
-func (s *State) Keep(release string, id entities.InstanceID, k Kept) {
-	if r := s.ReleaseByID(release); r != nil {
-		if r.Kept == nil {
-			r.Kept = map[entities.InstanceID]Kept{}
-		}
-		if i := s.Instances[id]; r.OfAspect() && i != nil && i.Delivery.Target != nil {
-			k.Runtime = i.Delivery.Target.Runtime // what is there was made for it
-		}
-		r.Kept[id] = k
+// Keep takes in what a release brings to an instance on top of what is there, or the way back of the one that it passes.
+func (s *State) Keep(op RenderOp, t entities.Target) {
+	r := s.ReleaseByID(op.Release)
+	if r == nil {
+		return
 	}
+	if i := s.Instances[op.Instance]; r.OfAspect() && i != nil && i.Delivery.Target != nil {
+		t.Runtime = i.Delivery.Target.Runtime // what is there was made for it
+	}
+	k := Kept{Version: op.Of, Target: t}
+	if op.Way {
+		r.keepWay(op.Instance, k)
+		return
+	}
+	if r.Kept == nil {
+		r.Kept = map[entities.InstanceID]Kept{}
+	}
+	r.Kept[op.Instance] = k
 }
 
 // Unrendered takes in that what a release brings to an instance cannot be rendered on top of what is there. Where the release is still
@@ -318,9 +323,7 @@ func (s *State) leaseAsked(op LeaseOp, now time.Time) {
 	i := s.Instance(op.Instance)
 	if op.GiveBack {
 		i.Delivery.Lease = nil
-		if i.Delivery.Target == nil && s.Spec != nil && !s.Declared(op.Instance) {
-			s.drop(op.Instance) // it was only kept for that
-		}
+		s.dropEmpty(op.Instance) // it was only kept for that
 		return
 	}
 	if op.Again {

@@ -25,10 +25,19 @@ type Opening struct {
 // one, or a config release when a payload changed (B9). Whether a config release really changes
 // anything is only known once it is rendered.
 func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Opening {
+	o := s.takeSpec(spec, digest, now)
+	s.Making = 0
+	if o != nil {
+		s.Making = spec.Incarnation
+	}
+	return o
+}
+
+func (s *State) takeSpec(spec *entities.Spec, digest string, now time.Time) *Opening {
 	s.Awaiting = nil
 	s.retire(spec)
 	s.stay(spec)
-	s.Spec, s.SpecDigest, s.Problem, s.Trouble = spec, digest, "", ""
+	s.Spec, s.SpecDigest, s.Problem, s.Trouble, s.Unreleased = spec, digest, "", "", ""
 	text := fmt.Sprintf("incarnation %d", spec.Incarnation)
 	if spec.Baseline != nil {
 		text += fmt.Sprintf(", with the baseline of rules %d", spec.Baseline.Rules)
@@ -106,10 +115,22 @@ func templatesDiffer(r *Release, spec *entities.Spec) bool {
 	return false
 }
 
-// IsOpening tells whether the release of the newest configuration is still to be made, and will be.
+// IsOpening tells whether the release of the newest configuration is still to be made, and will be: what does not answer does not
+// answer now.
 func (s *State) IsOpening() bool {
+	if s.Making > 0 {
+		return true
+	}
 	newest := s.Offered()
-	return s.Spec != nil && newest != nil && s.offered() != nil && s.WaitingConfig == 0 && s.Problem == "" && templatesDiffer(newest, s.Spec)
+	return s.Spec != nil && newest != nil && s.offered() != nil && s.WaitingConfig == 0 && s.NotReleased() == "" && templatesDiffer(newest, s.Spec)
+}
+
+// NotReleased says why the release of the newest configuration will not be made; "": it will, or was.
+func (s *State) NotReleased() string {
+	if s.Unreleased == "" && s.Trouble == "" {
+		return s.Problem // of a version of Converge that had no other place for it
+	}
+	return s.Unreleased
 }
 
 // leaveRemoved cancels what was still to come in channels that are no longer declared; their objects stay
@@ -129,9 +150,7 @@ func (s *State) leaveRemoved(now time.Time) {
 		}
 	}
 	for _, id := range entities.SortedIDs(s.Instances) {
-		if i := s.Instances[id]; i.Delivery.Target == nil && i.Delivery.Lease == nil && len(i.Left) == 0 && !s.Declared(id) {
-			s.drop(id)
-		}
+		s.dropEmpty(id)
 	}
 }
 
@@ -143,6 +162,14 @@ func (s *State) leaveAspects(now time.Time) {
 				r.cancel(c, "aspect "+r.Aspect+" is no longer declared", now)
 			}
 		}
+	}
+}
+
+// dropEmpty forgets an instance that is no longer declared, once there is nothing of it anywhere, and it waits for no place.
+func (s *State) dropEmpty(id entities.InstanceID) {
+	i := s.Instances[id]
+	if s.Spec != nil && !s.Declared(id) && i.Delivery.Target == nil && i.Delivery.Lease == nil && len(i.Left) == 0 {
+		s.drop(id)
 	}
 }
 

@@ -37,6 +37,9 @@ type Release struct {
 	// Kept, as is a version that takes values along that are there.
 	Aspect string `json:"aspect,omitempty"`
 	Sets   string `json:"sets,omitempty"`
+	// Ways are, of values that pass a release which is in progress, what that one goes back to once they are there: what was before it,
+	// with the values.
+	Ways map[entities.InstanceID]Kept `json:"ways,omitempty"`
 	// Return: a person takes another one back by it, to what was good where it goes.
 	Return bool `json:"return,omitempty"`
 	// TakesBack is the id of that one, where a person asked for a rollback.
@@ -61,6 +64,10 @@ type PhaseState struct {
 	Refused []string `json:"refused,omitempty"`
 	// Retried: it was rolled back or skipped here, and a person has it enter once more since then.
 	Retried time.Time `json:"retried,omitzero"`
+	// Aside: it is in progress, and waits between two steps for values that pass it.
+	Aside *Aside `json:"aside,omitempty"`
+	// Doubted is when it went on after such values had been taken back.
+	Doubted time.Time `json:"doubted,omitzero"`
 }
 
 // Kept is a configuration under another version than that of its release.

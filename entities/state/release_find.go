@@ -32,6 +32,20 @@ func (s *State) Brought(i *Instance) *Release {
 	return nil
 }
 
+// Enters are the incarnation of the release that an audit line is about, and of the one that had succeeded in its channel before; 0: there
+// is none.
+func (s *State) Enters(line entities.AuditLine) (incarnation, since int64) {
+	for _, r := range s.Releases { // oldest first
+		if r.ID == line.Release {
+			return r.Incarnation, since
+		}
+		if p := r.Phases[line.Channel]; p != nil && p.Phase == maestro.Succeeded {
+			since = r.Incarnation
+		}
+	}
+	return 0, 0
+}
+
 // Find returns the release of "@ID", the newest of a full version, else of a version.
 func (s *State) Find(version, channel string) (*Release, error) {
 	if err := s.checkChannel(channel); err != nil {

@@ -145,7 +145,7 @@ func (s *State) inheritCancels(r *Release, cutsOff bool, now time.Time) {
 		switch off := of.Keeps(c) || of.calledOff(c) && !s.allAt(c, of); {
 		case !cutsOff && s.offAt(c, r.Version):
 			r.cancel(c, r.Version+" was cancelled before it had succeeded here", now)
-		case off && !cutsOff && s.keepable(c):
+		case off && !cutsOff && s.keepable(c) && !s.isUnseenAt(c, r.Version):
 			r.keep(c)
 		case off:
 			was := string(of.Phases[c].Phase)

@@ -38,47 +38,65 @@ const (
 	// Selected: a command says which instances a release goes to next. A worker that does not know it would have it go everywhere
 	// at once.
 	Selected = 10
+	// Passed: values pass a release that is in progress. A worker that does not know it would take both for one in progress.
+	Passed = 11
+	// Approved: applies of more than one version are approved in an instance. A worker that does not know it would forget one.
+	Approved = 12
 	// Newest is the newest number that is known.
-	Newest = Selected
+	Newest = Approved
 )
 
 // Form is the number of the state's form.
 func (s *State) Form() int {
-	if s.stepped((*entities.Rollout).ByCommand) {
+	switch {
+	case s.approvesSeveral():
+		return Approved
+	case slices.ContainsFunc(s.Releases, (*Release).passedSomewhere):
+		return Passed
+	case s.stepped((*entities.Rollout).ByCommand):
 		return Selected
-	}
-	if s.Spec != nil && len(s.Spec.Aspects) > 0 || slices.ContainsFunc(s.Releases, func(r *Release) bool { return r.Aspect != "" }) {
+	case s.Spec != nil && len(s.Spec.Aspects) > 0 || slices.ContainsFunc(s.Releases, func(r *Release) bool { return r.Aspect != "" }):
 		return Aspected
-	}
-	if s.stepped(func(r *entities.Rollout) bool { return r != nil }) {
+	case s.stepped(func(r *entities.Rollout) bool { return r != nil }):
 		return Stepped
-	}
-	if s.withheld() {
+	case s.withheld():
 		return Withheld
-	}
-	if s.taken() {
+	case s.taken():
 		return Taken
-	}
-	if slices.ContainsFunc(s.Releases, (*Release).Offloaded) {
+	case slices.ContainsFunc(s.Releases, (*Release).Offloaded):
 		return Offloaded
-	}
-	if s.reported() {
+	case s.reported():
 		return Reported
-	}
-	if len(s.Reservations) > 0 {
+	case len(s.Reservations) > 0:
 		return Promised
+	case s.renamed():
+		return Renamed
 	}
+	return Version
+}
+
+// renamed tells whether a channel, or the service, has another name than first.
+func (s *State) renamed() bool {
 	// In any order: the answer is the same.
 	//workflowcheck:ignore
 	for _, c := range s.Channels {
 		if c.Key != "" {
-			return Renamed
+			return true
 		}
 	}
-	if s.Title() != s.Service {
-		return Renamed
+	return s.Title() != s.Service
+}
+
+// approvesSeveral tells whether applies of more than one version are approved somewhere.
+func (s *State) approvesSeveral() bool {
+	// In any order: the answer is the same.
+	//workflowcheck:ignore
+	for _, i := range s.Instances {
+		if len(i.Approval.Also) > 0 {
+			return true
+		}
 	}
-	return Version
+	return false
 }
 
 // stepped tells whether a channel has such a policy.
@@ -304,10 +322,17 @@ func (s *State) renameChannel(old, name string) {
 
 // renameTopic: the approval of the next apply was given for the channel.
 func (i *Instance) renameTopic(old, name string) {
-	if a := i.Approval.Given; a != nil && a.Topic == ApplyTopic+old {
+	renamed := func(a *entities.Approval) *entities.Approval {
+		if a == nil || a.Topic != ApplyTopic+old {
+			return a
+		}
 		given := *a // others hold it too
 		given.Topic = ApplyTopic + name
-		i.Approval.Given = &given
+		return &given
+	}
+	i.Approval.Given, i.Approval.Also = renamed(i.Approval.Given), slices.Clone(i.Approval.Also)
+	for n, also := range i.Approval.Also {
+		i.Approval.Also[n] = renamed(also)
 	}
 }
 
@@ -319,10 +344,14 @@ func (r *Release) rename(old, name string, spec *entities.Spec) {
 	renameIn(r.Runtimes, old, name)
 	renameIn(r.Present, old, name)
 	renameIn(r.Kept, old, name)
+	renameIn(r.Ways, old, name)
 	names := map[string]string{old: name}
 	if p := r.Phases[old]; p != nil {
 		delete(r.Phases, old)
 		r.Phases[name] = p
+		if p.Aside != nil {
+			renameIn(p.Aside.Arrived, old, name)
+		}
 	}
 	if r.Keeping[old] {
 		delete(r.Keeping, old)

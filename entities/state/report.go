@@ -78,8 +78,16 @@ func (s *State) unreached(channel string, r *Release) bool {
 // calledOffUnseen tells whether an instance's target came with a release that was cancelled while it was only reported.
 func (s *State) calledOffUnseen(i *Instance) bool {
 	d := &i.Delivery
-	lost := d.Reported && s.Brought(i) == nil // with its channel, which was declared again
+	lost := d.Reported && s.Brought(i) == nil && !s.entersAnew(i) // with its channel, which was declared again
 	return !d.Converged && (d.Reported || s.ReportsOnly(i.ID.Channel)) && (lost || s.calledOffHere(i))
+}
+
+// entersAnew tells whether what an instance is at is pending there, since its gates are asked anew.
+func (s *State) entersAnew(i *Instance) bool {
+	return slices.ContainsFunc(s.Releases, func(r *Release) bool {
+		p := r.Phases[i.ID.Channel]
+		return p != nil && p.Phase == maestro.Pending && i.IsAt(r)
+	})
 }
 
 // calledOffHere tells whether what an instance is at came with a release that was cancelled before it had succeeded there. While a

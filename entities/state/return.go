@@ -84,8 +84,8 @@ func (r *Release) returns(m Move, now time.Time) {
 // takes tells whether a release was asked for to take another one back.
 func (r *Release) takes(back *Release) bool { return r != nil && r.TakesBack == back.ID }
 
-// takesBack tells whether another release is taken back by this one.
-func (r *Release) takesBack() bool { return r != nil && r.Return }
+// takesBack tells whether another release is taken back by this one. What leads back from a pin takes back nothing.
+func (r *Release) takesBack() bool { return r != nil && r.TakesBack != "" }
 
 // returning is a release that is to take another one back in a channel, or nil.
 func (s *State) returning(channel string) *Release {

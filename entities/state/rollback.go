@@ -24,13 +24,17 @@ func (s *State) rollback(c Change, who *entities.Who, now time.Time) {
 		by = " by " + who.Name
 		reason = "by " + who.Name + entities.Because(c.Cause)
 	}
-	r.Phases[c.Channel] = &PhaseState{Phase: maestro.RolledBack, Since: now, Reason: reason, CalledOff: who != nil}
+	r.Phases[c.Channel] = &PhaseState{Phase: maestro.RolledBack, Since: now, Reason: reason, CalledOff: who != nil || r.calledOff(c.Channel)}
 	s.Record(now, c.Channel, fmt.Sprintf("%s (rolled back%s%s)", s.moved(c.Moves), by, entities.Because(c.Cause)))
 	s.note(entities.AuditLine{
 		At: now, Kind: entities.EventRollback, Who: who, Channel: c.Channel, Release: r.ID, Version: left,
 		Text: fmt.Sprintf("rolled back from %s to %s%s", left, to, s.elsewhere(c.Moves[0])), Reason: c.Cause,
 	})
-	s.withdraw(r, c.Channel, true, r.FullVersion+" was rolled back in "+c.Channel, now)
+	if c.Again {
+		r.Phases[c.Channel] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: c.Cause}
+	} else {
+		s.withdraw(r, c.Channel, true, r.FullVersion+" was rolled back in "+c.Channel, now)
+	}
 	s.Channel(c.Channel).targetSet()
 	for _, m := range c.Moves {
 		i := s.Instance(m.Instance)
@@ -56,6 +60,8 @@ type RollingBack struct {
 	Last   bool
 	Who    entities.Who
 	Reason string
+	// Brings: newer configuration for its version comes to what was cancelled, too, by a logic before protocol.LogicLetsBy.
+	Brings bool
 }
 
 // RollBack takes a release back in each channel that it entered and is at (A22): to the
@@ -80,12 +86,8 @@ func (s *State) RollBack(b RollingBack, now time.Time) (Effect, error) {
 			changes = append(changes, Change{Channel: c, Release: r.ID, Moves: moves, Cause: reason, WhilePaused: b.WhilePaused})
 		}
 	}
-	switch {
-	case len(changes) > 0:
-	case len(left) == 0:
-		return nil, fmt.Errorf("%s is the target nowhere: %s%s", r.FullVersion, r.phases(), s.leadsTo(r, channel))
-	default:
-		return nil, fmt.Errorf("%s cannot be rolled back: %s%s", r.FullVersion, strings.Join(left, ", "), s.whilePaused(r, &b))
+	if len(changes) == 0 {
+		return s.endRest(r, &b, left, now)
 	}
 	return func() string {
 		for _, c := range s.phaseChannels(r, channel) {
@@ -96,6 +98,11 @@ func (s *State) RollBack(b RollingBack, now time.Time) (Effect, error) {
 		}
 		if !b.Alone {
 			s.keepConfigs(r, changes)
+			for _, c := range changes {
+				if !b.Brings {
+					s.forgo(c.Channel, false, now)
+				}
+			}
 		}
 		text := ""
 		if s.Spec.AskGates {
@@ -104,10 +111,49 @@ func (s *State) RollBack(b RollingBack, now time.Time) (Effect, error) {
 			text = s.rollBack(r, changes, who, now)
 		}
 		if len(left) > 0 {
-			text += "; left alone: " + strings.Join(left, ", ") + s.whilePaused(r, &b)
+			text += leftAlone(left) + s.whilePaused(r, &b)
 		}
 		return text
 	}, nil
+}
+
+// endRest is for a release of which nothing can be taken back. One of several services, which is taken back by its id, is whole only
+// as long as none of its parts goes on: what of a part is still to come does not.
+func (s *State) endRest(r *Release, b *RollingBack, left []string, now time.Time) (Effect, error) {
+	var rest []string
+	for _, c := range s.phaseChannels(r, b.Channel) {
+		if r.Phases[c].Phase == maestro.Pending {
+			rest = append(rest, c)
+		}
+	}
+	if len(rest) > 0 && strings.HasPrefix(b.Version, entities.ByID) {
+		return func() string {
+			c := Cancelling{Version: b.Version, Who: b.Who, Reason: b.Reason}
+			for _, c.Channel = range rest {
+				s.cancelOne(r, &c, now)
+			}
+			return r.FullVersion + " cancelled in " + strings.Join(rest, ", ") + leftAlone(left) + s.whilePaused(r, b)
+		}, nil
+	}
+	if len(left) > 0 {
+		return nil, fmt.Errorf("%s cannot be rolled back: %s%s", r.FullVersion, strings.Join(left, ", "), s.whilePaused(r, b))
+	}
+	end := ""
+	if len(rest) > 0 {
+		end = fmt.Sprintf("; to end what is still to come of it: converge cancel %s/%s %s", s.Application, s.Title(), r.FullVersion)
+		if b.Channel != "" {
+			end += " --channel " + b.Channel
+		}
+	}
+	return nil, fmt.Errorf("%s is the target nowhere: %s%s%s", r.FullVersion, r.phases(), s.leadsTo(r, b.Channel), end)
+}
+
+// leftAlone names what a rollback leaves as it is, or gives nothing for none.
+func leftAlone(left []string) string {
+	if len(left) == 0 {
+		return ""
+	}
+	return "; left alone: " + strings.Join(left, ", ")
 }
 
 // keepConfigs has newer configuration for a version that is taken back come under the version that is gone back to (I2).
@@ -186,6 +232,10 @@ func (s *State) rollbackMoves(channel string, r *Release, b *RollingBack) (moves
 	for _, i := range s.In(channel) {
 		below := !b.Last && s.below(i, r)
 		if !i.IsAt(r) && !below {
+			continue
+		}
+		if why := r.passed(channel); why != "" {
+			left = append(left, s.Shown(i.ID)+" ("+why+")")
 			continue
 		}
 		if back != nil {

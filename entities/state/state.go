@@ -34,6 +34,10 @@ type State struct {
 	Lines       int64                             `json:"lines,omitempty"`   // journal lines ever written
 	// WaitingConfig is the incarnation whose configuration waits for the next release (configChanges: hold).
 	WaitingConfig int64 `json:"waitingConfig,omitempty"`
+	// Making is the incarnation whose release is being made: it was taken over, and is rendered; else zero.
+	Making int64 `json:"making,omitempty"`
+	// Unreleased says why the newest configuration is not released: it cannot be rendered. Another one has to come.
+	Unreleased string `json:"unreleased,omitempty"`
 	// Published is the order of the newest notice that was taken over: none from before it counts any more (D15).
 	// PublishedAt is when the application began to send it, for notices of older versions, which have no order.
 	Published   entities.NoticeOrder `json:"published,omitzero"`

@@ -74,10 +74,15 @@ func (s *State) onTop(i *Instance, r *Release) string {
 // wayBack is where an instance goes as a release is taken back that others came on top of. Without a payload it is still to be rendered,
 // of the version that is given as a person or CI named it. Why: there is no way.
 func (s *State) wayBack(i *Instance, r *Release) (to entities.Target, of, why string) {
+	return s.wayFrom(i, i.present(), r)
+}
+
+// wayFrom is the same of an instance as it would be at another full version.
+func (s *State) wayFrom(i *Instance, from string, r *Release) (to entities.Target, of, why string) {
 	present, good := *i.Delivery.Target, i.Delivery.pinnable()
 	for _, t := range good {
-		full := exchange(present.FullVersion, t.FullVersion, r.Line())
-		if full == present.FullVersion {
+		full := exchange(from, t.FullVersion, r.Line())
+		if full == from {
 			continue
 		}
 		to, of = entities.Target{FullVersion: full, Incarnation: present.Incarnation, Runtime: present.Runtime}, s.VersionOf(i)

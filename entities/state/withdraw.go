@@ -62,10 +62,10 @@ func (s *State) withdrawApplies(r *Release, channel string) []string {
 		if !i.ApprovesEntry(r) {
 			continue
 		}
-		if said := ApplyTopic + channel + " by " + i.Approval.Given.Who.Name; !slices.Contains(of, said) {
+		if said := ApplyTopic + channel + " by " + i.Approval.Of(r.FullIn(i.ID)).Who.Name; !slices.Contains(of, said) {
 			of = append(of, said)
 		}
-		i.Approval.Given = nil
+		i.Approval.drop(func(given *entities.Approval) bool { return given.Version == r.FullIn(i.ID) })
 	}
 	return of
 }

@@ -30,6 +30,8 @@ const (
 	ChangePin        ChangeKind = "pin"         // targets are set to what the channel is pinned to, or back
 	ChangeAway       ChangeKind = "away"        // the runtimes of instances are drained
 	ChangeBack       ChangeKind = "back"        // and are no longer
+	ChangeAside      ChangeKind = "aside"       // the release in progress waits between two steps for values that pass it (B5)
+	ChangeResume     ChangeKind = "resume"      // and goes on
 	ChangeAwait      ChangeKind = "await"       // an apply waits for a person's approval, or does no longer (C10)
 )
 
@@ -44,9 +46,11 @@ type Change struct {
 	Partial   bool                  // of what converged: the rest of the channel is still to come
 	// WhilePaused: of a rollback that a person asked for while the channel, or the service, is paused.
 	WhilePaused bool
-	Window      bool // of a clock: that of the channel's post-deployment window too
-	Cause       string
-	Failure     string // of what failed: the cause, without the name of the instance; empty: the cause
+	// Again: of a rollback that says nothing against the release, which enters once more.
+	Again   bool
+	Window  bool // of a clock: that of the channel's post-deployment window too
+	Cause   string
+	Failure string // of what failed: the cause, without the name of the instance; empty: the cause
 }
 
 // Move is a target that is set.
@@ -102,6 +106,8 @@ type RenderOp struct {
 	// As is the full version that the release brings there, where that is not its own alone, and Of its version, as a person or CI
 	// named it.
 	As, Of string
+	// Way: it is what a release that this one passes goes back to (Release.Ways).
+	Way bool
 }
 
 // RecallOp asks the store what a release is made of.

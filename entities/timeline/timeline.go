@@ -237,9 +237,14 @@ func (m *maker) toggle(l entities.AuditLine) {
 		what += " by " + l.Who.Name
 	}
 	for n := range m.held[l.Channel] {
-		if h := &m.held[l.Channel][n]; h.to.IsZero() && h.key == key {
+		h := &m.held[l.Channel][n]
+		switch {
+		case !h.to.IsZero():
+		case h.key == key:
 			h.to = l.At
 			return
+		case l.Kind == entities.EventPin && strings.HasPrefix(h.key, entities.EventPin): // another pin takes its place
+			h.to = l.At
 		}
 	}
 	m.held[l.Channel] = append(m.held[l.Channel], hold{what: what + entities.Because(l.Reason), key: key, from: l.At})

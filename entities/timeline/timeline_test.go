@@ -95,6 +95,24 @@ v8 production deploys 33-34
 v8 production runs 34-…`, strings.Join(got, "\n"))
 }
 
+// A pin that takes the place of another one ends it: what waits afterwards is not held by either.
+func TestPinTakesThePlaceOfAnother_A17_B6(t *testing.T) {
+	pin := func(h float64, version string) entities.AuditLine {
+		return entities.AuditLine{At: hours(h), Kind: entities.EventPin, Channel: "production", Version: version, Who: &entities.Who{Name: "bob"}}
+	}
+	in := Input{
+		Now: hours(9), Status: protocol.Status{Channels: []protocol.ChannelStatus{{Name: "production"}}},
+		Lines: []entities.AuditLine{
+			pin(1, "v7"), pin(2, "v6"), pin(3, "v6"), // the last one ends it
+			{At: hours(2.5), Kind: entities.EventRelease, Release: "8", Version: "v8"},
+			{At: hours(4), Kind: entities.EventWaiting, Channel: "production", Release: "8", Version: "v8", Text: "v8 waits for approval/go-live"},
+			{At: hours(8), Kind: entities.EventTarget, Channel: "production", Release: "8", Version: "v8"},
+		},
+	}
+	waits := Of(in)[0].Spans[0]
+	require.Equal(t, []string{"v8 waits for approval/go-live", "pinned to v6 by bob"}, waits.Reasons)
+}
+
 func TestNewestReleases(t *testing.T) {
 	in := week()
 	in.Last = 1

@@ -49,10 +49,16 @@ var application = [...]Row{
 	},
 }
 
+// MaxJointServices bounds the services of one release, so that what is said of all of them at once fits into a payload.
+const MaxJointServices = 200
+
 // checkJoint refuses what could be no joint release.
 func checkJoint(r Request) error {
 	if len(r.Joint.Services) == 0 {
 		return errors.New(`"services" is missing; expected the version of each, such as {"web": {"version": "v2"}}`)
+	}
+	if n := len(r.Joint.Services); n > MaxJointServices {
+		return fmt.Errorf(`"services" names %d services; at most %d go in one release`, n, MaxJointServices)
 	}
 	if id := r.Joint.ID; id != "" && !jointRE.MatchString(id) {
 		return fmt.Errorf(`"id" is %q; expected 1 to 63 lower-case letters, digits and hyphens, beginning with a letter`, Clip(id, 60))

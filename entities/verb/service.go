@@ -58,9 +58,9 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Retry, Description: "starts a failed release again where it failed", Needed: []string{"version"}, payload: ofVersion, Channels: oneOrAll,
+		Name: protocol.Retry, Description: "starts a failed release again where it failed", Needed: []string{"version"}, payload: ofVersion, Channels: oneOrAll, Logic: protocol.LogicLetsBy,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.Retry(r.Version, r.Channel, who, now)
+			return s.RetryOne(state.Retrying{Version: r.Version, Channel: r.Channel, Anyhow: r.Before, Who: who}, now)
 		},
 	},
 	{
@@ -69,7 +69,7 @@ var service = [...]Row{
 			return s.Refresh(r.Channel)
 		},
 	},
-	{Name: protocol.Approve, Description: "approves a release for a topic", Needed: []string{"version", "topic"}, payload: ofApproval, Channels: ofTopic, Do: approve},
+	{Name: protocol.Approve, Description: "approves a release for a topic", Needed: []string{"version", "topic"}, payload: ofApproval, Channels: ofTopic, Do: approve, Logic: protocol.LogicMakesRoom},
 	{
 		Name: protocol.Reject, Description: "rejects a release for a topic, for good", Needed: []string{"version", "topic"}, payload: ofApproval,
 		Channels: ofTopic, Do: approve,
@@ -121,7 +121,7 @@ var service = [...]Row{
 		}),
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.RollBack(state.RollingBack{
-				Version: r.Version, Channel: r.Channel, WhilePaused: r.WhilePaused, Alone: r.Before, Ways: r.Ways, Last: r.Last, Who: who, Reason: r.Reason,
+				Version: r.Version, Channel: r.Channel, WhilePaused: r.WhilePaused, Alone: r.Before, Brings: r.Logic < protocol.LogicLetsBy, Ways: r.Ways, Last: r.Last, Who: who, Reason: r.Reason,
 			}, now)
 		},
 	},
@@ -129,6 +129,18 @@ var service = [...]Row{
 		Name: protocol.RestartService, Description: "has a channel, or the service, begin anew at the version that is there", payload: scoped, Channels: oneOrAll,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.Restart(r.Channel, who, r.Reason, now)
+		},
+	},
+	{
+		Name: protocol.Promote, Description: "has a rollout go on that waits at a step of its own for a person", payload: ofRollout, Channels: oneOrAll, Do: steer,
+	},
+	{
+		Name: protocol.Abort, Description: "takes a rollout back that goes on in steps of its own", payload: ofRollout, Channels: oneOrAll, Do: steer,
+		complete: func(r Request) error {
+			if r.Full {
+				return errors.New(`"full" is for promote`)
+			}
+			return nil
 		},
 	},
 	{
@@ -149,6 +161,13 @@ var service = [...]Row{
 		Name: protocol.Conclude, Description: "carries out what was decided of a joint release", Guard: Open, unsigned: true, Store: true,
 		Do: nothingYet, payload: ofJoint, complete: needsJoint,
 	},
+}
+
+var ofRollout = of(func(r *Request, p *protocol.RolloutRequest) { r.Act, r.Channel, r.Full = p.Act, p.Channel, p.Full })
+
+// steer has rollouts go on, or go back: the verbs are called as the ways are.
+func steer(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
+	return s.SteerRollout(state.Steering{Way: r.Verb, Channel: r.Channel, Full: r.Full, Who: who, Reason: r.Reason}, now)
 }
 
 // oneOrAll: the channel that is named, or all.
@@ -202,7 +221,7 @@ func nothingYet(*state.State, Request, entities.Who, time.Time) (state.Effect, e
 }
 
 func approve(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-	return s.Approve(r.Version, entities.Approval{Topic: r.Topic, Who: who, At: now, Reject: r.Verb == protocol.Reject, Comment: r.Comment})
+	return s.Approve(r.Version, entities.Approval{Topic: r.Topic, Who: who, At: now, Reject: r.Verb == protocol.Reject, Comment: r.Comment, Alone: r.Before})
 }
 
 func checkRelease(s *state.State, r Request, _ entities.Who, _ time.Time) (state.Effect, error) {

@@ -181,7 +181,7 @@ func TestGuards_A14(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{
-		"approve", "bypass", "cancel", "delete", "manage", "pause", "pin", "publish", "refresh", "reject", "release", "restart", "resume", "retry",
+		"abort", "approve", "bypass", "cancel", "delete", "manage", "pause", "pin", "promote", "publish", "refresh", "reject", "release", "restart", "resume", "retry",
 		"rollback", "takeOver", "unmanage", "unpin",
 	}, Grantable())
 	require.ElementsMatch(t, append(grantable(Runtime(), Installation()), protocol.Publish), ruled) // the first publication is nobody's yet

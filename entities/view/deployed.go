@@ -21,6 +21,12 @@ func Deployed(s *state.State, d *decide.Decision, q protocol.DeployedQuestion) p
 		return out
 	case s.Reserved(q.Release) != nil, q.Release == "" && s.IsOpening():
 		out.State, out.Text = string(plan.Running), "its release is being made"
+		if s.Problem != "" {
+			out.Text += ": " + s.Problem
+		}
+		return out
+	case q.Release == "" && s.Spec != nil && s.NotReleased() != "" && s.Spec.Incarnation >= q.Incarnation:
+		out.State, out.Text = string(plan.Failed), s.NotReleased()
 		return out
 	}
 	before, own, after := plannedOf(s, q)

@@ -57,3 +57,57 @@ func TestDeployed_E10_E13(t *testing.T) {
 		})
 	}
 }
+
+// While the store does not answer, what a new configuration changes is still to come; what cannot be rendered never comes.
+func TestNotDeployedYet_E10(t *testing.T) {
+	t.Parallel()
+	s := state.New("home", "web")
+	s.Spec = &entities.Spec{Incarnation: 3, Channels: []entities.ChannelSpec{{Name: "prod", Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Template: "new"}}}}}
+	s.Releases = []*state.Release{{
+		ID: "1", Version: "v1", FullVersion: "v1", Incarnation: 1, Templates: map[entities.InstanceID]string{{Channel: "prod", Name: entities.OnlyInstance}: "old"},
+		Phases: map[string]*state.PhaseState{"prod": {Phase: maestro.Succeeded}},
+	}}
+	said := func() string {
+		d := view.Deployed(s, &decide.Decision{}, protocol.DeployedQuestion{Channel: "prod", Incarnation: 3, Since: 2})
+		return d.State + " " + d.Text
+	}
+	require.Equal(t, "running its release is being made", said())
+	s.Problem, s.Trouble = "the store does not answer", state.TroubleStore
+	require.Equal(t, "running its release is being made: the store does not answer", said())
+	s.Unreleased = "incarnation 3 is not released: no value"
+	require.Equal(t, "failed incarnation 3 is not released: no value", said())
+	s.Problem, s.Trouble = "", ""
+	require.Equal(t, "failed incarnation 3 is not released: no value", said())
+	s.Problem, s.Unreleased = "incarnation 3 is not released", "" // as another version had it
+	require.Equal(t, "failed incarnation 3 is not released", said())
+}
+
+// A service that has taken over what a plan deploys, and has yet to render its first release, or one of another version, has not deployed it.
+func TestFirstReleaseThatIsBeingMadeIsNotDeployed_E10(t *testing.T) {
+	t.Parallel()
+	id := entities.InstanceID{Channel: "prod", Name: entities.OnlyInstance}
+	channels := []entities.ChannelSpec{{Name: "prod", Instances: []entities.InstanceSpec{{Name: id.Name, Template: "t"}}}}
+	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	for name, spec := range map[string]entities.Spec{
+		"the first":       {Incarnation: 3, InitialVersion: "v1", Channels: channels},
+		"another version": {Incarnation: 3, Version: "v2", Channels: channels},
+	} {
+		s := state.New("home", "web")
+		if spec.Version != "" {
+			s.Releases = []*state.Release{{
+				ID: "1", Version: "v1", FullVersion: "v1", Incarnation: 1, Templates: map[entities.InstanceID]string{id: "t"},
+				Phases: map[string]*state.PhaseState{"prod": {Phase: maestro.Succeeded}},
+			}}
+		}
+		said := func() string {
+			d := view.Deployed(s, &decide.Decision{}, protocol.DeployedQuestion{Channel: "prod", Incarnation: 3, Since: 2})
+			return d.State + " " + d.Text
+		}
+		require.NotNil(t, s.TakeSpec(&spec, "digest", now), name)
+		require.Equal(t, "running its release is being made", said(), name)
+		s.Making = 0
+		require.Equal(t, "done nothing changes", said(), name)
+		require.Nil(t, s.TakeSpec(&entities.Spec{Incarnation: 4}, "other", now), name)
+		require.Zero(t, s.Making, name)
+	}
+}

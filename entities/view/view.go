@@ -55,6 +55,9 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 	if waits := s.AwaitingText(); waits != "" {
 		out.Notes = append(out.Notes, waits)
 	}
+	if s.Unreleased != "" {
+		out.Notes = append(out.Notes, s.Unreleased)
+	}
 	if s.Problem != "" {
 		out.Notes = append(out.Notes, s.Problem)
 	}
@@ -290,11 +293,7 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 	if len(c.Instances) == 0 {
 		return nil
 	}
-	named := map[string]string{} // the version that was named, by the full one: one of another configuration may leave instances as they are
-	for _, r := range s.Releases {
-		named[r.FullVersion] = r.Version
-	}
-	converged := map[string]int{} // by version; each that is a target has an entry
+	r, at := newRollUp(s), map[string]*protocol.FleetStatus{} // by version
 	out := &protocol.FleetStatus{}
 	for _, d := range c.Instances {
 		if !s.Declared(d.ID) { // what is left of one that is not of the fleet any more
@@ -302,9 +301,16 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 		}
 		out.Instances++
 		if i := s.Instances[d.ID]; i != nil && i.Delivery.Target != nil {
-			version := cmp.Or(named[i.Delivery.Target.FullVersion], i.Delivery.Target.FullVersion)
-			if converged[version] += 0; d.Status == entities.StatusConverged {
-				converged[version]++
+			version := r.title(i.Delivery.Target.FullVersion)
+			if at[version] == nil {
+				at[version] = &protocol.FleetStatus{Version: version}
+			}
+			paused := d.Status == entities.StatusPaused && i.Delivery.Converged && d.Current.Stable // a pause takes nothing away
+			if d.Status == entities.StatusConverged || paused {
+				at[version].At++
+			}
+			if paused {
+				at[version].AtPaused++
 			}
 		}
 		if d.Status == entities.StatusConverged {
@@ -315,13 +321,52 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 		}
 		out.ByStatus[string(d.Status)]++
 	}
-	for _, r := range slices.Backward(s.Releases) {
-		if at, is := converged[r.Version]; is {
-			out.Version, out.At = r.Version, at
-			break
-		}
+	if newest := at[r.newest(entities.SortedKeys(at))]; newest != nil {
+		out.Version, out.At, out.AtPaused = newest.Version, newest.At, newest.AtPaused
 	}
 	return out
+}
+
+// rollUp orders the versions that the instances of a fleet are to be at.
+type rollUp struct {
+	named map[string]string // the version that was named, by the full one: one of another configuration may leave instances as they are
+	order map[string]int    // of the newest release of a version, or of values
+}
+
+func newRollUp(s *state.State) rollUp {
+	r := rollUp{map[string]string{}, map[string]int{}}
+	for n, release := range s.Releases { // oldest first
+		r.named[release.FullVersion] = release.Version
+		r.order[release.Version] = n + 1
+	}
+	return r
+}
+
+// title is what a full version is counted as: under whatever configuration, with the values that came to it.
+func (r rollUp) title(full string) string {
+	if version, known := r.named[full]; known {
+		return version
+	}
+	version, values := entities.SplitVersion(full)
+	return entities.JoinVersion(cmp.Or(r.named[version], version), values)
+}
+
+// newest of some versions: the one of which a release is the newest, and of several the one whose other ones are. Of none that a
+// release is known of it is "".
+func (r rollUp) newest(versions []string) string {
+	best, of := "", []int(nil)
+	for _, title := range versions {
+		version, values := entities.SplitVersion(title)
+		orders := []int{r.order[version]}
+		for _, v := range values {
+			orders = append(orders, r.order[v])
+		}
+		slices.SortFunc(orders, func(a, b int) int { return b - a })
+		if orders[0] > 0 && slices.Compare(orders, of) > 0 {
+			best, of = title, orders
+		}
+	}
+	return best
 }
 
 func reasonSince(status entities.Status, c *state.Channel, insts []*state.Instance) time.Time {
@@ -336,6 +381,16 @@ func reasonSince(status entities.Status, c *state.Channel, insts []*state.Instan
 	return c.Since
 }
 
+// resume is the command that ends the first pause of these instances, or "".
+func resume(s *state.State, insts []*state.Instance) string {
+	for _, i := range insts {
+		if p, ok := s.PauseOf(i.ID); ok {
+			return s.ResumeWith(p)
+		}
+	}
+	return ""
+}
+
 // unblock is the command that would change a status which does not end by itself.
 func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance) string {
 	retry := func(version string) string {
@@ -343,14 +398,14 @@ func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance)
 	}
 	switch c.Status {
 	case entities.StatusPaused:
-		for _, i := range insts {
-			if p, ok := s.PauseOf(i.ID); ok {
-				return s.ResumeWith(p)
-			}
-		}
+		return resume(s, insts)
 	case entities.StatusManualApproval:
 		if approvals := c.Approvals(); len(approvals) > 0 {
 			return approvals[0].Unblock
+		}
+	case entities.StatusSuspended:
+		if s.Steers(c.Channel) {
+			return fmt.Sprintf("converge rollout promote %s/%s %s", s.Application, s.Title(), c.Channel)
 		}
 	case entities.StatusCancelled, entities.StatusDeleted:
 		for _, r := range c.Reasons {

@@ -159,6 +159,18 @@ func (c *Codec) Read(payloads *commonpb.Payloads, into ...any) error {
 	return err
 }
 
+// Plain is what a payload holds. The error IsNoKey is as of Read; of one that is broken, the bytes are those that are there.
+func (c *Codec) Plain(p *commonpb.Payload) ([]byte, error) {
+	plain, err := c.Decode([]*commonpb.Payload{p})
+	switch {
+	case err == nil:
+		return plain[0].GetData(), nil
+	case c.remote != nil, IsNoKey(err) && c.missing([]*commonpb.Payload{p}):
+		return nil, err
+	}
+	return p.GetData(), nil
+}
+
 // missing tells whether payloads cannot be read for want of a key that the installation has used.
 func (c *Codec) missing(payloads []*commonpb.Payload) bool {
 	known := c.known.Load()

@@ -72,7 +72,7 @@ baseline:
 func TestMalformedBaseline_G2(t *testing.T) {
 	for text, want := range map[string]string{
 		"baseline: {protections: [{name: a, command: {command: [./ok]}}]}\n":                   "rules.yaml:3:45: baseline.protections[0].command: command needs something of an application's own; expected one of allowedTimes, deniedVersions, prometheus, alertmanager, http, cel, always [bad-value]",
-		"baseline: {protections: [{name: a}]}\n":                                               `rules.yaml:3:26: baseline.protections[0]: the protection does not say how it evaluates a release; expected "ref" or one of allowedTimes, deniedVersions, prometheus, alertmanager, http, command, job, task, capacity, cel, compare, always [missing-field]`,
+		"baseline: {protections: [{name: a}]}\n":                                               `rules.yaml:3:26: baseline.protections[0]: the protection does not say how it evaluates a release; expected "ref" or one of allowedTimes, deniedVersions, deniedCommits, prometheus, alertmanager, http, command, job, task, capacity, cel, compare, always [missing-field]`,
 		"baseline: {protections: [{name: a, http: {url: \"http://x/${{ labels.tier }}\"}}]}\n": `rules.yaml:3:48: baseline.protections[0].http.url: there is no label "tier" [unknown-name]`,
 		"baseline: {approvals: [{name: a}, {name: a, minApprovers: 0}]}\n": `rules.yaml:3:42: baseline.approvals[1].name: there are two approvals "a" here; expected another "name" for one of them [duplicate-name]
 rules.yaml:3:59: baseline.approvals[1].minApprovers: 0 approvers would be none; expected at least 1 [bad-value]`,

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
@@ -22,8 +21,8 @@ const maxReleaseName = 53
 // helmDraft is what the layers of a service add up to for its chart in one channel.
 type helmDraft struct {
 	at      string
-	chart   located[string]
-	digest  config.ChartDigest
+	base    *config.ServiceHelm // that of the service, over which a layer may say another version
+	chart   located[config.ServiceHelm]
 	release string
 	crds    bool
 	files   []located[string]
@@ -39,8 +38,14 @@ func (d *kubernetesDraft) chart(in *strict.Decoder, at string, h *config.Service
 		d.helm = &helmDraft{crds: true}
 	}
 	d.helm.at = at
-	if h.Chart != "" {
-		d.helm.chart, d.helm.digest = located[string]{h.Chart, at + ".chart"}, h.Digest
+	if at == "kubernetes.helm" {
+		d.helm.base = h
+	}
+	switch {
+	case h.Chart != "":
+		d.helm.chart = located[config.ServiceHelm]{*h, at + ".chart"}
+	case h.Version != "" || h.Repository != "":
+		d.helm.chart = located[config.ServiceHelm]{h.Over(d.helm.base), at + ".version"}
 	}
 	d.helm.release = cmp.Or(string(h.ReleaseName), d.helm.release)
 	if h.IncludeCRDs != nil {
@@ -60,7 +65,7 @@ func (b *objectSet) chart(doc *incarnation.Kubernetes) {
 	if h == nil {
 		return
 	}
-	if h.chart.v == "" {
+	if h.chart.v.Chart == "" {
 		if !b.Faulty(h.at) {
 			b.fail(h.at, strict.Fault{Code: "missing-field", Message: "it is not said which chart is meant", Expected: `"chart"`})
 		}
@@ -74,6 +79,15 @@ func (b *objectSet) chart(doc *incarnation.Kubernetes) {
 		return // reported
 	}
 	release := sources.Release{Name: cmp.Or(h.release, string(b.Spec.Name)), Namespace: b.namespace, Values: values, CRDs: h.crds}
+	if cluster := b.runtimes[b.ref.name].Kubernetes; cluster != nil {
+		release.KubeVersion, release.APIVersions = cluster.KubeVersion, cluster.APIVersions
+		if captured, ok := b.inputs.Captured.Of(b.ref.name); ok { // what the runtime says itself goes before
+			release.KubeVersion = cmp.Or(release.KubeVersion, captured.KubeVersion)
+			if len(release.APIVersions) == 0 {
+				release.APIVersions, release.AllAPIs = captured.APIVersions(), true
+			}
+		}
+	}
 	if len(release.Name) > maxReleaseName {
 		b.fail(h.at, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is too long for the name of a Helm release", release.Name), Expected: fmt.Sprintf(`"releaseName" of at most %d characters`, maxReleaseName)})
 		return
@@ -86,14 +100,7 @@ func (b *objectSet) chart(doc *incarnation.Kubernetes) {
 }
 
 func (b *objectSet) chartKey(h *helmDraft) string {
-	if strings.Contains(h.chart.v, "://") {
-		return sources.ChartKey(h.chart.v, h.digest)
-	}
-	clean, fault := config.LocalFile(h.chart.v)
-	if fault != nil {
-		return "" // reported
-	}
-	return sources.ChartKey(path.Join(path.Dir(b.File), clean), h.digest)
+	return sources.ChartKey(path.Dir(b.File), h.chart.v)
 }
 
 // values merges files of values and the layers in the service, substituted. It returns the

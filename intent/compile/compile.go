@@ -34,6 +34,8 @@ type Compiled struct {
 	// Bundles are the Kubernetes objects that the incarnation names, by digest. They are put into the
 	// store before it.
 	Bundles []bundle.Bundle
+	// Warnings are what is no fault, and yet not as it was meant; each once, in order.
+	Warnings []string
 
 	known       []entities.RuntimeDefinition // and those of other applications
 	definitions definitions
@@ -88,7 +90,9 @@ type compiler struct {
 	runtimes map[string]entities.RuntimeDefinition
 	bundles  map[string]bundle.Bundle // by what they are made of
 	claims   map[claimKey]claim
+	warnings map[string]bool
 
+	addonTypes  map[string]*sources.Schema // nil: of any form
 	protections map[string]*protectionDoc
 	extensions  map[string]*extensionDoc
 	definitions definitions
@@ -123,7 +127,8 @@ func newCompiler(config *Loaded, partial bool) *compiler {
 	return &compiler{
 		config: config.Config, inputs: config.inputs, partial: partial, byPosition: map[string]*channelTrouble{},
 		refs: map[string][]runtimeRef{}, runtimes: map[string]entities.RuntimeDefinition{},
-		bundles: map[string]bundle.Bundle{}, claims: map[claimKey]claim{},
+		bundles: map[string]bundle.Bundle{}, claims: map[claimKey]claim{}, warnings: map[string]bool{},
+		addonTypes:  map[string]*sources.Schema{},
 		protections: map[string]*protectionDoc{}, extensions: map[string]*extensionDoc{},
 		definitions: definitions{map[string]entities.CheckDefinition{}, map[string]entities.ExtensionDefinition{}}, shared: map[string]entities.ExtensionDefinition{},
 		goes: map[string][]string{}, parameterTypes: map[string]map[string]entities.ParamType{}, waits: map[string][]dependency{}, works: map[string]*plan.Work{},
@@ -148,6 +153,7 @@ func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 	}
 	doc := incarnation.Document{Schema: incarnation.Schema, Application: string(app.Spec.Name), Description: app.Spec.Description, Imports: c.imports()}
 	c.defineChannels(app)
+	c.defineAddonTypes(app)
 	c.knowServices()
 	c.defineConditions(app)
 	c.defineGates(app)
@@ -172,7 +178,7 @@ func compile(config *Loaded, partial bool) (*Compiled, strict.Problems) {
 		app.Report("", strict.Fault{Code: "internal", Message: err.Error()})
 		return nil, app.Problems
 	}
-	compiled := &Compiled{Incarnation: inc, Runtimes: own, Bundles: c.allBundles(), definitions: c.definitions}
+	compiled := &Compiled{Incarnation: inc, Runtimes: own, Bundles: c.allBundles(), Warnings: strict.Keys(c.warnings), definitions: c.definitions}
 	for i := range own {
 		own[i].Owner = doc.Application
 		c.runtimes[own[i].Name] = own[i]
@@ -285,19 +291,27 @@ func Load(dir string) (*Loaded, error) { return LoadWith(dir, config.Options{}) 
 
 // LoadWith is Load with options.
 func LoadWith(dir string, options config.Options) (*Loaded, error) {
-	absolute, err := filepath.Abs(dir)
+	absolute, root, err := openDirectory(dir, &options)
 	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", dir, err)
-	}
-	root, err := os.OpenRoot(absolute) // nothing outside is read, not even through a link
-	if err != nil {
-		return nil, fmt.Errorf("load %s: %w", dir, strict.Reason(err))
+		return nil, err
 	}
 	defer root.Close()
-	options.OpenDirectory = func(path string) (*os.Root, error) {
-		return openWithin(options.Within, filepath.Join(absolute, filepath.FromSlash(path)))
-	}
 	return LoadFS(root.FS(), absolute, options)
+}
+
+// openDirectory opens the directory of a configuration: nothing outside is read, not even through a link.
+func openDirectory(dir string, options *config.Options) (absolute string, root *os.Root, err error) {
+	if absolute, err = filepath.Abs(dir); err != nil {
+		return "", nil, fmt.Errorf("load %s: %w", dir, err)
+	}
+	if root, err = os.OpenRoot(absolute); err != nil {
+		return "", nil, fmt.Errorf("load %s: %w", dir, strict.Reason(err))
+	}
+	within := options.Within
+	options.OpenDirectory = func(path string) (*os.Root, error) {
+		return openWithin(within, filepath.Join(absolute, filepath.FromSlash(path)))
+	}
+	return absolute, root, nil
 }
 
 // openWithin opens a directory that has to lie within another one, if one is given.

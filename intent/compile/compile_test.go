@@ -258,6 +258,27 @@ func TestSpecsAreBounded(t *testing.T) {
 	require.NoError(t, withChannels(500, func(int) string { return "" }))
 }
 
+// More checks of a channel than are asked at once are refused where they are declared; those of all channels are bounded by what they take.
+func TestChecksAreBounded_F8(t *testing.T) {
+	withChecks := func(channels, checks int) error {
+		protections, documents := make([]string, checks), ""
+		for n := range protections {
+			protections[n] = fmt.Sprintf("{ref: p%d}", n)
+			documents += fmt.Sprintf("---\n{apiVersion: converge/v1, kind: Protection, name: p%d, allowedTimes: {timeZone: UTC, freezes: [{from: %q, to: %q, reason: no}]}}\n", n, "2026-12-31", "2027-01-01")
+		}
+		text := "apiVersion: converge/v1\nkind: Application\nname: shop\nreleaseChannels:\n"
+		for n := range channels {
+			text += fmt.Sprintf("- {name: c%d, runtimes: [{name: r}], protections: [%s]}\n", n, strings.Join(protections, ", "))
+		}
+		_, err := intenttest.Load(text + "---\n{apiVersion: converge/v1, kind: Runtime, name: r, fake: {}}\n---\n{apiVersion: converge/v1, kind: Service, name: web}\n" + documents)
+		return err
+	}
+	require.EqualError(t, withChecks(1, 41),
+		"shop.converge.yaml:9:48: name: release channel c0 asks 41 checks of service web; expected at most 40: fewer protections, preconditions or dependencies [too-many-checks]")
+	require.NoError(t, withChecks(15, 40))
+	require.ErrorContains(t, withChecks(50, 40), "fewer release channels, labels, preconditions or protections [spec-too-large]")
+}
+
 // A runtime that another application defines may be named (Options.Runtimes).
 func TestRuntimesOfOthersMayBeNamed_D11(t *testing.T) {
 	files := fstest.MapFS{"converge.yaml": {Data: []byte(strings.Split(intenttest.ShopText(t), "---\n")[0])}}

@@ -17,12 +17,13 @@ import (
 type extensionUse struct {
 	config.ExtensionUse
 	place
+	addresses []config.Name // that it reports
 }
 
 func extensionUses(d *strict.Decoder, at string, all []config.ExtensionUse) []extensionUse {
 	var uses []extensionUse
 	for i, use := range all {
-		uses = append(uses, extensionUse{use, placeOf(d, strict.Index(at, i), "extension", use.Name, use.Ref)})
+		uses = append(uses, extensionUse{ExtensionUse: use, place: placeOf(d, strict.Index(at, i), "extension", use.Name, use.Ref)})
 	}
 	return uses
 }
@@ -59,6 +60,7 @@ func (c *compiler) defineExtensions() {
 // checkRun checks what an extension runs, once.
 func (c *compiler) checkRun(f *filling, run config.ExtensionRun) {
 	f.run(run, &entities.ExtensionDefinition{})
+	c.reporting(f.d, strict.Field(f.at, "outputs"), run.Outputs)
 	c.oneTaskOrJob(f.d, f.at, run.Job, run.Task)
 	c.retrying(f.d, strict.Field(f.at, "retry"), run.Retry)
 	c.atLeast(f.d, strict.Field(f.at, "timeout"), run.Timeout, span{defaultApplyTimeout, time.Millisecond})
@@ -105,7 +107,7 @@ func (c *compiler) checkExtension(use extensionUse) {
 }
 
 func (c *compiler) checkExtensionRef(use extensionUse) {
-	for _, field := range []string{"command", "env", "job", "task", "worker"} {
+	for _, field := range []string{"command", "env", "job", "task", "worker", "outputs"} {
 		if use.d.Has(use.at + "." + field) {
 			c.report(use.d, use.at+"."+field, strict.Fault{Code: "one-of", Message: fmt.Sprintf(`"ref" and %q are both given`, field), Expected: "one of them"})
 		}
@@ -121,7 +123,7 @@ func (s *serviceCompiler) runs(in *substitute.Scope, ref runtimeRef, uses []exte
 	s.dependsOn(in.Channel, all)
 	var compiled []entities.Extension
 	for _, use := range s.inOrder(in.Channel, all) {
-		compiled = append(compiled, s.extension(in, ref, use))
+		compiled = append(compiled, s.extension(in, ref, use, all))
 	}
 	return compiled
 }
@@ -183,8 +185,8 @@ func (s *serviceCompiler) inOrder(channel string, all []extensionUse) []extensio
 	return ordered
 }
 
-func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use extensionUse) entities.Extension {
-	f, run, definition := s.ran(in, use)
+func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use extensionUse, all []extensionUse) entities.Extension {
+	f, run, definition := s.ran(in, use, s.reportedTo(use, all))
 	compiled := s.compiler.extension(use, run, &definition)
 	if compiled.Remote && ref.name != "" && !s.compiler.runtimes[ref.name].Remote {
 		s.reportIn(f.d, strict.Field(f.at, "worker"), in.Channel, substitute.Trouble{InChannel: true, Fault: noWorker(ref, in)})
@@ -194,22 +196,24 @@ func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use ex
 	return compiled
 }
 
-// ran is what an extension runs in one channel, and the document that says it.
-func (c *compiler) ran(in *substitute.Scope, use extensionUse) (*filling, config.ExtensionRun, entities.ExtensionDefinition) {
+// ran is what an extension runs in one channel, for which others have reported something before, and the document that says it.
+func (c *compiler) ran(in *substitute.Scope, use extensionUse, others reported) (*filling, config.ExtensionRun, entities.ExtensionDefinition) {
 	f := &filling{c: c, d: use.d, at: use.at}
-	run := use.ExtensionRun
+	run := c.runOf(use)
 	if doc := c.extensions[string(use.Ref)]; doc != nil {
 		f.d, f.at = doc.Decoder, ""
 		f.scope = c.refer(in, doc.declared(), reference{use.d, use.at, use.Parameters})
-		run = doc.Spec.Overridden(use.ExtensionRun)
 	} else {
 		f.scope = c.refer(in, declared{}, reference{})
 	}
+	f.scope.Reported = others
 	definition := entities.ExtensionDefinition{Application: in.Application, Service: in.Service, Channel: in.Channel, Name: use.id, Dir: path.Dir(f.d.File)}
 	if in.Service != "" {
 		definition.ServiceID = in.Application + "." + in.Service
 	}
 	f.run(run, &definition)
+	definition.Outputs = strict.Map(run.Outputs, func(name config.ParameterName) string { return string(name) })
+	definition.Addresses = strict.Map(use.addresses, func(name config.Name) string { return string(name) })
 	return f, run, definition
 }
 

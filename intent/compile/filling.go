@@ -148,7 +148,7 @@ func (f *filling) token(at string, v *config.EnvValue) *entities.Value {
 	if v == nil {
 		return nil
 	}
-	token := f.value(at, *v)
+	token := f.uncaptured(at, f.value(at, *v))
 	return &token
 }
 
@@ -158,10 +158,24 @@ func (f *filling) env(at string, env map[config.EnvName]config.EnvValue) map[str
 		if all == nil {
 			all = map[string]entities.Value{}
 		}
-		all[name] = f.value(strict.Key(at, name), env[config.EnvName(name)])
+		at := strict.Key(at, name)
+		all[name] = f.value(at, env[config.EnvName(name)])
+		if f.scope != nil {
+			f.c.wholeCaptured(f.d, at, f.scope.Channel, all[name])
+		}
 	}
 	return all
 }
+
+// uncaptured refuses what is captured: it is for commands.
+func (f *filling) uncaptured(at string, v entities.Value) entities.Value {
+	if v.Captured != "" {
+		f.once(at, forCommands)
+	}
+	return v
+}
+
+var forCommands = strict.Fault{Code: "not-captured", Message: "what is captured is given to commands of services", Expected: "another secret"}
 
 // declared is a document that others refer to with values for its parameters.
 type declared struct {
@@ -232,7 +246,7 @@ func (c *compiler) checkReference(to declared, from reference) {
 // refer is a scope in which the parameters of a document have the values that a reference gives.
 func (c *compiler) refer(in *substitute.Scope, to declared, from reference) *substitute.Scope {
 	s := &substitute.Scope{
-		Application: in.Application, Service: in.Service, Channel: in.Channel, Labels: in.Labels, Constants: in.Constants,
+		Application: in.Application, Service: in.Service, Channel: in.Channel, Labels: in.Labels, Constants: in.Constants, Addons: in.Addons,
 		Types: map[string]entities.ParamType{}, Declared: map[string]any{}, Owner: fmt.Sprintf("%s %q", to.what, to.name),
 	}
 	positions := map[string]located[*strict.Decoder]{}

@@ -135,7 +135,7 @@ func wantSame(t *testing.T, config *compile.Loaded) {
 	if d, err := incarnation.Diff(first.Incarnation, second.Incarnation); err != nil || !d.Empty() {
 		t.Fatalf("differs from itself: %v %v", d, err)
 	}
-	if _, err := first.Specs(); err != nil && !isFault(err, "spec-too-large") && !isFault(err, "too-many-channels") {
+	if _, err := first.Specs(); err != nil && !isFault(err, "spec-too-large") && !isFault(err, "too-many-channels") && !isFault(err, "too-many-checks") {
 		t.Fatalf("no specs: %v", err)
 	}
 	for _, service := range first.Incarnation.Services() {

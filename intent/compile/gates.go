@@ -44,25 +44,35 @@ func (s *serviceCompiler) ownGates() {
 func (s *serviceCompiler) gates(in *substitute.Scope, refs []runtimeRef, d *draft, into *incarnation.Instance) {
 	app := s.config.Application
 	protections := protectionUses(app.Decoder, "protections", app.Spec.Protections)
-	extensions := extensionUses(app.Decoder, "extensions", app.Spec.Extensions)
 	if i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r config.ReleaseChannel) bool { return string(r.Name) == in.Channel }); i >= 0 {
 		at, channel := strict.Index("releaseChannels", i), app.Spec.ReleaseChannels[i]
 		protections = append(protections, protectionUses(app.Decoder, at+".protections", channel.Protections)...)
 		protections = append(protections, postconditions(app.Decoder, at+".postconditions", channel.Postconditions)...)
-		extensions = append(extensions, extensionUses(app.Decoder, at+".extensions", channel.Extensions)...)
 		into.Checks = s.selection(in, at+".rollout", channel.Rollout, refs)
 	}
 	var ref runtimeRef // where checks and extensions of the channel run: in a fleet, its first instance
 	if len(refs) > 0 {
 		ref = refs[0]
 	}
-	into.Checks = slices.Concat(s.dependencyChecks(in), s.configRolloutCheck(in), s.planGate(in), s.checks(in, ref, d.deadline, append(protections, d.protections...)), into.Checks)
-	into.Extensions = s.runs(in, ref, append(extensions, d.extensions...))
+	into.Checks = slices.Concat(s.dependencyChecks(in), s.configRolloutCheck(in), s.planGate(in, d), s.checks(in, ref, d.deadline, append(protections, d.protections...)), into.Checks)
+	into.Extensions = s.runs(in, ref, s.extensionsIn(in.Channel, d))
 	into.NoRollback = d.noRollback
 	for _, ref := range refs {
 		s.removable(in.Channel, ref)
 		s.compiler.removable(app, in.Channel, ref)
 	}
+}
+
+// extensionsIn are the extensions of application, channel and service.
+func (s *serviceCompiler) extensionsIn(channel string, d *draft) []extensionUse {
+	app := s.config.Application
+	all := extensionUses(app.Decoder, "extensions", app.Spec.Extensions)
+	for i, c := range app.Spec.ReleaseChannels {
+		if string(c.Name) == channel {
+			all = append(all, extensionUses(app.Decoder, strict.Index("releaseChannels", i)+".extensions", c.Extensions)...)
+		}
+	}
+	return slices.Concat(all, d.extensions, s.setupUses())
 }
 
 // removable refuses a service that shall be removed where nothing can be.

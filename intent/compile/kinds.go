@@ -40,6 +40,8 @@ func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) 
 		into.AllowedTimes = f.allowedTimes(at, k.AllowedTimes)
 	case entities.CheckDeniedVersions:
 		into.DeniedVersions = f.deniedVersions(at, k.DeniedVersions)
+	case entities.CheckDeniedCommits:
+		into.DeniedCommits = f.deniedCommits(at, k.DeniedCommits)
 	case entities.CheckPrometheus:
 		into.Prometheus = f.prometheus(at, k.Prometheus)
 	case entities.CheckAlertmanager:
@@ -85,6 +87,18 @@ func (f *filling) deniedVersions(at string, v *config.DeniedVersions) *entities.
 	return &entities.DeniedVersions{Versions: f.texts(at+".versions", v.Versions, checkPattern), Reason: f.text(at+".reason", v.Reason, nil)}
 }
 
+func (f *filling) deniedCommits(at string, v *config.DeniedCommits) *entities.DeniedCommits {
+	f.needed(at+".commits", len(v.Commits), "commits, by at least 7 digits of each")
+	return &entities.DeniedCommits{Commits: f.texts(at+".commits", v.Commits, checkCommit), Reason: f.text(at+".reason", v.Reason, nil)}
+}
+
+func checkCommit(text string) *strict.Fault {
+	if commitRE.MatchString(text) {
+		return nil
+	}
+	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no commit", text), Expected: "7 to 64 digits of its hash, in lower-case hex"}
+}
+
 func (f *filling) prometheus(at string, p *config.PrometheusProtection) *entities.PrometheusQuery {
 	query := &entities.PrometheusQuery{
 		URL: f.text(at+".url", p.URL, checkURL), Query: f.text(at+".query", p.Query, notEmpty("a query in PromQL")),
@@ -128,7 +142,7 @@ func (f *filling) http(at string, h *config.HTTPProtection) *entities.HTTPCheck 
 		if check.Headers == nil {
 			check.Headers = map[string]entities.Value{}
 		}
-		check.Headers[name] = f.value(strict.Key(at+".headers", name), h.Headers[name])
+		check.Headers[name] = f.uncaptured(strict.Key(at+".headers", name), f.value(strict.Key(at+".headers", name), h.Headers[name]))
 	}
 	return check
 }
@@ -220,6 +234,7 @@ func changesByItself(kind entities.CheckKind) bool {
 
 var (
 	hoursRE   = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$`)
+	commitRE  = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 	countryRE = regexp.MustCompile(`^[A-Z]{2}(-[A-Z0-9]{1,3})?$`)
 	weekdays  = "Mon Tue Wed Thu Fri Sat Sun"
 )

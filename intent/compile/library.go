@@ -31,12 +31,14 @@ func Library(fsys fs.FS) (config.LibraryContent, error) {
 // checkLibrary has a library be all that there is of an application, but for services and runtimes.
 func checkLibrary(of *config.LibraryDocuments) strict.Problems {
 	app := &config.Document[config.Application]{Decoder: &strict.Decoder{File: of.File}}
-	app.Spec.ReleaseChannels, app.Spec.Protections = of.Spec.ReleaseChannels, of.Spec.Protections
+	app.Spec.ReleaseChannels, app.Spec.Protections, app.Spec.AddonTypes = of.Spec.ReleaseChannels, of.Spec.Protections, of.Spec.AddonTypes
 	app.Graft("releaseChannels", of.Decoder, "releaseChannels")
 	app.Graft("protections", of.Decoder, "protections")
+	app.Graft("addonTypes", of.Decoder, "addonTypes")
 	c := newCompiler(&Loaded{Config: &config.Config{Application: app, Protections: of.Shared}}, false)
 	c.misnamed = true // the runtimes are not known
 	c.defineProtections()
+	c.defineAddonTypes(app)
 	if len(of.Spec.ReleaseChannels) > 0 {
 		c.defineChannels(app)
 	}
@@ -44,8 +46,8 @@ func checkLibrary(of *config.LibraryDocuments) strict.Problems {
 	c.defineGates(app)
 	c.order(app)
 	boundEach(c, of.Document)
-	if len(of.Spec.ReleaseChannels)+len(of.Spec.Protections)+len(of.Shared) == 0 && len(of.Problems) == 0 {
-		c.report(of.Decoder, "", strict.Fault{Code: "missing-field", Message: "there is nothing in this library", Expected: "releaseChannels, protections, or documents of kind Protection"})
+	if len(of.Spec.ReleaseChannels)+len(of.Spec.Protections)+len(of.Spec.AddonTypes)+len(of.Shared) == 0 && len(of.Problems) == 0 {
+		c.report(of.Decoder, "", strict.Fault{Code: "missing-field", Message: "there is nothing in this library", Expected: "releaseChannels, protections, addonTypes, or documents of kind Protection"})
 	}
 	return c.all()
 }

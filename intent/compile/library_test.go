@@ -163,10 +163,11 @@ func TestImportBelievesItsContentOnly_G1(t *testing.T) {
 // A library is checked by itself, but for the runtimes, which applications have.
 func TestMalformedLibraries_G2(t *testing.T) {
 	for text, want := range map[string]string{
-		libraryHead: "converge.yaml:1:1: there is nothing in this library; expected releaseChannels, protections, or documents of kind Protection [missing-field]",
+		libraryHead: "converge.yaml:1:1: there is nothing in this library; expected releaseChannels, protections, addonTypes, or documents of kind Protection [missing-field]",
 		libraryHead + "releaseChannels: [{name: prod, runtimes: [{name: x}], preconditions: [{releaseChannelStable: {releaseChannel: stagging}}]}]\n": `converge.yaml:5:111: releaseChannels[0].preconditions[0].releaseChannelStable.releaseChannel: no release channel "stagging"; expected prod [unknown-channel]`,
 		libraryHead + "releaseChannels: [{name: prod, runtimes: [{name: x}], protections: [{ref: mine}]}]\n":                                          `converge.yaml:5:75: releaseChannels[0].protections[0].ref: there is no protection "mine"; expected a document of that kind and name [unknown-protection]`,
 		libraryHead + "protections: [{name: a, always: {verdict: PASS}}, {name: a, always: {verdict: PASS}}]\n":                                       `converge.yaml:5:51: protections[1]: there are two protections "a" here; expected another "name" for one of them [duplicate-name]`,
+		libraryHead + "addonTypes: [{name: example.com/oncall, schema: {required: team}}]\n":                                                          `converge.yaml:5:60: addonTypes[0].schema.required: got string, want array; expected a JSON Schema without references [bad-value]`,
 		"": "converge.yaml:1:1: there is no Library in this directory; expected one document of kind Library [no-library]",
 		strings.Replace(libraryHead, "3", "0", 1):     `converge.yaml:4:10: version: "0" is no version of a library; expected a whole number from 1 on: 3 [bad-value]`,
 		strings.Replace(libraryHead, "3", "1.2.3", 1): `converge.yaml:4:10: version: this is the text "1.2.3"; expected a whole number [wrong-type]`,

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -22,8 +23,12 @@ type kubernetesDraft struct {
 	manifests      []located[string]
 	kustomize      located[string]
 	helm           *helmDraft
+	patches        []located[config.ObjectPatch]
 	prune, adopt   bool
-	makesNamespace bool
+	makesNamespace config.CreateNamespace
+	removeClaims   bool
+	foreign        string
+	ignore         located[[]config.IgnoredDifference]
 }
 
 // objects merges one layer: lists and single values replace.
@@ -43,6 +48,12 @@ func (d *draft) objects(in *strict.Decoder, at string, k *config.ServiceKubernet
 		merged.kustomize = located[string]{k.Kustomize, at + ".kustomize"}
 	}
 	merged.chart(in, at+".helm", k.Helm)
+	if in.Has(at + ".patches") {
+		merged.patches = nil
+		for i, p := range k.Patches {
+			merged.patches = append(merged.patches, located[config.ObjectPatch]{p, strict.Index(at+".patches", i)})
+		}
+	}
 	if k.Prune != nil {
 		merged.prune = *k.Prune
 	}
@@ -51,6 +62,13 @@ func (d *draft) objects(in *strict.Decoder, at string, k *config.ServiceKubernet
 	}
 	if k.CreateNamespace != nil {
 		merged.makesNamespace = *k.CreateNamespace
+	}
+	if k.RemoveClaims != nil {
+		merged.removeClaims = *k.RemoveClaims
+	}
+	merged.foreign = cmp.Or(string(k.Foreign), merged.foreign)
+	if in.Has(at + ".ignoreDifferences") {
+		merged.ignore = located[[]config.IgnoredDifference]{k.IgnoreDifferences, at + ".ignoreDifferences"}
 	}
 }
 
@@ -78,10 +96,22 @@ type objectSet struct {
 func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesDraft, ref runtimeRef) (*incarnation.Kubernetes, incarnation.ObjectList) {
 	set := &objectSet{serviceCompiler: s, scope: scope, draft: d, ref: ref}
 	set.resolveNamespace()
-	doc := &incarnation.Kubernetes{Prune: d.prune, Adopt: d.adopt, CreateNamespace: d.makesNamespace}
+	doc := &incarnation.Kubernetes{
+		Prune: d.prune, Adopt: d.adopt, CreateNamespace: d.makesNamespace.On,
+		RemoveClaims: d.removeClaims, RemoveForeign: d.foreign == "remove", Ignore: s.ignored(s.Decoder, d.ignore.at, d.ignore.v),
+	}
+	if d.makesNamespace.On {
+		doc.NamespaceLabels, doc.NamespaceAnnotations = d.makesNamespace.Labels, d.makesNamespace.Annotations
+	}
 	set.gather()
 	set.chart(doc)
+	set.patch()
 	set.unique()
+	for _, o := range set.objects {
+		for _, warning := range o.v.Warnings {
+			s.warnings[warning] = true
+		}
+	}
 	doc.Names = set.substitute(secretsOfKubernetes)
 	if len(set.objects) == 0 && !set.faulty && !s.inputs.Incomplete && !s.Faulty(d.at) {
 		set.fail(d.at, strict.Fault{Code: "no-objects", Message: "the service is made of no objects", Expected: "manifests, a kustomization or a chart with at least one"})

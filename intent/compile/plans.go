@@ -26,7 +26,7 @@ const (
 // planUse is what runs for a piece of work, as an extension that is used there.
 func planUse(d *strict.Decoder, at, what string, name config.Name, run config.CommandUse) extensionUse {
 	use := config.ExtensionUse{Name: name, Ref: run.Ref, Parameters: run.Parameters, ExtensionRun: config.ExtensionRun{CommandRun: run.CommandRun}}
-	return extensionUse{use, placeOf(d, at, what, name, run.Ref)}
+	return extensionUse{ExtensionUse: use, place: placeOf(d, at, what, name, run.Ref)}
 }
 
 // planned tells whether services of the application say how they are fitted together in a channel.
@@ -55,6 +55,8 @@ func (c *compiler) checkPlan(app *config.Document[config.Application]) {
 	if n := rules.MaxParallelism; n != nil && *n < 1 && !app.Faulty("plan.maxParallelism") {
 		c.report(app.Decoder, "plan.maxParallelism", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d at once are not possible", *n), Expected: "at least 1"})
 	}
+	c.checkRecipients(app)
+	c.addressing(app)
 	uses := c.stepUses(app)
 	checkUses(c, uses.before, c.checkExtension)
 	checkUses(c, uses.after, c.checkExtension)
@@ -74,14 +76,15 @@ func (c *compiler) checkPlan(app *config.Document[config.Application]) {
 type steps struct{ before, after, dns []extensionUse }
 
 func (c *compiler) stepUses(app *config.Document[config.Application]) (uses steps) {
-	list := func(at string, all []config.StepUse) (uses []extensionUse) {
-		for i, step := range all {
-			uses = append(uses, planUse(app.Decoder, strict.Index(at, i), "step", step.Name, step.CommandUse))
-		}
-		return uses
-	}
 	rules := app.Spec.Plan
-	uses.before, uses.after = list("plan.before", rules.Before), list("plan.after", rules.After)
+	for i, step := range rules.Before {
+		use := planUse(app.Decoder, strict.Index("plan.before", i), "step", step.Name, step.CommandUse)
+		use.Outputs, use.addresses = step.Outputs, step.Addresses
+		uses.before = append(uses.before, use)
+	}
+	for i, step := range rules.After {
+		uses.after = append(uses.after, planUse(app.Decoder, strict.Index("plan.after", i), "step", step.Name, step.CommandUse))
+	}
 	if rules.DNS != nil {
 		uses.dns = []extensionUse{planUse(app.Decoder, "plan.dns", "command", "dns", *rules.DNS)}
 	}
@@ -92,7 +95,7 @@ func (c *compiler) stepUses(app *config.Document[config.Application]) (uses step
 func (s *serviceCompiler) planUses() (uses []extensionUse, kinds []plan.Kind) {
 	add := func(kind plan.Kind, use extensionUse) { uses, kinds = append(uses, use), append(kinds, kind) }
 	if run := s.Spec.SetupCallback; run != nil {
-		add(plan.Callback, planUse(s.Decoder, "setupCallback", "command", "setup-callback", *run))
+		add(plan.Callback, planUse(s.Decoder, "setupCallback", "command", "setup-callback", run.CommandUse))
 	}
 	if a := s.Spec.Aggregator; a != nil {
 		add(strategies[a.Sync.Strategy], planUse(s.Decoder, "aggregator.sync", "command", "sync", a.Sync.CommandUse))
@@ -101,6 +104,19 @@ func (s *serviceCompiler) planUses() (uses []extensionUse, kinds []plan.Kind) {
 		add(plan.Reconcile, planUse(s.Decoder, strict.Index("reconcilers", i), "reconciler", r.Name, r.CommandUse))
 	}
 	return uses, kinds
+}
+
+// setupUses are what sets the service up: extensions once it was started, one after another.
+func (s *serviceCompiler) setupUses() (uses []extensionUse) {
+	for i, r := range s.Spec.SetupReconcilers {
+		use := planUse(s.Decoder, strict.Index("setupReconcilers", i), "setup reconciler", r.Name, r.CommandUse)
+		use.Lifecycle = config.ExtensionStage(entities.PostDeployment)
+		if i > 0 {
+			use.DependsOn = []config.Name{s.Spec.SetupReconcilers[i-1].Name}
+		}
+		uses = append(uses, use)
+	}
+	return uses
 }
 
 var strategies = map[config.SyncStrategy]plan.Kind{"dir": plan.Sync, "redeploy": plan.Redeploy}
@@ -114,6 +130,8 @@ func (s *serviceCompiler) ownPlan(app *config.Document[config.Application]) {
 		}
 	}
 	checkUses(s.compiler, slices.DeleteFunc(uses, func(u extensionUse) bool { return u.what != "reconciler" }), s.checkExtension)
+	checkUses(s.compiler, s.setupUses(), s.checkExtension)
+	s.ownCaptures(app)
 	s.others("requires", s.Spec.Requires)
 	s.others("integrations", s.Spec.Integrations)
 	for i, r := range s.Spec.Reconcilers {
@@ -179,14 +197,14 @@ func (s *serviceCompiler) checkFeed(at string, feed config.Feed) {
 }
 
 // plan adds the service to the plan of a channel.
-func (s *serviceCompiler) plan(in *substitute.Scope, refs []runtimeRef) {
+func (s *serviceCompiler) plan(in *substitute.Scope, refs []runtimeRef, d *draft) {
 	work := s.works[in.Channel]
 	if work == nil {
 		return
 	}
 	service := plan.Service{
 		Name: in.Service, SetupCallback: s.Spec.SetupCallback != nil, Reconciles: len(s.Spec.Reconcilers) > 0,
-		Requires: s.there(in, s.Spec.Requires), Integrations: s.there(in, s.Spec.Integrations),
+		Captured: s.takesCaptured(in, d), Requires: s.there(in, s.Spec.Requires), Integrations: s.there(in, s.Spec.Integrations),
 	}
 	for _, ref := range refs {
 		if len(service.Targets) == 0 || ref.selected {
@@ -211,14 +229,20 @@ func (s *serviceCompiler) plan(in *substitute.Scope, refs []runtimeRef) {
 	}
 	uses, kinds := s.planUses()
 	for n, use := range uses {
-		run := s.planRun(in, use)
+		run := s.planRun(in, use, s.before())
 		for _, target := range service.Targets {
 			if run.Remote && !s.runtimes[target].Remote {
 				s.reportIn(use.d, use.at, in.Channel, substitute.Trouble{InChannel: true, Fault: noWorker(runtimeRef{name: target}, in)})
 				break
 			}
 		}
-		work.Commands = append(work.Commands, plan.Command{Kind: kinds[n], Service: in.Service, Run: run})
+		command := plan.Command{Kind: kinds[n], Service: in.Service, Run: run}
+		if kinds[n] == plan.Callback {
+			command.Captures = strict.Map(s.Spec.SetupCallback.Captures, func(name config.ParameterName) string { return string(name) })
+		}
+		s.inTime(use, kinds[n], run)
+		service.ReconcilesCaptured = service.ReconcilesCaptured || kinds[n] == plan.Reconcile && usesCaptured(s.definitions.extensions[run.Definition])
+		work.Commands = append(work.Commands, command)
 	}
 	work.Services = append(work.Services, service)
 }
@@ -239,13 +263,17 @@ func (c *compiler) target(work *plan.Work, name string) {
 	at, known := slices.BinarySearchFunc(work.Targets, name, func(t plan.Target, name string) int { return strings.Compare(t.Name, name) })
 	if !known {
 		runtime := c.runtimes[name]
-		work.Targets = slices.Insert(work.Targets, at, plan.Target{Name: name, Address: runtime.Address, Serial: runtime.MaxApplies == 1})
+		work.Targets = slices.Insert(work.Targets, at, plan.Target{
+			Name: name, Address: runtime.Address, ReportedBy: c.addressedBy(name), Serial: runtime.MaxApplies == 1,
+		})
 	}
 }
 
 // feeds notes what the service has for aggregators of the channel.
 func (s *serviceCompiler) feeds(in *substitute.Scope, service *plan.Service, work *plan.Work) {
 	f := &filling{c: s.compiler, d: s.Decoder, scope: s.refer(in, declared{}, reference{})}
+	f.scope.NotCaptured = func(service, name string) *strict.Fault { return s.notCaptured(in.Channel, service, name) }
+	f.scope.Reported = s.reportedInPlan(s.before())
 	for i, feed := range s.Spec.Feeds {
 		at := strict.Index("feeds", i)
 		if !slices.Contains(s.goes[string(feed.Aggregator)], in.Channel) {
@@ -258,6 +286,7 @@ func (s *serviceCompiler) feeds(in *substitute.Scope, service *plan.Service, wor
 			fragment.Content = s.config.Contents[path.Join(path.Dir(s.File), path.Clean(feed.File))]
 		case s.Has(at + ".content"):
 			fragment.Content = s.unversioned(f, at+".content", feed.Content, f.text(at+".content", feed.Content, nil))
+			fragment.Captured, fragment.Reported = plan.NamesCaptured(fragment.Content), entities.NamesReported(fragment.Content)
 		default:
 			continue
 		}
@@ -275,7 +304,7 @@ func (s *serviceCompiler) feeds(in *substitute.Scope, service *plan.Service, wor
 
 // unversioned refuses a text that names the version: there is none where it is used.
 func (c *compiler) unversioned(f *filling, at, text, filled string) string {
-	if config.HasSubstitution(filled) {
+	if config.HasSubstitution(withoutReported(plan.WithCaptured(filled, func(string, string) string { return "" }))) {
 		f.late(at, text, noVersion)
 	}
 	return filled
@@ -283,10 +312,10 @@ func (c *compiler) unversioned(f *filling, at, text, filled string) string {
 
 var noVersion = strict.Fault{Code: "bad-substitution", Message: "there is no version here", Expected: "what the channel has: labels, constants"}
 
-// planRun compiles what runs for a node in one channel.
-func (c *compiler) planRun(in *substitute.Scope, use extensionUse) entities.Extension {
-	_, run, definition := c.ran(in, use)
-	if text, err := json.Marshal(definition); in.Service == "" && err == nil && config.HasSubstitution(string(text)) {
+// planRun compiles what runs for a node in one channel, after steps.
+func (c *compiler) planRun(in *substitute.Scope, use extensionUse, after []extensionUse) entities.Extension {
+	_, run, definition := c.ran(in, use, c.reportedInPlan(after))
+	if text, err := json.Marshal(definition); in.Service == "" && err == nil && config.HasSubstitution(withoutReported(string(text))) {
 		c.reportIn(use.d, use.at, in.Channel, substitute.Trouble{Fault: noVersion})
 	}
 	compiled := c.extension(use, run, &definition)
@@ -308,12 +337,22 @@ func (c *compiler) plans(app *config.Document[config.Application]) {
 		slices.SortStableFunc(work.Fragments, func(a, b plan.Fragment) int { return strings.Compare(a.Service, b.Service) })
 		if rules := app.Spec.Plan; rules != nil {
 			in := &substitute.Scope{Application: string(app.Spec.Name), Channel: channel.Name, Labels: channel.Labels, Constants: channel.Constants}
-			run := func(use extensionUse) entities.Extension { return c.planRun(in, use) }
 			uses := c.stepUses(app)
-			work.Before, work.After = strict.Map(uses.before, run), strict.Map(uses.after, run)
+			run := func(use extensionUse) entities.Extension { return c.planRun(in, use, uses.before) }
+			for n, use := range uses.before {
+				work.Before = append(work.Before, c.planRun(in, use, uses.before[:n]))
+			}
+			work.After = strict.Map(uses.after, run)
 			for _, use := range uses.dns {
 				work.Commands = append(work.Commands, plan.Command{Kind: plan.DNS, Run: run(use)})
 			}
+			for n, use := range uses.before {
+				c.inTime(use, "", work.Before[n])
+			}
+			for n, use := range uses.dns {
+				c.inTime(use, plan.DNS, work.Commands[len(work.Commands)-len(uses.dns)+n].Run)
+			}
+			work.Recipients = rules.AgeRecipients
 			work.Eager = rules.EagerReconcile
 			if rules.MaxParallelism != nil {
 				work.Limit = *rules.MaxParallelism

@@ -13,8 +13,8 @@ const planGateID = "plan/deploy"
 
 // planGate holds a release until the plan of the channel deploys the service. It is asked after approvals, as nobody has to wait for
 // others to approve.
-func (s *serviceCompiler) planGate(in *substitute.Scope) []entities.Check {
-	if s.works[in.Channel] == nil || !s.inPlan() {
+func (s *serviceCompiler) planGate(in *substitute.Scope, d *draft) []entities.Check {
+	if s.works[in.Channel] == nil || !s.inPlan() && !s.takesCaptured(in, d) {
 		return nil
 	}
 	check := &entities.PlanCheck{}

@@ -119,7 +119,10 @@ func (c *compiler) defineKubernetes(doc *config.Document[config.Runtime], k *con
 	definition.Timing.ApplyTimeout = c.atLeast(doc.Decoder, "kubernetes.applyTimeout", k.ApplyTimeout, span{defaultApplyTimeout, time.Second})
 	definition.Kubernetes = &entities.KubernetesRuntime{
 		Kubeconfig: k.Kubeconfig, Context: k.Context,
+		KubeVersion: string(k.KubeVersion), APIVersions: strict.Map(k.APIVersions, func(v config.ClusterAPI) string { return string(v) }),
+		Health:    c.healthRules(doc, k.Health),
 		FailAfter: c.atLeast(doc.Decoder, "kubernetes.failAfter", k.FailAfter, span{defaultFailAfter, time.Millisecond}),
+		Ignore:    c.ignored(doc.Decoder, "kubernetes.ignoreDifferences", k.IgnoreDifferences),
 	}
 	c.noSubstitution(doc.Decoder, "kubernetes.context", "a runtime", k.Context)
 	c.noSubstitution(doc.Decoder, "kubernetes.kubeconfig", "a runtime", k.Kubeconfig)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
@@ -21,8 +22,7 @@ func (c *compiler) defineCustom(doc *config.Document[config.Runtime], custom *co
 	d := doc.Decoder
 	timing := c.timing(doc, "custom", paceOf(*custom))
 	c.exitCodes(d, "custom.apply.retryableExitCodes", custom.Apply.RetryableExitCodes)
-	apply := c.runtimeCommand(d, "custom.apply", custom.Apply.Program, custom.Apply.Timeout, defaultApplyTimeout)
-	apply.RetryableExitCodes = custom.Apply.RetryableExitCodes
+	apply := c.applyCommand(d, custom.Apply)
 	timing.ApplyTimeout = apply.Timeout
 	definition.Custom = &entities.CustomRuntime{
 		Apply: *apply,
@@ -50,6 +50,39 @@ func (c *compiler) defineCustom(doc *config.Document[config.Runtime], custom *co
 	definition.Custom.Watch = c.watchCommand(d, *custom)
 	definition.Timing = timing
 }
+
+// applyCommand is a command, or a workflow in its place (D28).
+func (c *compiler) applyCommand(d *strict.Decoder, apply config.ApplyCommand) *entities.Command {
+	const at = "custom.apply"
+	if apply.Workflow == nil {
+		command := c.runtimeCommand(d, at, apply.Program, apply.Timeout, defaultApplyTimeout)
+		command.RetryableExitCodes = apply.RetryableExitCodes
+		return command
+	}
+	for _, other := range []string{"command", "program", "retryableExitCodes"} {
+		if field := strict.Field(at, other); d.Has(field) {
+			c.report(d, field, strict.Fault{Code: "one-of", Message: "it belongs to a command, and a workflow applies", Expected: `either "workflow" or a command`})
+		}
+	}
+	w := entities.ApplyWorkflow(*apply.Workflow)
+	for _, name := range []struct{ field, value string }{{"type", w.Type}, {"taskQueue", w.TaskQueue}} {
+		field := strict.Field(at+".workflow", name.field)
+		switch {
+		case d.Faulty(field) || !d.Has(field):
+		case config.HasSubstitution(name.value):
+			c.noSubstitution(d, field, "a runtime", name.value)
+		case name.value == "" || len(name.value) > maxWorkflowName:
+			c.report(d, field, strict.Fault{Code: "bad-value", Message: "it is no name", Expected: fmt.Sprintf("1 to %d characters", maxWorkflowName)})
+		}
+	}
+	if protocol.OwnTaskQueue(w.TaskQueue) {
+		c.report(d, at+".workflow.taskQueue", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is a task queue of Converge's own", w.TaskQueue), Expected: "one that your workers poll"})
+	}
+	return &entities.Command{Workflow: &w, Timeout: c.atLeast(d, at+".timeout", apply.Timeout, span{defaultApplyTimeout, time.Millisecond})}
+}
+
+// maxWorkflowName is how long the names of workflow types and task queues may be; a server may be told to allow more.
+const maxWorkflowName = 255
 
 // watchCommand is one that never ends, so that it is none for a Job or a task.
 func (c *compiler) watchCommand(d *strict.Decoder, custom config.RuntimeCustom) *entities.Command {
@@ -131,6 +164,7 @@ func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[config.OwnEn
 	}
 	for _, name := range strict.Keys(plain) {
 		c.noSubstitution(d, strict.Key(path, name), "a runtime", plain[name].Literal)
+		(&filling{c: c, d: d}).uncaptured(strict.Key(path, name), plain[name])
 	}
 	return plain
 }
@@ -172,6 +206,7 @@ func (c *compiler) commandJob(d *strict.Decoder, at string, job *config.CommandJ
 		{"context", job.Context, true, ""},
 		{"namespace", job.Namespace, dnsLabelRE.MatchString(job.Namespace), "small letters, digits and dashes, at most 63"},
 		{"image", job.Image, imageRE.MatchString(job.Image), "an image's name, such as registry.shop.dev/edge:3"},
+		{"priorityClassName", job.PriorityClassName, dnsSubdomainRE.MatchString(job.PriorityClassName), "a PriorityClass's name"},
 		{"serviceAccount", job.ServiceAccount, dnsSubdomainRE.MatchString(job.ServiceAccount), "a service account's name"},
 		{"wrapper", job.Wrapper, path.IsAbs(job.Wrapper) && !strings.HasSuffix(job.Wrapper, "/"), "an absolute path in the image, such as /converge-wrapper"},
 	} {
@@ -186,6 +221,7 @@ func (c *compiler) commandJob(d *strict.Decoder, at string, job *config.CommandJ
 		}
 	}
 	c.jobNodes(d, at, where, job)
+	c.jobPods(d, at, where, job)
 	return jobEntity(job)
 }
 
@@ -227,5 +263,7 @@ func jobEntity(job *config.CommandJob) *entities.CommandJob {
 		Tolerations: strict.Map(job.Tolerations, func(t config.JobToleration) entities.Toleration {
 			return entities.Toleration{Key: t.Key, Operator: string(t.Operator), Value: t.Value, Effect: string(t.Effect)}
 		}),
+		Labels: job.Labels, Annotations: job.Annotations, PullSecrets: job.ImagePullSecrets, PriorityClass: job.PriorityClassName,
+		PodSecurity: podSecurity(job.PodSecurityContext), Security: containerSecurity(job.SecurityContext),
 	}
 }

@@ -36,6 +36,7 @@ type serviceCompiler struct {
 	*config.Document[config.Service]
 	application string
 	types       map[string]entities.ParamType
+	carried     map[string]entities.Addon
 	channels    []string // it goes to
 	waiting     []dependency
 	comparisons int // in the channel that is compiled
@@ -51,6 +52,8 @@ func (s *serviceCompiler) compile() incarnation.Service {
 		Parameters:       s.parameters(), Aspects: s.aspects(), Remove: spec.OnDelete == "remove", AskGates: s.asksGates(),
 		Maestro: maestro(cmp.Or(spec.Maestro, s.config.Application.Spec.Maestro)), NoRollbackBelow: s.noRollbackBelow(),
 	}
+	s.carried = s.addons()
+	doc.Addons = s.carried
 	s.versions(&doc)
 	s.channels = s.goesTo()
 	s.dependencies()
@@ -286,7 +289,7 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 	}
 	refs := s.picks(channel.Name, d)
 	s.gates(s.scope(channel, d), refs, d, &instance)
-	s.plan(s.scope(channel, d), refs)
+	s.plan(s.scope(channel, d), refs, d)
 	if len(refs) == 0 {
 		scope := s.scope(channel, d)
 		scope.Unplaced = true
@@ -386,7 +389,8 @@ func (s *serviceCompiler) unresolved(channel string) bool {
 func (s *serviceCompiler) scope(channel incarnation.Channel, d *draft) *substitute.Scope {
 	scope := &substitute.Scope{
 		Application: s.application, Service: string(s.Spec.Name), Channel: channel.Name,
-		Labels: channel.Labels, Constants: channel.Constants, Types: s.types, Declared: map[string]any{},
+		Labels: channel.Labels, Constants: channel.Constants, Addons: s.carried, Types: s.types, Declared: map[string]any{},
+		Reported: s.reportedToPayload(channel.Name, d),
 	}
 	for _, name := range strict.Keys(d.parameters) {
 		scope.Declared[name] = d.parameters[name].v
@@ -404,9 +408,11 @@ func (s *serviceCompiler) substitutions(in *substitute.Scope, d *draft, ref runt
 		s.given(scope.Place(), name, d)
 	}
 	for _, name := range strict.Keys(d.env) {
-		if _, t := scope.Env(d.env[name].v); t != nil && t.Param == "" && !s.Faulty(d.env[name].at) {
+		v, t := scope.Env(d.env[name].v)
+		if t != nil && t.Param == "" && !s.Faulty(d.env[name].at) {
 			s.reportIn(s.Decoder, d.env[name].at, scope.Place(), *t)
 		}
+		s.wholeCaptured(s.Decoder, d.env[name].at, in.Channel, v)
 	}
 	scope.AddressOnly = true
 	if _, t := scope.Text(ref.namespace); t != nil {

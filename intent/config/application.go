@@ -19,7 +19,9 @@ type Application struct {
 	ConfigRollout *ConfigRollout `json:"configRollout,omitempty"`
 	// How services that are fitted together are deployed in order. What they say of each other makes the plan; this says the rest.
 	Plan *PlanRules `json:"plan,omitempty"`
-	// Libraries whose release channels and protections this application has too.
+	// The types that addons of services may have.
+	AddonTypes []AddonType `json:"addonTypes,omitempty"`
+	// Libraries whose release channels, protections and types of addons this application has too.
 	Imports []Import `json:"imports,omitempty"`
 	// Commands that print more of this configuration, in YAML. Each is given what those before it printed.
 	Generators []ConfigurationCommand `json:"generators,omitempty"`

@@ -40,8 +40,9 @@ type Reader struct {
 	Config   *Config
 	problems Problems
 	Decoders []*strict.Decoder
-	kinds    []string // that may stand here
-	Broken   bool     // a document could not be read at all: what refers to it is not checked
+	kinds    []string        // that may stand here
+	others   []formatVersion // instead of those of the format: for tests
+	Broken   bool            // a document could not be read at all: what refers to it is not checked
 }
 
 func (l *Reader) fail(file string, line, column int, fault Fault) {
@@ -177,7 +178,7 @@ func (l *Reader) addApplication(doc *Document[Application]) {
 // kinds are those of an application; an Installation and a Library are known too, and stand elsewhere.
 var kinds = []string{"Application", "Service", "Runtime", "Protection", "Extension"}
 
-// kind reads a document's kind, and refuses other versions of the format.
+// kind reads a document's kind, and makes the document one of the present version of the format.
 func (l *Reader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
 	var head struct{ apiVersion, kind *yaml.Node }
 	for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
@@ -188,9 +189,11 @@ func (l *Reader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
 			head.kind = node.Content[i+1]
 		}
 	}
-	if v := head.apiVersion; v != nil && v.Value != APIVersion {
-		d.Fail("apiVersion", v, Fault{Code: "unknown-version", Message: fmt.Sprintf("there is no version %q of this format", strict.Clip(v.Value)), Expected: APIVersion})
-		return "", false
+	if v := head.apiVersion; v != nil {
+		if fault := l.unread(v.Value); fault != nil {
+			d.Fail("apiVersion", v, *fault)
+			return "", false
+		}
 	}
 	if head.kind == nil {
 		d.Fail("kind", node, Fault{Code: "missing-field", Message: `a document begins with "apiVersion" and "kind"; "kind" is missing`, Expected: strict.OneOf(l.kinds)})
@@ -198,6 +201,9 @@ func (l *Reader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
 	}
 	kind := head.kind.Value
 	if slices.Contains(l.kinds, kind) || kind == installation || kind == library {
+		if head.apiVersion != nil {
+			l.convert(kind, node, head.apiVersion)
+		}
 		return kind, true
 	}
 	fault := strict.Unknown("unknown-kind", fmt.Sprintf("there is no kind %q", strict.Clip(kind)), kind, l.kinds)
@@ -350,7 +356,7 @@ type Config struct {
 // Read reads the documents of a directory, and the files that services pass on.
 func Read(fsys fs.FS, dir string, options Options) (*Reader, error) {
 	l := &Reader{FS: fsys, kinds: kinds, Config: &Config{Dir: dir, Options: options, Contents: map[string]string{}}}
-	names, err := configurationFiles(fsys)
+	names, err := SourceFiles(fsys)
 	if err != nil {
 		return nil, err
 	}
@@ -367,8 +373,8 @@ func Read(fsys fs.FS, dir string, options Options) (*Reader, error) {
 	return l, l.imports()
 }
 
-// configurationFiles lists the configuration files in order of their path.
-func configurationFiles(fsys fs.FS) ([]string, error) {
+// SourceFiles lists the configuration files in order of their path.
+func SourceFiles(fsys fs.FS) ([]string, error) {
 	var names []string
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {

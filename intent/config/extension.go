@@ -38,6 +38,8 @@ type ExtensionRun struct {
 	CommandRun
 	// Channels with the same key share one run: "${{ labels.tier }}". The channel's name when not given.
 	SharedInstanceKey string `json:"sharedInstanceKey,omitempty"`
+	// The names of what it reports, which what comes after it may use as ${{ outputs.EXTENSION.NAME }}.
+	Outputs []ParameterName `json:"outputs,omitempty"`
 }
 
 // CommandRun is a command, and where and how it runs.

@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Library has release channels and protections that several applications share. It stands in a directory of its own, with
+// Library has release channels, protections and types of addons that several applications share. It stands in a directory of its own, with
 // the documents of kind Protection that it refers to, and is published under its name and version, once.
 type Library struct {
 	Header
@@ -26,6 +26,8 @@ type Library struct {
 	ReleaseChannels []ReleaseChannel `json:"releaseChannels,omitempty"`
 	// Protections of all channels of every application that imports it.
 	Protections []ProtectionUse `json:"protections,omitempty"`
+	// Types that addons of services may have, in every application that imports it.
+	AddonTypes []AddonType `json:"addonTypes,omitempty"`
 }
 
 // Import takes in a library: what it has is as if the application said it itself.
@@ -354,6 +356,9 @@ func (l *Reader) ownNames(app *Document[Application]) map[string]string {
 	for i, p := range app.Spec.Protections {
 		names[useKey(p)] = app.Place(strict.Index("protections", i))
 	}
+	for i, a := range app.Spec.AddonTypes {
+		names[addonTypeKey(a)] = app.Place(strict.Index("addonTypes", i))
+	}
 	for _, p := range l.Config.Protections {
 		names[protectionKey(p)] = p.Place("name")
 	}
@@ -366,6 +371,10 @@ func channelKey(c ReleaseChannel) string {
 
 func protectionKey(p *Document[Protection]) string {
 	return fmt.Sprintf("the Protection %q", string(p.Spec.Name))
+}
+
+func addonTypeKey(a AddonType) string {
+	return fmt.Sprintf("the type of addons %q", string(a.Name))
 }
 
 func useKey(p ProtectionUse) string {
@@ -397,6 +406,12 @@ func (l *Reader) graft(app *Document[Application], at string, from *LibraryDocum
 		if path := strict.Index("protections", i); free(useKey(p), from.Place(path)) {
 			app.Graft(strict.Index("protections", len(app.Spec.Protections)), from.Decoder, path)
 			app.Spec.Protections = append(app.Spec.Protections, p)
+		}
+	}
+	for i, a := range from.Spec.AddonTypes {
+		if path := strict.Index("addonTypes", i); free(addonTypeKey(a), from.Place(path)) {
+			app.Graft(strict.Index("addonTypes", len(app.Spec.AddonTypes)), from.Decoder, path)
+			app.Spec.AddonTypes = append(app.Spec.AddonTypes, a)
 		}
 	}
 	for _, p := range from.Shared {

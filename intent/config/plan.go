@@ -11,9 +11,11 @@ type PlanRules struct {
 	// Whether a service's reconcilers wait only for it and for what they require, and not for the aggregators.
 	EagerReconcile bool `json:"eagerReconcile,omitempty" jsonschema:"default=false"`
 	// Commands before everything else, one after another. After one that failed nothing follows.
-	Before []StepUse `json:"before,omitempty"`
+	Before []FirstStepUse `json:"before,omitempty"`
 	// Commands after everything else, one after another.
 	After []StepUse `json:"after,omitempty"`
+	// For whom captured secrets are encrypted: age recipients, that of the workers among them.
+	AgeRecipients []string `json:"ageRecipients,omitempty"`
 	// The command that makes the names of services lead to where they are.
 	DNS *CommandUse `json:"dns,omitempty"`
 }
@@ -25,6 +27,22 @@ type CommandUse struct {
 	// Values for the parameters of what is referred to.
 	Parameters map[ParameterName]Literal `json:"parameters,omitempty"`
 	CommandRun
+}
+
+// CallbackUse is a command that captures what setting up a service produced.
+type CallbackUse struct {
+	// The names of the secrets that it prints.
+	Captures []ParameterName `json:"captures,omitempty"`
+	CommandUse
+}
+
+// FirstStepUse is a command before everything else, which may report what the rest uses.
+type FirstStepUse struct {
+	// The names of what it reports, which what comes after it in the plan may use as ${{ outputs.STEP.NAME }}.
+	Outputs []ParameterName `json:"outputs,omitempty"`
+	// The runtimes whose addresses it reports, which do not declare one.
+	Addresses []Name `json:"addresses,omitempty"`
+	StepUse
 }
 
 // StepUse is a command before or after everything else.

@@ -13,6 +13,8 @@ type ProtectionKind struct {
 	AllowedTimes *AllowedTimes `json:"allowedTimes,omitempty"`
 	// Refuses versions.
 	DeniedVersions *DeniedVersions `json:"deniedVersions,omitempty"`
+	// Refuses what brings commits.
+	DeniedCommits *DeniedCommits `json:"deniedCommits,omitempty"`
 	// Passes while the samples of a Prometheus query are within bounds.
 	Prometheus *PrometheusProtection `json:"prometheus,omitempty"`
 	// Passes while no alert is active that is neither silenced nor inhibited.
@@ -72,6 +74,14 @@ type Freeze struct {
 type DeniedVersions struct {
 	// Versions, or patterns of them: v1.2.*
 	Versions []string `json:"versions"`
+	// Why, for people.
+	Reason string `json:"reason,omitempty"`
+}
+
+// DeniedCommits refuses what brings commits that the channel does not have.
+type DeniedCommits struct {
+	// Commits of the repository that the configuration comes from, in hex, of at least 7 digits.
+	Commits []string `json:"commits"`
 	// Why, for people.
 	Reason string `json:"reason,omitempty"`
 }
@@ -282,6 +292,7 @@ func (k ProtectionKind) names() []kindName {
 	return []kindName{
 		{entities.CheckAllowedTimes, k.AllowedTimes != nil},
 		{entities.CheckDeniedVersions, k.DeniedVersions != nil},
+		{entities.CheckDeniedCommits, k.DeniedCommits != nil},
 		{entities.CheckPrometheus, k.Prometheus != nil},
 		{entities.CheckAlertmanager, k.Alertmanager != nil},
 		{entities.CheckHTTP, k.HTTP != nil},

@@ -41,11 +41,21 @@ type ProgramCmd struct {
 // ApplyCommand moves a service to a version.
 type ApplyCommand struct {
 	Program
+	// A workflow of your own, in the place of a command.
+	Workflow *ApplyWorkflow `json:"workflow,omitempty"`
 	// How long it may take.
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=10m"`
 	// When given, any other exit code but 0 has failed for good; when not, every failure is tried
 	// again.
 	RetryableExitCodes []int `json:"retryableExitCodes,omitempty"`
+}
+
+// ApplyWorkflow is a Temporal workflow that applies. It runs in the namespace of Converge's worker, by workers of its own.
+type ApplyWorkflow struct {
+	// The name of the workflow type.
+	Type string `json:"type"`
+	// The task queue that its workers poll.
+	TaskQueue string `json:"taskQueue"`
 }
 
 // RemoveCommand takes a service down.
@@ -103,6 +113,18 @@ type CommandJob struct {
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	// Taints of nodes that the pods tolerate, as in Kubernetes.
 	Tolerations []JobToleration `json:"tolerations,omitempty"`
+	// Labels of the Jobs and their pods.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations of the Jobs and their pods.
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// Names of Secrets in the namespace with which the image is pulled.
+	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
+	// The PriorityClass of the pods.
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+	// What the pods may, as in Kubernetes.
+	PodSecurityContext *JobPodSecurity `json:"podSecurityContext,omitempty"`
+	// What the container that runs the command may, as in Kubernetes.
+	SecurityContext *JobSecurity `json:"securityContext,omitempty"`
 }
 
 // JobResources are quantities by resource: {cpu: 500m, memory: 256Mi}.

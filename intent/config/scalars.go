@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// APIVersion is the only version of the configuration format.
+// APIVersion is the present version of the configuration format.
 const APIVersion = "converge/v1"
 
 // Header begins every document.
@@ -31,7 +31,7 @@ func (h Header) Title() string { return strings.ToLower(h.Kind) + " " + string(h
 
 // The types of scalars, each with what it accepts.
 type (
-	// FormatVersion is converge/v1.
+	// FormatVersion is the present version of the format, to which documents of earlier ones are converted.
 	FormatVersion string
 	// Name is the name of something declared: it goes into workflow ids, queues and file names.
 	Name string

@@ -14,11 +14,12 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// secretRef is a reference to a secret: one of the first three, and what belongs to it.
+// secretRef is a reference to a secret: one of the first four, and what belongs to it.
 type secretRef struct {
 	WorkerEnv        WorkerEnvName `json:"workerEnv,omitempty"`
 	KubernetesSecret secretPart    `json:"kubernetesSecret,omitempty"`
 	AWSSecret        secretPart    `json:"awsSecret,omitempty"`
+	Captured         Name          `json:"captured,omitempty"`
 	Namespace        secretPart    `json:"namespace,omitempty"`
 	Context          secretPart    `json:"context,omitempty"`
 	Region           secretPart    `json:"region,omitempty"`
@@ -48,6 +49,7 @@ func (r secretRef) value() entities.Value {
 	return entities.Value{
 		WorkerEnv: string(r.WorkerEnv), KubernetesSecret: string(r.KubernetesSecret), Namespace: string(r.Namespace), Context: string(r.Context),
 		AWSSecret: string(r.AWSSecret), Region: string(r.Region), VersionStage: string(r.VersionStage), Key: string(r.Key),
+		Captured: string(r.Captured),
 	}
 }
 
@@ -59,6 +61,7 @@ var SecretForms = [...]struct {
 	{Field: "workerEnv"},
 	{Field: "kubernetesSecret", Needs: []string{"namespace", "key"}, MayHave: []string{"context"}},
 	{Field: "awsSecret", MayHave: []string{"key", "region", "versionStage"}},
+	{Field: "captured", Needs: []string{"key"}},
 }
 
 // SecretFields describe the fields of references.
@@ -70,18 +73,22 @@ var SecretFields = map[string]string{
 	"awsSecret":        "The name or ARN of a secret of AWS Secrets Manager.",
 	"region":           "The region of the secret. When not given, the worker's.",
 	"versionStage":     "Which version of the secret. When not given, AWSCURRENT.",
-	"key":              "Which of its values: a key of a Secret, or a field of a JSON object.",
+	"key":              "Which of its values: a key of a Secret, a field of a JSON object, or the name of what was captured.",
+	"captured":         "A service of the application, of which that was captured when it was set up in the same release channel.",
 }
 
 // SecretPattern is what the JSON schema says of a field of a reference.
 func SecretPattern(field string) string {
-	if field == "workerEnv" {
+	switch field {
+	case "workerEnv":
 		return envPattern
+	case "captured":
+		return namePattern
 	}
 	return secretPartPattern
 }
 
-const secretWanted = "{workerEnv: NAME}, {kubernetesSecret: NAME, namespace: NAMESPACE, key: KEY} or {awsSecret: NAME}"
+const secretWanted = "{workerEnv: NAME}, {kubernetesSecret: NAME, namespace: NAMESPACE, key: KEY}, {awsSecret: NAME} or {captured: SERVICE, key: NAME}"
 
 // wholeSecret says what is missing of a reference, or too much; nil is nothing.
 func wholeSecret(v entities.Value) *Fault {
@@ -128,8 +135,11 @@ func SecretRefOf(fields map[string]any) (v entities.Value, ok bool) {
 	for name, given := range fields {
 		text, is := given.(string)
 		valid := name != "value" && secretPart(text).Check() == nil
-		if name == "workerEnv" {
+		switch name {
+		case "workerEnv":
 			valid = WorkerEnvName(text).Check() == nil
+		case "captured":
+			valid = Name(text).Check() == nil
 		}
 		if !is || !valid {
 			return v, false

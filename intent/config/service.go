@@ -19,6 +19,8 @@ type Service struct {
 	Parameters []ServiceParameter `json:"parameters,omitempty"`
 	// Parameters whose values go out by releases of their own, in groups: each is released beside the version, and beside the others.
 	Aspects map[AspectName][]ParameterName `json:"aspects,omitempty"`
+	// What it carries for others to read: validators, checks, and other programs.
+	Addons []Addon `json:"addons,omitempty"`
 	// What a change of configuration without a new version does: release it as a config release
 	// (the default), or keep it until the next release.
 	ConfigChanges ConfigChanges `json:"configChanges,omitempty" jsonschema:"default=release"`
@@ -49,7 +51,9 @@ type Service struct {
 	// Services that are deployed before it, in every channel that both go to.
 	Requires []Name `json:"requires,omitempty"`
 	// The command that captures what setting it up for the first time produced.
-	SetupCallback *CommandUse `json:"setupCallback,omitempty" also:"setup_callback"`
+	SetupCallback *CallbackUse `json:"setupCallback,omitempty" also:"setup_callback"`
+	// Commands of its own that set it up, one after another, once it was started. Until they have succeeded it is not deployed.
+	SetupReconcilers []StepUse `json:"setupReconcilers,omitempty" also:"setup_reconcilers"`
 	// How it takes what others have for it: it is what they have in common, such as a reverse proxy.
 	Aggregator *Aggregator `json:"aggregator,omitempty"`
 	// What it has for aggregators.

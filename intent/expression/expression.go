@@ -67,7 +67,19 @@ func variables(in entities.CheckInput) map[string]known {
 		"channels":    {cel.ListType(of(entities.CheckChannel{})), in.Channels},
 		"objects":     {cel.ListType(of(entities.Object{})), in.Objects},
 		"omitted":     {types.IntType, in.Omitted},
+		"addons":      {cel.MapType(types.StringType, types.DynType), addons(in)},
+
+		"omittedAddons": {types.IntType, in.OmittedAddons},
 	}
+}
+
+// addons are as their JSON is: what they say has no type that is known here.
+func addons(in entities.CheckInput) map[string]any {
+	all := map[string]any{}
+	for name, a := range in.Addons {
+		all[name] = map[string]any{"type": a.Type, "value": a.Value}
+	}
+	return all
 }
 
 // Check says what is wrong with an expression, and where in it. It yields true or false.

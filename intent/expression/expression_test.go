@@ -26,6 +26,8 @@ func input() entities.CheckInput {
 			Name: "web", Type: "Deployment", Status: entities.ObjectSucceeded,
 			Versions: []entities.ObjectVersion{{Version: "v2-i7", Active: true, Replicas: 3, AvailableReplicas: 2}},
 		}},
+		Addons:        map[string]entities.Addon{"oncall": {Type: "example.com/oncall", Value: map[string]any{"team": "checkout", "level": 2.0}}},
+		OmittedAddons: 1,
 	}
 }
 
@@ -40,6 +42,9 @@ func TestExpressionJudgesTheInput_A20(t *testing.T) {
 		`release.at.getHours() < 8`:                                                  false,
 		`objects.exists(o, o.name == "web" && o.message == "") && omitted == 0`:      true,
 		"// of several lines\nrelease.incarnation > 6 &&\n  serviceId == \"\"\n":     true,
+		`addons.oncall.type == "example.com/oncall" && omittedAddons == 1`:           true,
+		`addons.oncall.value.team == "checkout" && addons.oncall.value.level < 3`:    true,
+		`has(addons.slo) || has(addons.oncall.value.pager)`:                          false,
 		`objects.exists(o, o.objectType == "CronJob" && !has(o.versions[0].active))`: false,
 	} {
 		got, err := Judge(t.Context(), text, input())

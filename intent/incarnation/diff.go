@@ -303,15 +303,14 @@ func payloadPaths(p entities.Payload) map[string]string {
 		flat["constants."+name] = compact(v)
 	}
 	if k := p.Kubernetes; k != nil {
-		flat["prune"], flat["adopt"] = compact(k.Prune), compact(k.Adopt)
-		flat["createNamespace"] = compact(k.CreateNamespace)
+		kubernetesPaths(flat, k)
 	}
 	if e := p.ECS; e != nil {
 		flat["prune"], flat["adopt"] = compact(e.Prune), compact(e.Adopt)
 	}
 	if b := p.Bundled(); b != nil {
 		for name, v := range b.Values {
-			if strings.HasPrefix(name, "labels.") || strings.HasPrefix(name, "runtime.labels.") {
+			if strings.HasPrefix(name, "labels.") || strings.HasPrefix(name, "runtime.labels.") || strings.HasPrefix(name, "addons.") {
 				flat[name] = compact(v)
 			}
 		}
@@ -331,6 +330,21 @@ func payloadPaths(p entities.Payload) map[string]string {
 	return flat
 }
 
+func kubernetesPaths(flat map[string]string, k *entities.KubernetesPayload) {
+	flat["prune"], flat["adopt"] = compact(k.Prune), compact(k.Adopt)
+	flat["createNamespace"] = compact(k.CreateNamespace)
+	flat["removeClaims"], flat["removeForeign"] = compact(k.RemoveClaims), compact(k.RemoveForeign)
+	if len(k.Ignore) > 0 {
+		flat["ignoreDifferences"] = compact(k.Ignore)
+	}
+	for name, v := range k.NamespaceLabels {
+		flat["createNamespace.labels."+name] = v
+	}
+	for name, v := range k.NamespaceAnnotations {
+		flat["createNamespace.annotations."+name] = v
+	}
+}
+
 func (s *Service) rules() map[string]string {
 	if s == nil {
 		return nil
@@ -347,6 +361,12 @@ func (s *Service) rules() map[string]string {
 	for _, p := range s.Parameters {
 		flat["parameters."+p.Name] = string(p.Type)
 		put(flat, "parameters."+p.Name+".description", p.Description)
+	}
+	for name, addon := range s.Addons {
+		flat["addons."+name] = addon.Type
+		for field, v := range addon.Value {
+			flat["addons."+name+"."+field] = compact(v)
+		}
 	}
 	return flat
 }

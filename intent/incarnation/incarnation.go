@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -30,6 +31,7 @@ type Incarnation struct {
 	doc      Document
 	bytes    []byte
 	services map[string]*Service
+	works    sync.Map // *plan.Work by channel, see Work
 }
 
 // Document is what an incarnation says, as its JSON has it.
@@ -92,6 +94,9 @@ type Service struct {
 	NoRollbackBelow  string                 `json:"noRollbackBelow,omitempty"`
 	Maestro          entities.Maestro       `json:"maestro,omitzero"`
 	Channels         []Instance             `json:"channels"` // in the application's order
+
+	// Addons are what it carries for others to read, by name.
+	Addons map[string]entities.Addon `json:"addons,omitempty"`
 }
 
 // Parameter is a parameter that a service declares.
@@ -177,6 +182,13 @@ type Kubernetes struct {
 	Adopt  bool     `json:"adopt,omitempty"`
 
 	CreateNamespace bool `json:"createNamespace,omitempty"`
+	RemoveClaims    bool `json:"removeClaims,omitempty"`
+	RemoveForeign   bool `json:"removeForeign,omitempty"`
+
+	Ignore []entities.IgnoredDifference `json:"ignore,omitempty"`
+	// NamespaceLabels and NamespaceAnnotations are what it is made with.
+	NamespaceLabels      map[string]string `json:"namespaceLabels,omitempty"`
+	NamespaceAnnotations map[string]string `json:"namespaceAnnotations,omitempty"`
 }
 
 // ECS is what a service in a channel is made of on an ECS runtime: a bundle of its task definition and its service.

@@ -107,9 +107,12 @@ func (i *Incarnation) scope(doc *Service, instance *Instance, m *Member) *substi
 	return &substitute.Scope{
 		Application: i.doc.Application, Service: doc.Name, Channel: instance.Channel, Identity: channel.Identity(),
 		Labels: channel.Labels, Constants: channel.Constants, Runtime: m.Runtime, RuntimeLabels: m.RuntimeLabels,
-		Types: doc.types(), Declared: instance.Parameters,
+		Addons: doc.Addons, Types: doc.types(), Declared: instance.Parameters, Reported: isOpen,
 	}
 }
+
+// isOpen leaves what extensions report where it is: compiling has checked the names.
+func isOpen(string, string) (string, *strict.Fault) { return "", nil }
 
 // payload renders an instance. Only parameters and constants that it uses become part of it.
 func (s *Service) payload(instance *Instance, m *Member, scope *substitute.Scope) (entities.Payload, *substitute.Trouble) {
@@ -171,7 +174,11 @@ func (k *Kubernetes) payload(scope *substitute.Scope) (*entities.KubernetesPaylo
 	if k == nil {
 		return nil, nil
 	}
-	payload := &entities.KubernetesPayload{Bundled: entities.Bundled{Bundle: k.Bundle}, Prune: k.Prune, Adopt: k.Adopt, CreateNamespace: k.CreateNamespace}
+	payload := &entities.KubernetesPayload{
+		Bundled: entities.Bundled{Bundle: k.Bundle}, Prune: k.Prune, Adopt: k.Adopt, CreateNamespace: k.CreateNamespace,
+		RemoveClaims: k.RemoveClaims, RemoveForeign: k.RemoveForeign, Ignore: k.Ignore,
+	}
+	payload.NamespaceLabels, payload.NamespaceAnnotations = k.NamespaceLabels, k.NamespaceAnnotations
 	var t *substitute.Trouble
 	payload.Values, t = valuesOf(k.Names, scope)
 	return payload, t

@@ -16,6 +16,9 @@ import (
 const (
 	MaxSpec     = 32 << 10
 	maxChannels = 500
+	// maxChecks bounds what a release channel asks of one service: protections, conditions on other services, pre- and postconditions. How many all
+	// channels ask is bounded by MaxSpec.
+	maxChecks = 40
 )
 
 // Specs derives from an incarnation what the decision needs of each service, by service. Runtimes
@@ -55,6 +58,9 @@ func boundSpec(spec entities.Spec) error {
 			Expected: fmt.Sprintf("at most %d: fewer runtimes in its fleets", maxChannels),
 		}
 	}
+	if err := boundChecks(spec); err != nil {
+		return err
+	}
 	if !protocol.Large(spec) {
 		return nil
 	}
@@ -62,6 +68,19 @@ func boundSpec(spec entities.Spec) error {
 		return &strict.Fault{
 			Code: "spec-too-large", Message: fmt.Sprintf("the rules of service %s have %d bytes, packed", spec.Title(), len(packed)),
 			Expected: fmt.Sprintf("at most %d: fewer release channels, labels, preconditions or protections", MaxSpec),
+		}
+	}
+	return nil
+}
+
+// boundChecks refuses more checks than are asked at once.
+func boundChecks(spec entities.Spec) error {
+	for n := range spec.Channels {
+		if c := &spec.Channels[n]; len(c.Checks) > maxChecks {
+			return &strict.Fault{
+				Code: "too-many-checks", Message: fmt.Sprintf("release channel %s asks %d checks of service %s", c.Name, len(c.Checks), spec.Title()),
+				Expected: fmt.Sprintf("at most %d: fewer protections, preconditions or dependencies", maxChecks),
+			}
 		}
 	}
 	return nil

@@ -10,8 +10,16 @@ import (
 )
 
 // Work is what the incarnation plans in a release channel; nil where there is no such channel, nothing is written there, or nothing
-// there says how services are fitted together.
+// there says how services are fitted together. It is the same one each time, and nobody's to change: each command of a plan asks for it.
 func (i *Incarnation) Work(channel string) *plan.Work {
+	if known, is := i.works.Load(channel); is {
+		return known.(*plan.Work)
+	}
+	work, _ := i.works.LoadOrStore(channel, i.work(channel))
+	return work.(*plan.Work)
+}
+
+func (i *Incarnation) work(channel string) *plan.Work {
 	c := i.channel(channel)
 	declared := c.Plan
 	if declared == nil || c.ReportOnly {

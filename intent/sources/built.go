@@ -2,22 +2,21 @@
 // charts, each once, as objects that know where they are declared.
 //
 // It is hermetic: no cluster, no clock, no randomness, no network but for a chart that is pinned by its
-// digest. It reads only below the file system that it is given, refuses what leads out of it, and fills in
-// nothing. Of intent it imports config, bundle and sops.
+// digest, there or in converge.lock. It reads only below the file system that it is given, refuses what leads out of it, and fills in
+// nothing. Of intent it imports config, bundle, charts and sops.
 package sources
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"path"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/converge-engine/converge/intent/charts"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/internal/canonical"
 	"github.com/converge-engine/converge/intent/internal/strict"
@@ -55,12 +54,12 @@ func readTexts(texts []Text, byHelm bool, among encrypted) *Built {
 func (l *objectLoader) kustomization(full string) []strict.Fault {
 	from := l.into
 	if from.Built[full] == nil {
-		text, files, err := Kustomize(l.FS, full)
+		text, files, err := Kustomize(l.FS, full, l)
 		l.Config.Files = append(l.Config.Files, files...)
 		if err != nil {
 			from.Built[full] = &Built{Faults: []strict.Fault{refusal("kustomize", "the kustomization cannot be built: ", err)}}
 		} else {
-			from.Built[full] = readTexts([]Text{text}, false, encryptedIn(l.FS, files))
+			from.Built[full] = readTexts([]Text{text}, text.charts, encryptedIn(l.FS, files))
 		}
 	}
 	return from.Built[full].Faults
@@ -122,22 +121,26 @@ func (l *objectLoader) valuesFile(full string) *strict.Fault {
 
 // chart reads the chart that a service names.
 func (l *objectLoader) chart(s *config.Document[config.Service], at string, h *config.ServiceHelm) {
-	if h.Digest != "" && h.Chart == "" && !s.Faulty(at) {
-		l.wrong(s, at+".digest", strict.Fault{Code: "missing-field", Message: "a digest is that of the chart beside it", Expected: `"chart" too`})
-	}
-	if !s.Has(at+".chart") || s.Faulty(at+".chart") || s.Faulty(at+".digest") {
+	named, ok := l.chartNamed(s, at, h)
+	if !ok {
 		return
 	}
-	if strings.Contains(h.Chart, "://") {
-		l.remoteChart(s, at, h)
+	where := at + ".chart"
+	if !s.Has(where) {
+		where = at + ".version"
+	}
+	if named.Locked() || strings.Contains(named.Chart, "://") {
+		if fault := l.remoteChart(named); fault != nil {
+			l.wrong(s, where, *fault)
+		}
 		return
 	}
-	l.at(s, at+".chart", h.Chart, func(full string) []strict.Fault {
-		key := ChartKey(full, h.Digest)
+	l.at(s, where, named.Chart, func(full string) []strict.Fault {
+		key := ChartKey(path.Dir(s.File), named)
 		if l.into.Charts[key] != nil {
 			return nil
 		}
-		chart, err := l.localChart(full, string(h.Digest))
+		chart, err := l.localChart(full, string(named.Digest))
 		if err != nil {
 			return []strict.Fault{{Code: "chart", Message: fmt.Sprintf("%s is no chart that can be used: %v", full, strict.Reason(err)), Expected: "a directory with a Chart.yaml, or a .tgz file of one"}}
 		}
@@ -145,9 +148,6 @@ func (l *objectLoader) chart(s *config.Document[config.Service], at string, h *c
 		return nil
 	})
 }
-
-// ChartKey is where Objects.Charts holds a chart.
-func ChartKey(from string, digest config.ChartDigest) string { return from + "#" + string(digest) }
 
 func (l *objectLoader) localChart(full, digest string) (*Chart, error) {
 	info, err := fs.Stat(l.FS, full)
@@ -170,43 +170,15 @@ func (l *objectLoader) localChart(full, digest string) (*Chart, error) {
 		return nil, err
 	}
 	l.Config.Files = append(l.Config.Files, full)
-	if err := Check(data, digest); err != nil {
+	if err := charts.Check(data, digest); err != nil {
 		return nil, err
 	}
 	return OpenChart(data)
 }
 
-// remoteChart fetches a chart that is pinned by its digest.
-func (l *objectLoader) remoteChart(s *config.Document[config.Service], at string, h *config.ServiceHelm) {
-	switch {
-	case !strings.HasPrefix(h.Chart, "https://"):
-		l.wrong(s, at+".chart", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q cannot be fetched", strict.Clip(h.Chart)), Expected: "an address that begins with https://, or a path"})
-		return
-	case h.Digest == "":
-		l.wrong(s, at+".chart", strict.Fault{Code: "missing-field", Message: "a chart from elsewhere may change", Expected: `"digest" beside it: sha256: and 64 hexadecimal digits`})
-		return
-	}
-	key := ChartKey(h.Chart, h.Digest)
-	if l.into.Charts[key] != nil {
-		return
-	}
-	client := l.Config.Options.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	data, err := Fetch(context.Background(), client, h.Chart, string(h.Digest))
-	if err == nil {
-		l.into.Charts[key], err = OpenChart(data)
-	}
-	if err != nil {
-		delete(l.into.Charts, key)
-		l.wrong(s, at+".chart", strict.Fault{Code: "chart", Message: fmt.Sprintf("%s cannot be used: %v", path.Base(h.Chart), err)})
-	}
-}
-
 // Render renders a chart once for the same values, whichever services and channels use it.
 func (from *Objects) Render(key string, chart *Chart, release Release) *Built {
-	data, err := canonical.JSON([]any{key, release.Name, release.Namespace, release.CRDs, release.Values})
+	data, err := canonical.JSON([]any{key, release.Name, release.Namespace, release.CRDs, release.Values, release.KubeVersion, release.APIVersions, release.AllAPIs})
 	if err != nil {
 		return &Built{Faults: []strict.Fault{{Code: "chart", Message: "the values cannot be JSON: " + err.Error()}}}
 	}
@@ -228,6 +200,8 @@ func (from *Objects) Render(key string, chart *Chart, release Release) *Built {
 type Text struct {
 	Name string // of the template or kustomization it comes from
 	Data []byte
+
+	charts bool // in a kustomization: there may be hooks of Helm
 }
 
 // MaxTree bounds the bytes of one source, all its files together.

@@ -2,6 +2,7 @@ package sources
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,8 +21,8 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 )
 
-// KubeVersion is the version of Kubernetes that templates see. It is fixed, so that the same sources
-// give the same objects whatever cluster they go to.
+// KubeVersion is the version of Kubernetes that templates see where a runtime says no other. It is fixed, so that the same
+// sources give the same objects.
 const KubeVersion = "v1.36.0"
 
 // Release is what a chart is rendered with. Values may hold the tokens Version and FullVersion.
@@ -29,6 +30,11 @@ type Release struct {
 	Name, Namespace string
 	Values          map[string]any
 	CRDs            bool // whether those in crds/ are part of it
+	// What templates see of the cluster, beside the built-in APIs; empty: KubeVersion, and nothing else.
+	KubeVersion string   `json:",omitempty"`
+	APIVersions []string `json:",omitempty"`
+	// AllAPIs: APIVersions are all that the cluster has, and not those beside the built-in ones.
+	AllAPIs bool `json:",omitempty"`
 }
 
 // Render renders the chart as `helm template` would for a first installation, without a cluster: the
@@ -153,7 +159,7 @@ func (c *Chart) once(r Release, d doubles) ([]Text, error) {
 	if err != nil {
 		return nil, err
 	}
-	capabilities, err := capabilitiesFor(loaded)
+	capabilities, err := r.capabilities(loaded)
 	if err != nil {
 		return nil, err
 	}
@@ -183,16 +189,23 @@ func (c *Chart) once(r Release, d doubles) ([]Text, error) {
 	return collect(loaded, rendered, r.CRDs), nil
 }
 
-func capabilitiesFor(c *chart.Chart) (*common.Capabilities, error) {
-	version, err := common.ParseKubeVersion(KubeVersion)
+func (r Release) capabilities(c *chart.Chart) (*common.Capabilities, error) {
+	here := cmp.Or(r.KubeVersion, KubeVersion)
+	version, err := common.ParseKubeVersion(here)
 	if err != nil {
 		return nil, err
 	}
-	if needed := c.Metadata.KubeVersion; needed != "" && !chartutil.IsCompatibleRange(needed, KubeVersion) {
-		return nil, fmt.Errorf("chart %s is for Kubernetes %s, and is rendered for %s", c.Name(), needed, KubeVersion)
+	if needed := c.Metadata.KubeVersion; needed != "" && !chartutil.IsCompatibleRange(needed, version.Version) {
+		return nil, &Refusal{
+			fmt.Sprintf("chart %s is for Kubernetes %s, and is rendered for %s", c.Name(), needed, here), "the cluster's own version as kubernetes.kubeVersion of its runtime, or what \"converge lock --capabilities\" writes",
+		}
 	}
 	capabilities := common.DefaultCapabilities.Copy()
 	capabilities.KubeVersion = *version
+	if r.AllAPIs {
+		capabilities.APIVersions = nil
+	}
+	capabilities.APIVersions = append(capabilities.APIVersions, r.APIVersions...)
 	return capabilities, nil
 }
 
@@ -201,7 +214,7 @@ func collect(c *chart.Chart, rendered map[string]string, crds bool) []Text {
 	var all []Text
 	if crds {
 		for _, crd := range c.CRDObjects() {
-			all = append(all, Text{crd.Filename, crd.File.Data})
+			all = append(all, Text{Name: crd.Filename, Data: crd.File.Data})
 		}
 	}
 	var names []string
@@ -212,17 +225,14 @@ func collect(c *chart.Chart, rendered map[string]string, crds bool) []Text {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		all = append(all, Text{name, []byte(rendered[name])})
+		all = append(all, Text{Name: name, Data: []byte(separator.ReplaceAllString(rendered[name], "\n---\n"))})
 	}
 	return all
 }
 
-// What Helm does by hooks is done by waves: those before an installation or upgrade come before
-// everything, those after it last, in the order of their weights.
-const (
-	hookWave  = 100_000
-	maxWeight = 50_000
-)
+// separator is what stands between objects for Helm, which is more than YAML has: charts that others wrote begin the next object
+// in the same line.
+var separator = regexp.MustCompile(`(?:^|\s*\n)---\s*`)
 
 // reopen puts substitutions back for the tokens that a chart was rendered with.
 func reopen(node *yaml.Node, seen map[*yaml.Node]bool) {
@@ -236,42 +246,6 @@ func reopen(node *yaml.Node, seen map[*yaml.Node]bool) {
 	for _, inner := range node.Content {
 		reopen(inner, seen)
 	}
-}
-
-// hook turns a Helm hook into an object of a wave, and reports whether it is one to keep: hooks of
-// tests, deletions and rollbacks are not.
-func hook(fields map[string]any) bool {
-	metadata, _ := fields["metadata"].(map[string]any)
-	annotations, _ := metadata["annotations"].(map[string]any)
-	events, ok := annotations["helm.sh/hook"].(string)
-	if !ok {
-		return true
-	}
-	when := strings.Split(strings.ReplaceAll(events, " ", ""), ",")
-	is := func(events ...string) bool {
-		return slices.ContainsFunc(when, func(event string) bool { return slices.Contains(events, event) })
-	}
-	wave := 0
-	switch {
-	case is("pre-install", "pre-upgrade"):
-		wave = -hookWave
-	case is("post-install", "post-upgrade"):
-		wave = hookWave
-	default:
-		return false
-	}
-	text, _ := annotations["helm.sh/hook-weight"].(string)
-	weight, _ := strconv.Atoi(text) // no weight is 0, as Helm has it
-	wave += min(max(weight, -maxWeight), maxWeight)
-	for _, name := range []string{"helm.sh/hook", "helm.sh/hook-weight", "helm.sh/hook-delete-policy"} {
-		delete(annotations, name)
-	}
-	if _, given := annotations[annotationWave]; !given {
-		annotations[annotationWave] = strconv.Itoa(wave)
-	}
-	// Without a policy, too, Helm deletes a hook before it makes it again.
-	annotations[annotationRecreate] = "true"
-	return true
 }
 
 // Tokens stand for what is open when a chart is rendered. They are lower-case letters, so that they

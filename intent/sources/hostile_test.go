@@ -60,7 +60,7 @@ func (o *outside) untouched(t testing.TB) {
 func renderedFrom(t testing.TB, fsys fs.FS) (string, error) {
 	t.Helper()
 	if _, err := fs.Stat(fsys, "Chart.yaml"); err != nil {
-		text, _, err := Kustomize(fsys, ".")
+		text, _, err := Kustomize(fsys, ".", nil)
 		return string(text.Data), err
 	}
 	chart, _, err := ReadChart(fsys, ".")
@@ -108,7 +108,8 @@ func TestHostileSources_G4(t *testing.T) {
 func TestFieldsOfKustomizations_G4(t *testing.T) {
 	known := map[string]string{
 		"paths":   "Resources Components Crds Bases Configurations OpenAPI Patches PatchesJson6902 PatchesStrategicMerge Replacements ConfigMapGenerator SecretGenerator",
-		"refused": "Generators Transformers Validators HelmGlobals HelmCharts HelmChartInflationGenerator",
+		"refused": "Generators Transformers Validators HelmChartInflationGenerator",
+		"charts":  "HelmGlobals HelmCharts",
 		"values": "TypeMeta MetaData NamePrefix NameSuffix Namespace CommonLabels Labels CommonAnnotations Images ImageTags Replicas Vars " +
 			"SortOptions GeneratorOptions BuildMetadata",
 	}
@@ -145,7 +146,7 @@ func FuzzKustomization(f *testing.F) {
 			"top/kustomization.yaml": {Data: []byte("resources: [../base]")}, "base/a.yaml": {Data: text},
 		}
 		for _, dir := range []string{".", "top"} {
-			_, _, _ = Kustomize(files, dir)
+			_, _, _ = Kustomize(files, dir, nil)
 		}
 		o.untouched(t)
 	})

@@ -20,9 +20,10 @@ import (
 var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
 // Kustomize builds the kustomization in a directory of fsys. It also returns the files that were
-// read, those of a build that failed included. Remote bases, plugins and charts are refused.
-func Kustomize(fsys fs.FS, dir string) (Text, []string, error) {
-	g := &gatherer{fsys: fsys, files: map[string][]byte{}, read: map[string]bool{}}
+// read, those of a build that failed included. Remote bases and plugins are refused; charts that do not lie there are those of a
+// lock, which nil has none of.
+func Kustomize(fsys fs.FS, dir string, locked lockedCharts) (Text, []string, error) {
+	g := &gatherer{fsys: fsys, files: map[string][]byte{}, read: map[string]bool{}, locked: locked}
 	err := g.kustomization(dir)
 	read := strict.Keys(g.read)
 	if err != nil {
@@ -32,7 +33,7 @@ func Kustomize(fsys fs.FS, dir string) (Text, []string, error) {
 	if err != nil {
 		return Text{}, read, err
 	}
-	return Text{Name: "kustomization " + dir, Data: answer.Texts[0].Data}, read, nil
+	return Text{Name: "kustomization " + dir, Data: answer.Texts[0].Data, charts: g.charts}, read, nil
 }
 
 // gatherer collects all that a kustomization is made of before anything is built. Kustomize sees no other files than
@@ -43,6 +44,9 @@ type gatherer struct {
 	files map[string][]byte
 	read  map[string]bool
 	size  int64
+
+	locked lockedCharts
+	charts bool // there are any
 }
 
 // kustomization gathers the one in a directory and all that it names.
@@ -57,11 +61,12 @@ func (g *gatherer) kustomization(dir string) error {
 	}
 	k.FixKustomization() // fields of old names become those of today
 	if field := plugin(k); field != "" {
-		return &Refusal{fmt.Sprintf("%s: %s needs a plugin, and plugins are off", name, field), "no such field; a chart stands as kubernetes.helm"}
+		return &Refusal{fmt.Sprintf("%s: %s needs a plugin, and plugins are off", name, field), "no such field"}
 	}
 	g.files[name] = []byte{} // it may come round to itself, which Kustomize refuses
 	w := &pathWalk{gatherer: g, name: name, dir: dir}
 	w.kustomization(k)
+	w.inflate(k)
 	if w.err != nil {
 		return w.err
 	}
@@ -120,10 +125,8 @@ func plugin(k *types.Kustomization) string {
 		return "transformers"
 	case len(k.Validators) > 0:
 		return "validators"
-	case len(k.HelmCharts) > 0 || len(k.HelmChartInflationGenerator) > 0:
-		return "helmCharts"
-	case k.HelmGlobals != nil:
-		return "helmGlobals"
+	case len(k.HelmChartInflationGenerator) > 0:
+		return "helmChartInflationGenerator"
 	}
 	return ""
 }

@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/converge-engine/converge/intent/charts"
 	"github.com/converge-engine/converge/intent/config"
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
@@ -25,26 +26,34 @@ type Objects struct {
 	Built     map[string]*Built    // of kustomizations, by their directory
 	Charts    map[string]*Chart
 	Values    map[string]*valuesFile
+	Patches   map[string]string  // files of patches
+	Captured  charts.Lock        // of which the capabilities count
 	Tasks     map[string]*Object // task definitions and services of ECS, by TaskKey
 	// incomplete: something could not be read, and was reported.
 	Incomplete bool
 
 	mu       sync.Mutex
 	rendered map[string]*Built // of charts, by all that goes into them
+	patched  map[string]*patched
 }
 
 // objectLoader reads the sources of objects that services name.
 type objectLoader struct {
 	*config.Reader
+	fetching
 	into *Objects
+}
+
+func newLoader(from *config.Reader) *objectLoader {
+	return &objectLoader{Reader: from, fetching: fetching{fetched: map[string]*strict.Fault{}}, into: &Objects{
+		Listed: map[string][]string{}, Manifests: map[string][]*Object{}, Built: map[string]*Built{},
+		Charts: map[string]*Chart{}, Values: map[string]*valuesFile{}, Tasks: map[string]*Object{}, rendered: map[string]*Built{}, Patches: map[string]string{}, patched: map[string]*patched{},
+	}}
 }
 
 // Read reads the sources of all services, and reports there what is wrong with them.
 func Read(from *config.Reader) *Objects {
-	l := &objectLoader{Reader: from, into: &Objects{
-		Listed: map[string][]string{}, Manifests: map[string][]*Object{}, Built: map[string]*Built{},
-		Charts: map[string]*Chart{}, Values: map[string]*valuesFile{}, Tasks: map[string]*Object{}, rendered: map[string]*Built{},
-	}}
+	l := newLoader(from)
 	for _, s := range l.Config.Services {
 		l.serviceObjects(s, "kubernetes", s.Spec.Kubernetes)
 		l.serviceTasks(s, "ecs", s.Spec.ECS)
@@ -66,11 +75,28 @@ func (l *objectLoader) serviceObjects(s *config.Document[config.Service], at str
 	if s.Has(at + ".kustomize") {
 		l.at(s, at+".kustomize", k.Kustomize, l.kustomization)
 	}
+	for i, p := range k.Patches {
+		l.patchFile(s, strict.Index(at+".patches", i), p)
+	}
 	if k.Helm != nil {
 		l.chart(s, at+".helm", k.Helm)
+		l.captured(s, at+".helm")
 		for i, name := range k.Helm.ValuesFiles {
 			l.at(s, strict.Index(at+".helm.valuesFiles", i), name, single(l.valuesFile))
 		}
+	}
+}
+
+// captured has charts see what was captured of clusters.
+func (l *objectLoader) captured(s *config.Document[config.Service], at string) {
+	lock, err := l.lock()
+	if err == nil {
+		l.into.Captured = lock
+		return
+	}
+	if !l.lockTold {
+		l.lockTold = true
+		l.wrong(s, at, strict.Fault{Code: "lock", Message: fmt.Sprintf("%s cannot be used: %v", charts.LockFile, err), Expected: lockCommand})
 	}
 }
 

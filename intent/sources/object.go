@@ -24,6 +24,8 @@ const maxObject = 250_000
 const (
 	annotationWave     = "converge/wave"
 	annotationRecreate = "converge/recreate"
+	annotationAdopt    = "converge/adopt"
+	annotationKeep     = "converge/keep"
 	annotationLink     = "converge/link-" // and a name: an address shown with the object
 	annotationLog      = "converge/log-"  // and a name: the address of its logs
 )
@@ -43,6 +45,7 @@ type Object struct {
 	Digest                       string
 	Texts                        []ObjectText // that hold substitutions
 	Encrypted                    bool         // by SOPS, and so it stays until it is applied
+	Warnings                     []string     // what is no fault, and yet not as it was meant
 }
 
 // ObjectText is a scalar with a substitution.
@@ -140,6 +143,7 @@ func (c *objectCheck) check(node *yaml.Node, among encrypted) bool {
 	c.notes("annotations")
 	c.literal = bundle.KeepsText(c.fields)
 	c.scan("", c.fields)
+	c.variables()
 	c.secret()
 	if c.object.Encrypted {
 		c.asItIs()
@@ -249,9 +253,16 @@ func reserved(field, key, text string) *strict.Fault {
 			}
 			return nil
 		case annotationRecreate:
+			return strict.Unless(text == "true" || text == "orphan", "bad-value", "%q is not possible here", text, `"true", "orphan" to leave what it made, or no such annotation`)
+		case annotationAdopt:
+			return strict.Unless(strings.TrimSpace(text) != "", "bad-value", "%q is not possible here", text, `"true", "false", names of field managers besides, or no such annotation`)
+		case annotationKeep:
 			return onlyValue(text, "true")
 		case bundle.AnnotationSubstitute:
 			return onlyValue(text, "false")
+		}
+		if fault, is := wrongHook(key, text); is {
+			return fault
 		}
 		if strings.HasPrefix(key, annotationLink) || strings.HasPrefix(key, annotationLog) {
 			return nil
@@ -259,7 +270,7 @@ func reserved(field, key, text string) *strict.Fault {
 	}
 	return &strict.Fault{
 		Code: "reserved-name", Message: fmt.Sprintf("%q is set by Converge itself", key),
-		Expected: "no such name, or one of the annotations converge/wave, converge/recreate, converge/substitute, converge/link-NAME, converge/log-NAME",
+		Expected: "no such name, or one of the annotations converge/wave, converge/recreate, converge/adopt, converge/keep, converge/substitute, converge/hook, converge/hook-weight, converge/hook-delete-policy, converge/link-NAME, converge/log-NAME",
 	}
 }
 

@@ -98,6 +98,13 @@ func TestChartsThatDependOnChance(t *testing.T) {
 	}
 }
 
+// Objects stand apart as Helm has it, which is more than YAML does.
+func TestObjectsInOneLineWithTheSeparator_H6(t *testing.T) {
+	chart := chartOf(t, "--- # first\na: 1\n---b: 2\n\n---   \nc: |\n  ---\n  d")
+	text := rendered(t, chart, nil)
+	require.Equal(t, "\n---\n# first\na: 1\n---\nb: 2\n---\nc: |\n  ---\n  d", text)
+}
+
 // A schema is held, unless it would have to be fetched.
 func TestSchemasOfCharts(t *testing.T) {
 	schema := `{"properties": {"replicas": {"type": "integer"}, "tag": {"type": "string"}}}`

@@ -22,12 +22,13 @@ const MaxArchived = 64 << 20
 // folders are all that a store has, by what becomes of each in an archive.
 var folders = map[string]archived{
 	"incarnations/": byDigest, "specs/": byDigest, "manifests/": byDigest, "payloads/": byDigest,
-	"states/": byDigest, "bundles/": byDigest, "checks/": byDigest, "extensions/": byDigest,
+	"states/": byDigest, commits: byDigest, "bundles/": byDigest, "checks/": byDigest, "extensions/": byDigest,
 	"keys/": asItIs, "numbers/": asItIs, "runtimes/": asItIs, "versions/": asItIs, trails: asItIs, "logs/": asItIs, "holds/": asItIs, endedPauses: asItIs, rules: asItIs, notices: asItIs, directories: asItIs, tokens: asItIs,
-	libraries: asItIs, libraryContents: byDigest, joints: asItIs, plans: asItIs, plansRunning: asItIs,
+	libraries: asItIs, libraryContents: byDigest, joints: asItIs, plans: asItIs, plansRunning: asItIs, captures: asItIs, reports: asItIs,
 	"fence/":    asItIs,
 	checkpoints: chosen, missedMessages: chosen,
-	installations: notAtAll, "leases/": notAtAll, "restarts/": notAtAll, "workers/": notAtAll,
+	installations: notAtAll, "leases/": notAtAll, "restarts/": notAtAll, "workers/": notAtAll, watched: notAtAll, rounds: notAtAll,
+	unreferenced: notAtAll, // but for what lies there under its own key
 }
 
 type archived int
@@ -65,15 +66,32 @@ func (s *Store) Each(ctx context.Context, take func(key string, data []byte) err
 			return nil, err
 		}
 	}
+	taken := map[string]bool{}
+	taking := func(key string, data []byte) error {
+		if isContent(key) {
+			taken[key] = true
+		}
+		return take(key, data)
+	}
 	for _, folder := range slices.Sorted(maps.Keys(folders)) {
 		if kind := folders[folder]; kind != asItIs && kind != byDigest {
 			continue
 		}
-		if err := s.eachIn(ctx, folder, take); err != nil {
+		if err := s.eachIn(ctx, folder, taking); err != nil {
 			return nil, err
 		}
 	}
-	return damaged, nil
+	return damaged, s.eachAside(ctx, taken, take)
+}
+
+// eachAside hands over what is set aside, or was while the rest was handed over: a checkpoint that was read before may name it.
+func (s *Store) eachAside(ctx context.Context, taken map[string]bool, take func(string, []byte) error) error {
+	return s.eachIn(ctx, unreferenced, func(key string, data []byte) error {
+		if key = strings.TrimPrefix(key, unreferenced); taken[key] || !isContent(key) {
+			return nil
+		}
+		return take(key, data)
+	})
 }
 
 // archivedAtOnce is how many things are read from the store, or written to it, at a time.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
@@ -55,19 +56,48 @@ func (b *bucket) create(ctx context.Context, key string, data []byte) (bool, err
 }
 
 func (b *bucket) list(ctx context.Context, prefix string) ([]string, error) {
-	var found []string
+	found, err := b.entries(ctx, prefix)
+	return keysOf(found), err
+}
+
+func keysOf(found []entry) []string {
+	return strict.Map(found, func(e entry) string { return e.key })
+}
+
+func (b *bucket) entries(ctx context.Context, prefix string) ([]entry, error) {
+	var found []entry
 	items := b.List(&blob.ListOptions{Prefix: prefix})
 	for {
 		item, err := items.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			slices.Sort(found)
+			slices.SortFunc(found, func(a, b entry) int { return strings.Compare(a.key, b.key) })
 			return found, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list %s in the store: %w", prefix, err)
 		}
-		found = append(found, item.Key)
+		found = append(found, entry{item.Key, item.Size, item.ModTime})
 	}
+}
+
+func (b *bucket) exists(ctx context.Context, key string) (bool, error) {
+	there, err := b.Exists(ctx, key)
+	if err != nil {
+		return false, fmt.Errorf("look for %s in the store: %w", key, err)
+	}
+	return there, nil
+}
+
+// move reads and writes, since not all buckets copy, and a copy may be as old as what it is of.
+func (b *bucket) move(ctx context.Context, from, to string) error {
+	data, err := b.read(ctx, from)
+	if err == nil {
+		err = b.write(ctx, to, data)
+	}
+	if err == nil {
+		err = b.remove(ctx, from)
+	}
+	return err
 }
 
 func (b *bucket) remove(ctx context.Context, key string) error {
@@ -89,14 +119,39 @@ type directory struct {
 // looksAgain bounds how often a list is begun anew.
 const looksAgain = 20
 
-// list is a bucket's, begun anew where a file went away meanwhile: the driver gives up then.
-func (d *directory) list(ctx context.Context, prefix string) (found []string, err error) {
+func (d *directory) list(ctx context.Context, prefix string) ([]string, error) {
+	found, err := d.entries(ctx, prefix)
+	return keysOf(found), err
+}
+
+// entries are a bucket's, begun anew where a file went away meanwhile: the driver gives up then.
+func (d *directory) entries(ctx context.Context, prefix string) (found []entry, err error) {
 	for range looksAgain {
-		if found, err = d.bucket.list(ctx, prefix); gcerrors.Code(err) != gcerrors.NotFound {
+		if found, err = d.bucket.entries(ctx, prefix); gcerrors.Code(err) != gcerrors.NotFound {
 			break
 		}
 	}
 	return found, err
+}
+
+// move is as of now before it is elsewhere: a rename keeps the time.
+func (d *directory) move(_ context.Context, from, to string) error {
+	source, target := filepath.Join(d.dir, filepath.FromSlash(from)), filepath.Join(d.dir, filepath.FromSlash(to))
+	now := time.Now()
+	err := os.Chtimes(source, now, now)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(target), ownDir)
+	}
+	if err == nil {
+		err = os.Rename(source, target)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return &NotFoundError{from}
+	}
+	if err != nil {
+		return fmt.Errorf("move %s in the store: %w", from, strict.Reason(err))
+	}
+	return nil
 }
 
 // write is a bucket's, of a file that nobody else may read: the driver leaves that to the umask.

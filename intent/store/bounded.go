@@ -68,3 +68,16 @@ func (b *bounded) remove(ctx context.Context, key string) error {
 	_, err := within(ctx, b, "delete "+key, func(ctx context.Context) (bool, error) { return true, b.blobs.remove(ctx, key) })
 	return err
 }
+
+func (b *bounded) exists(ctx context.Context, key string) (bool, error) {
+	return within(ctx, b, "look for "+key, func(ctx context.Context) (bool, error) { return b.blobs.exists(ctx, key) })
+}
+
+func (b *bounded) entries(ctx context.Context, prefix string) ([]entry, error) {
+	return within(ctx, b, "list "+prefix, func(ctx context.Context) ([]entry, error) { return b.blobs.entries(ctx, prefix) })
+}
+
+func (b *bounded) move(ctx context.Context, from, to string) error {
+	_, err := within(ctx, b, "move "+from, func(ctx context.Context) (bool, error) { return true, b.blobs.move(ctx, from, to) })
+	return err
+}

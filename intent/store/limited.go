@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// remotely are the folders that a remote worker writes: its claims, and what its commands printed.
-var remotely = []string{"fence/", "logs/"}
+// remotely are the folders that a remote worker writes: its claims, what its commands printed, and what is watched by workers of
+// remote runtimes. What others watch, and who reads it, is not its own.
+var remotely = []string{"fence/", "logs/", watchedRemotely}
 
 // ReadOnlyError says that this process may not write there.
 type ReadOnlyError struct{ Key string }
 
 // Error names the key, and where it may write.
 func (e *ReadOnlyError) Error() string {
-	return fmt.Sprintf("a remote worker does not write %s: %s only [read-only]", e.Key, strings.Join(remotely, " and "))
+	return fmt.Sprintf("a remote worker does not write %s: %s only [read-only]", e.Key, strings.Join(remotely, ", "))
 }
 
 // IsReadOnly reports whether an error means that this process may not write there.
@@ -59,4 +60,13 @@ func (l limited) remove(ctx context.Context, key string) error {
 		return err
 	}
 	return l.blobs.remove(ctx, key)
+}
+
+func (l limited) move(ctx context.Context, from, to string) error {
+	for _, key := range []string{from, to} {
+		if err := l.allowed(key); err != nil {
+			return err
+		}
+	}
+	return l.blobs.move(ctx, from, to)
 }

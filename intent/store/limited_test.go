@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
 )
 
 // A remote worker writes its claims and its logs, and nothing else: what is there it reads, and nothing of it is changed or removed.
@@ -38,7 +39,10 @@ func TestRemoteWorkerWritesClaimsAndLogsOnly_G1(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "ours", string(data))
 	}
-	require.ErrorContains(t, remote.blobs.write(ctx, "fence/../rules/9", nil), "a remote worker does not write fence/../rules/9: fence/ and logs/ only")
+	require.ErrorContains(t, remote.blobs.write(ctx, "fence/../rules/9", nil), "a remote worker does not write fence/../rules/9: fence/, logs/, watched/runtime/ only")
+	require.NoError(t, remote.PutWatched(t.Context(), protocol.RuntimeTaskQueue("edge"), "shop/web/prod/main", protocol.Watched{}))
+	require.True(t, IsReadOnly(remote.PutBeat(t.Context(), protocol.TaskQueue, "forged", Beat{})))
+	require.True(t, IsReadOnly(remote.PutWatched(t.Context(), protocol.TaskQueue, "shop/web/prod/main", protocol.Watched{})), "forged")
 	_, err = remote.PutSpec(ctx, entities.Spec{Application: "shop", Service: "web"})
 	require.True(t, IsReadOnly(err))
 	_, err = remote.PutState(ctx, []byte("forged"))

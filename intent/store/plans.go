@@ -46,14 +46,14 @@ type PlanGrant struct {
 	Release string `json:"release,omitempty"`
 }
 
-// GrantPlan keeps that for good.
-func (s *Store) GrantPlan(ctx context.Context, of protocol.PlanRef, g PlanGrant) error {
+// GrantPlan keeps that for good, and tells whether it did not stand before.
+func (s *Store) GrantPlan(ctx context.Context, of protocol.PlanRef, g PlanGrant) (granted bool, err error) {
 	key := grantKey(of, g)
-	_, _, err := createRecord(ctx, s, key, g, func(stands PlanGrant) bool { return stands == g })
+	_, granted, err = createRecord(ctx, s, key, g, func(stands PlanGrant) bool { return stands == g })
 	if IsDamaged(err) {
-		return s.mend(ctx, key, g)
+		return true, s.mend(ctx, key, g)
 	}
-	return err
+	return granted, err
 }
 
 // PlanGranted tells whether a plan lets a service enter.
@@ -115,26 +115,57 @@ const (
 	PlanWhole  PlanMark = "whole"
 )
 
+// PlanDeployed is the mark of the newest incarnation with which a service, by its first name, was deployed by a plan.
+func PlanDeployed(service string) PlanMark { return PlanMark("deployed/" + service) }
+
+// PlanUndeployed is the mark of the newest with which that failed.
+func PlanUndeployed(service string) PlanMark { return PlanMark("undeployed/" + service) }
+
 // PlanMarked is the incarnation that is marked; 0: none.
 func (s *Store) PlanMarked(ctx context.Context, application, channel string, mark PlanMark) (int64, error) {
-	data, err := s.blobs.read(ctx, markKey(application, channel, mark))
-	if IsNotFound(err) {
-		return 0, nil
+	marks, err := s.planMarks(ctx, application, channel, mark)
+	if err != nil || len(marks) == 0 {
+		return 0, err
 	}
-	n, _ := strconv.ParseInt(string(data), 10, 64) // damaged: as if there were none
-	return n, err
+	return marks[len(marks)-1], nil
 }
 
-// MarkPlan marks an incarnation, unless a newer one is.
+// MarkPlan marks an incarnation, unless a newer one is. Each is marked by a key of its own, of which the highest counts: so none is lost
+// where two do this at once.
 func (s *Store) MarkPlan(ctx context.Context, application, channel string, mark PlanMark, incarnation int64) error {
-	if stands, err := s.PlanMarked(ctx, application, channel, mark); err != nil || stands >= incarnation {
+	marks, err := s.planMarks(ctx, application, channel, mark)
+	if err != nil || len(marks) > 0 && marks[len(marks)-1] >= incarnation {
 		return err
 	}
-	return s.blobs.write(ctx, markKey(application, channel, mark), strconv.AppendInt(nil, incarnation, 10))
+	if _, err := s.blobs.create(ctx, markKey(application, channel, mark, incarnation), []byte("{}")); err != nil {
+		return err
+	}
+	for _, lower := range marks {
+		if err := s.blobs.remove(ctx, markKey(application, channel, mark, lower)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func markKey(application, channel string, mark PlanMark) string {
-	return plans + application + "/" + channel + "/" + string(mark)
+// planMarks lists what is marked, the highest last.
+func (s *Store) planMarks(ctx context.Context, application, channel string, mark PlanMark) (marks []int64, err error) {
+	prefix := marksOf(application, channel, mark)
+	keys, err := s.blobs.list(ctx, prefix)
+	for _, key := range keys {
+		if n, err := strconv.ParseInt(strings.TrimPrefix(key, prefix), 10, 64); err == nil { // else what a writer that died left behind
+			marks = append(marks, n)
+		}
+	}
+	return marks, err
+}
+
+func marksOf(application, channel string, mark PlanMark) string {
+	return plans + application + "/" + channel + "/marked/" + string(mark) + "/"
+}
+
+func markKey(application, channel string, mark PlanMark, incarnation int64) string {
+	return fmt.Sprintf("%s%019d", marksOf(application, channel, mark), incarnation)
 }
 
 func planKey(of protocol.PlanRef, what string) string {

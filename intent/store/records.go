@@ -127,11 +127,14 @@ func versionPrefix(application, service string) string {
 	return "versions/" + application + "/" + service + "/"
 }
 
+// readableVersion is how much of a version a key has.
+const readableVersion = 150
+
 // versionKey is readable, and different for versions that differ in case only, whatever the file
 // system makes of that.
 func versionKey(application, service, fullVersion string) string {
 	readable := url.QueryEscape(fullVersion)
-	readable = readable[:min(len(readable), 150)]
+	readable = readable[:min(len(readable), readableVersion)]
 	return versionPrefix(application, service) + readable + "-" + canonical.Hash([]byte(fullVersion))[:8]
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/converge-engine/converge/intent/bundle"
 	"github.com/converge-engine/converge/intent/internal/seal"
@@ -90,7 +91,7 @@ func (s *Store) Bundle(ctx context.Context, digest string) (bundle.Bundle, error
 	if !isDigest(digest) {
 		return bundle.Bundle{}, &NotFoundError{key}
 	}
-	data, err := s.blobs.read(ctx, key)
+	data, err := s.content(ctx, key)
 	switch {
 	case err != nil:
 	case !seal.Is(data):
@@ -115,22 +116,28 @@ func (s *Store) Rekey(ctx context.Context) (written int, damaged []error, err er
 	if _, err := s.SecretDigest(ctx); err != nil {
 		return 0, nil, err
 	}
-	err = s.eachIn(ctx, "bundles/", func(key string, raw []byte) error {
+	rekey := func(key string, raw []byte) error {
 		if !seal.Is(raw) || s.keys.Newest(raw) {
 			return nil
 		}
-		plain, err := s.open(key, raw)
+		name := strings.TrimPrefix(key, unreferenced)
+		plain, err := s.open(name, raw)
 		if IsDamaged(err) {
 			damaged = append(damaged, err)
 			return nil
 		}
 		if err == nil {
-			err = s.blobs.write(ctx, key, s.keys.Seal(key, plain))
+			err = s.blobs.write(ctx, key, s.keys.Seal(name, plain))
 		}
 		if err == nil {
 			written++
 		}
 		return err
-	})
+	}
+	for _, folder := range []string{"bundles/", unreferenced + "bundles/"} {
+		if err = s.eachIn(ctx, folder, rekey); err != nil {
+			break
+		}
+	}
 	return written, damaged, err
 }

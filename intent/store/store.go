@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/incarnation"
@@ -118,7 +119,21 @@ type blobs interface {
 	list(ctx context.Context, prefix string) ([]string, error)
 	// remove succeeds when there is no such key.
 	remove(ctx context.Context, key string) error
+	// exists is cheaper than read.
+	exists(ctx context.Context, key string) (bool, error)
+	// entries is list with what is known of each key, in order.
+	entries(ctx context.Context, prefix string) ([]entry, error)
+	// move has the content of a key under another one, as if it were written there now. While it goes on, and when it is cut off,
+	// the content is under one of them at least.
+	move(ctx context.Context, from, to string) error
 	close() error
+}
+
+// entry is a key, how many bytes lie there, and since when.
+type entry struct {
+	key  string
+	size int64
+	at   time.Time
 }
 
 // PutIncarnation keeps an incarnation and returns its hash.
@@ -223,9 +238,10 @@ func getJSON[T any](ctx context.Context, s *Store, folder, digest string) (T, er
 	return v, nil
 }
 
-// put writes content once. What is there and damaged is written again.
+// put writes content once. What is there and damaged is written again. That it is there is looked up whatever this process
+// remembers: whoever puts something is about to refer to it, and it may have been set aside since (collect.go).
 func (s *Store) put(ctx context.Context, key, digest string, data []byte) error {
-	if _, err := s.get(ctx, key, digest); err == nil {
+	if there, err := s.has(ctx, key, digest); err == nil && there {
 		return nil
 	}
 	if err := s.blobs.write(ctx, key, data); err != nil {
@@ -244,11 +260,23 @@ func (s *Store) get(ctx context.Context, key, digest string) ([]byte, error) {
 	if !isDigest(digest) {
 		return nil, &NotFoundError{key}
 	}
-	data, err := s.blobs.read(ctx, key)
+	data, err := s.content(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	return data, s.checked(key, digest, data)
+}
+
+// has tells whether content is there and whole.
+func (s *Store) has(ctx context.Context, key, digest string) (bool, error) {
+	if _, known := s.cache.get(key); known {
+		return s.blobs.exists(ctx, key)
+	}
+	data, err := s.blobs.read(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	return true, s.checked(key, digest, data)
 }
 
 // isDigest tells whether content can be named so: otherwise there is none.
@@ -310,5 +338,15 @@ func (c *cache) put(key string, v any, size int) {
 		oldest := c.recency.Remove(c.recency.Back()).(cached)
 		delete(c.byKey, oldest.key)
 		c.size -= oldest.size
+	}
+}
+
+// drop forgets a thing.
+func (c *cache) drop(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, known := c.byKey[key]; known {
+		c.size -= c.recency.Remove(e).(cached).size
+		delete(c.byKey, key)
 	}
 }

@@ -21,6 +21,7 @@ type call struct {
 	argv    []string
 	timeout time.Duration
 	answers bool // its stdout is an answer, wanted as a whole, and its errors are reading errors
+	secret  bool // and what it prints are secrets: nobody is shown any of it
 }
 
 // result is how a call went. Either err is set, ready to be returned, or the command ran to its end
@@ -176,7 +177,11 @@ type capture struct {
 }
 
 func (res *result) capture(full func()) capture {
-	return capture{stdout: res.redact.tail(MaxTail), stderr: res.redact.tail(MaxTail), whole: &head{limit: MaxDocument, full: full}}
+	shown := res.redact
+	if res.secret {
+		shown = allOfIt
+	}
+	return capture{stdout: shown.tail(MaxTail), stderr: shown.tail(MaxTail), whole: &head{limit: MaxDocument, full: full}}
 }
 
 // last is the end of both streams so far, stderr last: at most limit bytes.

@@ -35,10 +35,11 @@ const (
 
 // Runtime runs the commands of one definition. It is safe for concurrent use.
 type Runtime struct {
-	def     entities.RuntimeDefinition
-	runner  runner
-	secrets secret.Source
-	known   owners // where a watch may notice something
+	def       entities.RuntimeDefinition
+	runner    runner
+	secrets   secret.Source
+	workflows Workflows
+	known     owners // where a watch may notice something
 	// unobserved is how long a watch goes on when nobody observes.
 	unobserved time.Duration
 }
@@ -48,6 +49,8 @@ type Worker struct {
 	Clusters Clusters      // where they run as Jobs; nil: they do not
 	Tasks    Tasks         // by which they run as tasks of ECS; nil: they do not
 	Secrets  secret.Source // nil: there are none
+	// Workflows are by which workflows of users apply; nil: they do not.
+	Workflows Workflows
 }
 
 var (
@@ -67,10 +70,12 @@ func NewOn(def entities.RuntimeDefinition, on Worker) (*Runtime, error) {
 	if err := check(def); err != nil {
 		return nil, fmt.Errorf("runtime %s: %w", def.Name, err)
 	}
-	r := &Runtime{def: def, secrets: on.Secrets, unobserved: max(unobserved, 2*def.Timing.SteadyPollInterval)}
+	r := &Runtime{def: def, secrets: on.Secrets, workflows: on.Workflows, unobserved: max(unobserved, 2*def.Timing.SteadyPollInterval)}
 	switch {
 	case def.Custom.Job != nil && on.Clusters == nil:
 		return nil, fmt.Errorf("runtime %s: its commands run as Jobs, and no clusters are known here", def.Name)
+	case def.Custom.Apply.Workflow != nil && on.Workflows == nil:
+		return nil, fmt.Errorf("runtime %s: a workflow applies, and none can be started here", def.Name)
 	case def.Custom.Task != nil && on.Tasks == nil:
 		return nil, fmt.Errorf("runtime %s: its commands run as tasks of ECS, and none can be run here", def.Name)
 	}
@@ -100,8 +105,10 @@ func check(def entities.RuntimeDefinition) error {
 		return errors.New("has no commands")
 	case def.Dir != "" && !filepath.IsAbs(def.Dir):
 		return fmt.Errorf("directory %s is relative; expected an absolute one", def.Dir)
-	case isEmpty(&c.Apply):
+	case c.Apply.Workflow == nil && isEmpty(&c.Apply):
 		return errors.New("apply has no command")
+	case c.Apply.Workflow != nil && (c.Apply.Workflow.Type == "" || c.Apply.Workflow.TaskQueue == ""):
+		return errors.New("apply has a workflow without a type or a task queue")
 	case isEmpty(c.Remove):
 		return errors.New("remove has no command")
 	case isEmpty(c.Plan):
@@ -153,6 +160,9 @@ func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Out
 		doing:   fmt.Sprintf("apply %s/%s to %s", in.Application, in.Service, in.ID),
 		timeout: cmp.Or(cmd.Timeout, r.def.Timing.ApplyTimeout, defaultApplyTimeout),
 		argv:    cmd.Argv,
+	}
+	if cmd.Workflow != nil {
+		return r.applyByWorkflow(ctx, call, in)
 	}
 	res := r.run(ctx, call, in)
 	if res.err != nil || res.out.ExitCode == 0 {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/converge-engine/converge/tests/programtest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities"
@@ -250,8 +252,7 @@ func TestCommandNotFound(t *testing.T) {
 func TestDirectory(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin", "where"), []byte("#!/bin/sh\npwd\necho \"$1\"\n"), 0o700))
+	programtest.Write(t, filepath.Join(dir, "bin", "where"), "#!/bin/sh\npwd\necho \"$1\"\n")
 	rt := newRuntime(t, dir, entities.CustomRuntime{Apply: entities.Command{Argv: []string{"bin/where", "${HOME} is not expanded"}}})
 	out, err := rt.Apply(t.Context(), web("v1"))
 	require.NoError(t, err)

@@ -61,6 +61,7 @@ func noSteering(values map[string]entities.Value) error {
 // even with an error, so that they can be redacted.
 func resolve(ctx context.Context, values map[string]entities.Value, in runtimes.Instance, from secret.Source) (env, secrets map[string]string, err error) {
 	env, secrets = map[string]string{}, map[string]string{}
+	from = secret.In(from, in.Application, in.ID.Channel)
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		v := values[name]
 		if !v.IsSecret() {

@@ -69,10 +69,12 @@ func (j *jobs) request(res *result, w work) job.Request {
 	return job.Request{
 		Namespace: settings.Namespace, Purpose: w.labels.purpose, One: w.one, Key: w.key,
 		Prefix: fmt.Sprintf("converge-%s-%s-%s", owner.Service, shown, w.labels.purpose),
-		Labels: labels, Image: settings.Image, ServiceAccount: settings.ServiceAccount, Wrapper: settings.Wrapper,
+		Labels: withOurs(settings.Labels, labels), Annotations: settings.Annotations, Image: settings.Image, ServiceAccount: settings.ServiceAccount, Wrapper: settings.Wrapper,
 		Command: res.argv, Env: env, Secrets: w.secrets, Files: w.files, FilesVariable: filesVariable,
 		Resources:    corev1.ResourceRequirements{Requests: quantities(settings.Requests), Limits: quantities(settings.Limits)},
 		NodeSelector: settings.NodeSelector, Tolerations: tolerations(settings.Tolerations),
+		PullSecrets: settings.PullSecrets, PriorityClass: settings.PriorityClass,
+		PodSecurity: podSecurity(settings.PodSecurity), Security: containerSecurity(settings.Security),
 		Timeout: res.timeout, Limit: MaxDocument, StopAtLimit: res.answers,
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +30,11 @@ type Once struct {
 	// Document is JSON for the command: in a file that PVN_CHECK_FILE names, and in PVN_CHECK itself where no file can be brought,
 	// which is a task of ECS. About is what stands in the place of CHECK, such as PLAN.
 	Document, About string
+	// Hidden are secrets in the document.
+	Hidden []string
+	// Captures: what it prints are secrets. It gets its stdout once it has ended well, and says what is wrong with it, without it;
+	// nobody else gets any of it.
+	Captures func(stdout []byte) error
 	// Timeout is for everything, of a Job the waiting for a node included.
 	Timeout time.Duration
 	// Instance says what it is about: without a name, all of a channel. A payload is not needed.
@@ -48,7 +55,9 @@ func RunOnce(ctx context.Context, on Worker, o Once) (out runtimes.Output, signa
 		return runtimes.Output{ExitCode: -1}, "", runtimes.Permanent(fmt.Errorf("%s: %w", o.What, err))
 	}
 	env, secrets, err := resolve(ctx, o.Env, o.Instance, on.Secrets)
-	res := newResult(call{doing: o.What, argv: o.Argv, timeout: o.Timeout}, secrets)
+	captures := o.Captures != nil
+	res := newResult(call{doing: o.What, argv: o.Argv, timeout: o.Timeout, answers: captures, secret: captures}, secrets)
+	res.redact = newRedactor(slices.Concat(slices.Sorted(maps.Values(secrets)), o.Hidden))
 	res.sweep = o.Asks
 	if err != nil {
 		return res.out, "", res.fail("%w", err)
@@ -69,6 +78,11 @@ func RunOnce(ctx context.Context, on Worker, o Once) (out runtimes.Output, signa
 	}
 	on.runner(def).run(ctx, &res, w)
 	res.out.Place = res.place
+	if captures && res.err == nil && res.signal == "" && res.out.ExitCode == 0 {
+		if err := o.Captures(res.stdout); err != nil {
+			res.err = res.fail("%w", err)
+		}
+	}
 	return res.out, res.signal, res.err
 }
 
@@ -80,14 +94,26 @@ func (o Once) check(on Worker) error {
 		return fmt.Errorf("directory %s is relative; expected an absolute one", o.Dir)
 	case o.Timeout <= 0:
 		return errors.New("has no timeout")
+	}
+	if err := o.placed(on); err != nil {
+		return err
+	}
+	return noSteering(o.Env)
+}
+
+// placed says why the command cannot run where it is to.
+func (o Once) placed(on Worker) error {
+	switch {
 	case o.Job != nil && o.Task != nil:
 		return errTwoPlaces
 	case o.Job != nil && on.Clusters == nil:
 		return errors.New("it is to run as a Job, and no clusters are known here")
+	case (o.Captures != nil || len(o.Hidden) > 0) && (o.Job != nil || o.Task != nil):
+		return errors.New("it handles what was captured, which only a process of the worker's machine may see")
 	case o.Task != nil && on.Tasks == nil:
 		return errors.New("it is to run as a task of ECS, and none can be run here")
 	}
-	return noSteering(o.Env)
+	return nil
 }
 
 // Redact takes secrets out of text: as they are, as they look inside JSON, and line by line.

@@ -20,6 +20,15 @@ type redactor struct {
 	starts  [256]bool
 }
 
+// allOfIt takes out all there is.
+var allOfIt = func() *redactor {
+	r := &redactor{}
+	for b := range r.starts {
+		r.secrets, r.starts[b] = append(r.secrets, []byte{byte(b)}), true
+	}
+	return r
+}()
+
 // newRedactor also recognises a secret as it looks inside a JSON string, and each line of one that
 // has several (a private key is often printed line by line).
 func newRedactor(values []string) *redactor {

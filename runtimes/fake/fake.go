@@ -32,6 +32,8 @@ type Runtime struct {
 var (
 	_ runtimes.Runtime = (*Runtime)(nil)
 	_ runtimes.Remover = (*Runtime)(nil)
+
+	_ runtimes.RemovalPlanner = (*Runtime)(nil)
 )
 
 // New makes a runtime where nothing runs yet. A nil clock is time.Now.

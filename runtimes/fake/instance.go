@@ -27,7 +27,9 @@ type Instance struct {
 	sick          string // the object is FAILED with this message
 	since         time.Time
 
-	settle     int // readings that later applies take
+	objects    int    // how many there are; 0 is one
+	words      string // what the others say
+	settle     int    // readings that later applies take
 	applyFails int
 	applyErr   error
 	dropFails  int
@@ -53,6 +55,9 @@ func (p *Instance) set(change func()) {
 
 // SettleAfter makes later applies show only after n readings that still have them under way.
 func (p *Instance) SettleAfter(n int) { p.set(func() { p.settle = n }) }
+
+// HasObjects makes so many objects of it, the others of which say something.
+func (p *Instance) HasObjects(n int, words string) { p.set(func() { p.objects, p.words = n, words }) }
 
 // FailApplies makes the next n applies fail, in a way that a retry may mend.
 func (p *Instance) FailApplies(n int, message string) {
@@ -274,5 +279,10 @@ func (p *Instance) observe(name string) []entities.Object {
 	default:
 		return nil
 	}
-	return []entities.Object{o}
+	all := []entities.Object{o}
+	for n := 1; n < p.objects; n++ {
+		o.Name, o.Message = fmt.Sprintf("%s-%d", name, n), p.words
+		all = append(all, o)
+	}
+	return all
 }

@@ -56,6 +56,20 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Ch
 	return []runtimes.Change{change}, nil
 }
 
+// PlanRemoval implements runtimes.RemovalPlanner: what runs goes.
+func (r *Runtime) PlanRemoval(_ context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
+	p := r.At(in.Application, in.Service, in.ID.String())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case p.answer != nil:
+		return p.answer.changes, p.answer.err
+	case p.current == "":
+		return nil, nil
+	}
+	return []runtimes.Change{{Action: runtimes.ActionRemove, Type: "fake", Name: in.Service}}, nil
+}
+
 func environment(p *entities.Payload) map[string]string {
 	flat := map[string]string{}
 	if p == nil || p.Custom == nil {

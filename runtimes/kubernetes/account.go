@@ -29,16 +29,23 @@ func (a *account) say(format string, args ...any) {
 func (a *account) report(t *trial, applied *unstructured.Unstructured) {
 	name := called(applied)
 	switch {
+	case t.fails:
+		a.say("ran %s again, which had failed: run %d", name, t.runs)
 	case t.outcome == recreated:
 		a.say("recreated %s", name)
 	case t.live == nil:
 		a.say("created %s", name)
+	case t.forConfig():
+		a.say("configured %s (%s)", name, beginAnew)
 	case len(t.fields) == 1:
 		a.say("configured %s (%s)", name, t.fields[0].Path)
 	case len(t.fields) == 0:
 		a.say("configured %s", name)
 	default:
 		a.say("configured %s (%d fields)", name, len(t.fields))
+	}
+	if t.adoption != nil && len(t.adoption.managers) > 0 {
+		a.say("adopted %s from %s", name, strings.Join(t.adoption.managers, ", "))
 	}
 	for _, c := range t.taken {
 		if c.byHand() {

@@ -28,13 +28,23 @@ type apply struct {
 	home    string // namespace of the instance
 	adopt   bool
 	prune   bool
-	makes   bool // the namespace of the instance, when it is not there
+	makes   bool              // the namespace of the instance, when it is not there
+	claims  bool              // PersistentVolumeClaims are removed
+	clears  bool              // what others add to pod templates is
+	version string            // the full one
+	with    metav1.ObjectMeta // labels and annotations that it is made with
 	objects []declared
+	hooks   []declared                   // that are among the payload's objects, and no objects themselves
+	attempt int                          // of runtimes.Instance
+	tryName string                       // its Try
 	fence   *runtimes.Fence              // nil: not fenced
 	allow   *entities.RuntimeAllow       // nil: anything
 	noted   *unstructured.Unstructured   // the inventory since this apply noted it
 	earlier []*unstructured.Unstructured // inventories in namespaces in which the instance once was
-	account *account
+	// delivery is how far the version is; nil: there are no hooks, and never were
+	delivery *delivery
+	near     *neighbours
+	account  *account
 }
 
 // Apply implements runtimes.Runtime by server-side apply. All objects are tried first (a dry run), so
@@ -68,6 +78,15 @@ func (r *Runtime) apply(ctx context.Context, in runtimes.Instance, account *acco
 	a.account = account
 	trials := a.tryAll(ctx, a.objects)
 	if err := problems(trials); err != nil {
+		if apierrors.IsTooManyRequests(err) && !runtimes.IsPermanent(err) {
+			return runtimes.Unready(err) // nothing was changed yet, and it is nobody's failure
+		}
+		return err
+	}
+	if err := a.deliver(ctx, trials); err != nil {
+		return err
+	}
+	if err := problems(a.tryHooks(ctx)); err != nil {
 		return err
 	}
 	return a.run(ctx, trials)
@@ -89,9 +108,13 @@ func (r *Runtime) begin(ctx context.Context, in runtimes.Instance) (*apply, erro
 	if err != nil {
 		return nil, explain(ctx, "read the payload", err)
 	}
+	objects, hooks := split(objects)
 	return &apply{
-		Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), objects: objects, account: &account{}, fence: in.Fence, allow: in.Allow,
+		Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), version: in.FullVersion, objects: objects, hooks: hooks, account: &account{}, fence: in.Fence, allow: in.Allow, near: nextTo(in),
+		attempt: in.Attempt, tryName: in.Try,
 		adopt: in.Payload.Kubernetes.Adopt, prune: in.Payload.Kubernetes.Prune, makes: in.Payload.Kubernetes.CreateNamespace,
+		claims: in.Payload.Kubernetes.RemoveClaims, clears: in.Payload.Kubernetes.RemoveForeign,
+		with: metav1.ObjectMeta{Name: homeOf(in), Labels: in.Payload.Kubernetes.NamespaceLabels, Annotations: in.Payload.Kubernetes.NamespaceAnnotations},
 	}, nil
 }
 
@@ -100,28 +123,54 @@ func (a *apply) run(ctx context.Context, trials []*trial) error {
 	if err := a.makeHome(ctx, trials); err != nil {
 		return err
 	}
-	groups := inWaves(trials, func(t *trial) int { return t.wave })
-	for i, wave := range groups {
-		if a.noted == nil && !slices.ContainsFunc(wave, a.isNewHome) {
-			if err := a.remember(ctx); err != nil {
-				return err
-			}
-		}
-		if err := a.wave(ctx, wave, i == 0); err != nil {
-			return err
-		}
-		if i < len(groups)-1 {
-			if err := a.ready(ctx, wave); err != nil {
-				return err
-			}
-		}
+	hooked, err := a.waves(ctx, trials)
+	if err != nil {
+		return err
 	}
 	if a.noted == nil {
 		if err := a.remember(ctx); err != nil {
 			return err
 		}
 	}
+	if !hooked {
+		if err := a.runHooks(ctx, before); err != nil {
+			return err
+		}
+	}
+	if err := a.runHooks(ctx, after); err != nil {
+		return err
+	}
+	a.delivered()
 	return a.leave(ctx, trials)
+}
+
+// waves applies wave after wave, with the hooks that come before the first of those that are not of namespaces and definitions;
+// hooked: it came to these.
+func (a *apply) waves(ctx context.Context, trials []*trial) (hooked bool, err error) {
+	groups := inWaves(trials, func(t *trial) int { return t.wave })
+	for i, wave := range groups {
+		if wave[0].wave > firstWave && !hooked {
+			hooked = true
+			if err := a.runHooks(ctx, before); err != nil {
+				return hooked, err
+			}
+		}
+		if a.noted == nil && !slices.ContainsFunc(wave, a.isNewHome) {
+			err := a.remember(ctx)
+			if name, _ := webhookOf(err); err != nil && !a.ownWebhook(ctx, name) {
+				return hooked, err
+			}
+		}
+		if err := a.wave(ctx, wave, i == 0); err != nil {
+			return hooked, err
+		}
+		if i < len(groups)-1 || len(a.delivery.due(a.hooks, after)) > 0 {
+			if err := a.ready(ctx, wave); err != nil {
+				return hooked, err
+			}
+		}
+	}
+	return hooked, nil
 }
 
 // isNewHome reports whether an object is the namespace of the instance, and not there yet: so neither is an inventory.
@@ -134,14 +183,20 @@ func (a *apply) isNewHome(t *trial) bool {
 // was a wave before that took its time: somebody else may have made it meanwhile (D11).
 func (a *apply) wave(ctx context.Context, wave []*trial, first bool) error {
 	for _, t := range wave {
-		if t.outcome == tooEarly || t.outcome == created && !first {
-			*t = *a.tryServed(ctx, t.declared)
+		if t.outcome == tooEarly || t.outcome == guarded || t.outcome == created && !first {
+			*t = *a.tryServed(ctx, t.origin)
 		}
 	}
 	if err := problems(wave); err != nil {
 		return err
 	}
+	var rest, waiting []*trial
 	for _, t := range wave {
+		if t.outcome == guarded {
+			waiting = append(waiting, t)
+			continue
+		}
+		rest = append(rest, t)
 		if err := a.carryOut(ctx, t); err != nil {
 			return err
 		}
@@ -149,7 +204,7 @@ func (a *apply) wave(ctx context.Context, wave []*trial, first bool) error {
 			a.cluster.kinds.forget()
 		}
 	}
-	return nil
+	return a.afterMending(ctx, rest, waiting)
 }
 
 // servedWithin is how long a kind may take to be served once its definition is ready.
@@ -189,13 +244,24 @@ func (a *apply) carryOut(ctx context.Context, t *trial) error {
 			return err
 		}
 	}
+	if t.adoption != nil {
+		if err := a.migrate(ctx, t); err != nil {
+			return err
+		}
+	}
 	applied, err := a.send(ctx, t, false)
 	if err != nil {
 		return err
 	}
 	a.account.report(t, applied)
 	t.applied = applied
-	a.agreed(applied, t.declared)
+	if err := a.removeForeign(ctx, t); err != nil {
+		return err
+	}
+	a.agreed(t.applied, t.declared)
+	if t.outcome == recreated {
+		return a.untilSeen(ctx, t)
+	}
 	return nil
 }
 
@@ -234,7 +300,7 @@ func (a *apply) makeHome(ctx context.Context, trials []*trial) error {
 	if !a.makes || !slices.ContainsFunc(trials, wanting) {
 		return nil
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.home}}
+	namespace := &corev1.Namespace{ObjectMeta: a.with}
 	_, err := a.clients.typed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: FieldManager})
 	if apierrors.IsAlreadyExists(err) { // another service was faster
 		return nil
@@ -288,14 +354,19 @@ func (a *apply) unready(ctx context.Context, wave []*trial) (string, error) {
 			return "", err
 		}
 		if live == nil {
-			return name + ": not seen yet", nil
+			return name + ": not seen yet", a.goneHook(ctx, t)
 		}
-		switch status, message := health(live); status {
-		case entities.ObjectSucceeded:
-		case entities.ObjectFailed:
-			return "", &problem{doing: "wait for " + name, why: "it failed: " + message, hint: "later waves wait for it"}
-		default:
-			return fmt.Sprintf("%s: %s", name, message), nil
+		v, err := a.health(ctx, live)
+		if isHook(t.Unstructured) {
+			v = ofHook(live, v)
+		}
+		switch {
+		case err != nil:
+			return "", &problem{doing: "wait for " + name, why: err.Error(), err: err}
+		case v.status == entities.ObjectFailed:
+			return "", &problem{doing: "wait for " + name, why: "it failed: " + v.message, hint: "later waves wait for it", failed: true}
+		case v.status != entities.ObjectSucceeded:
+			return fmt.Sprintf("%s: %s", name, v.message), nil
 		}
 	}
 	return "", nil
@@ -326,8 +397,8 @@ func (a *apply) seen(ctx context.Context, t *trial) (*unstructured.Unstructured,
 func (a *apply) remove(ctx context.Context, t *trial) error {
 	doing := "delete " + idOf(t.Unstructured).String() + " to make it again"
 	at := a.clients.at(t.at, t.GetNamespace())
-	foreground, uid := metav1.DeletePropagationForeground, t.live.GetUID()
-	err := at.Delete(ctx, t.GetName(), metav1.DeleteOptions{PropagationPolicy: &foreground, Preconditions: &metav1.Preconditions{UID: &uid}})
+	policy, uid := dependents(t.Unstructured), t.live.GetUID()
+	err := at.Delete(ctx, t.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid}})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return explain(ctx, doing, err)
 	}

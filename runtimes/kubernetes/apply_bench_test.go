@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -59,6 +60,13 @@ func (n noted) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func isWrite(req *http.Request) bool {
+	if req.Method == http.MethodDelete && req.GetBody != nil { // which says in its body that it is a dry run
+		body, err := req.GetBody()
+		if err == nil {
+			said, _ := io.ReadAll(body)
+			return !strings.Contains(string(said), `"dryRun":["All"]`)
+		}
+	}
 	return req.Method != http.MethodGet && !strings.Contains(req.URL.RawQuery, "dryRun") && !strings.Contains(req.URL.Path, "authorization")
 }
 
@@ -104,6 +112,8 @@ func (d *desk) of(kind string) resource {
 		gvk = schema.FromAPIVersionAndKind("apps/v1", kind)
 	case "Job":
 		gvk = schema.FromAPIVersionAndKind("batch/v1", kind)
+	case kindAutoscaler.Kind:
+		gvk = kindAutoscaler
 	}
 	r, err := d.cluster.resource(d.Context(), gvk)
 	require.NoError(d, err)
@@ -174,8 +184,9 @@ func configOf(name, value string, annotations ...string) string {
 // caughtUp waits until the watch has an object as it is now.
 func (d *desk) caughtUp(kind, name string) {
 	d.Helper()
-	want := d.there(kind, name)
+	var want *unstructured.Unstructured
 	d.wait("the watch to catch up", func() bool {
+		want = d.there(kind, name) // controllers go on writing its status
 		v, err := d.cluster.view(d.Context(), d.of(kind), d.namespace)
 		if err != nil {
 			return false
@@ -186,4 +197,13 @@ func (d *desk) caughtUp(kind, name string) {
 		}
 		return o != nil && o.GetResourceVersion() == want.GetResourceVersion()
 	}, func() any { return want })
+}
+
+// cleared deletes a Job, and waits until it is gone.
+func (d *desk) cleared(job string) {
+	d.Helper()
+	background := metav1.DeletePropagationBackground
+	require.NoError(d, d.admin.at(d.of("Job"), d.namespace).Delete(d.Context(), job, metav1.DeleteOptions{PropagationPolicy: &background}))
+	d.wait("it to be gone", func() bool { return d.there("Job", job) == nil }, func() any { return d.there("Job", job) })
+	d.caughtUp("Job", job)
 }

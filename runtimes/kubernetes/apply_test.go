@@ -90,8 +90,8 @@ func TestWhoseAnObjectIs_D11(t *testing.T) {
 	d := reach(t).desk()
 	mine := d.instance("v1", configOf("settings", "mine"))
 	d.declares("helm", "ConfigMap", "settings", "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {b: theirs}}")
-	require.Contains(t, d.refused(mine, true), "it is there already, and not ours (written by helm) (set adopt to take it over, or delete it)")
-	require.Equal(t, []string{"configured ConfigMap/settings (3 fields)"}, d.applied(adopting(mine)))
+	require.Contains(t, d.refused(mine, true), "it is there already, and not ours (written by helm) (to take it over, set adopt, or on the object the annotation converge/adopt: \"true\"; else delete it)")
+	require.Equal(t, []string{"configured ConfigMap/settings (4 fields)", "adopted ConfigMap/settings from helm"}, d.applied(adopting(mine)))
 
 	for _, in := range []runtimes.Instance{other(mine, "beta"), adopting(other(mine, "beta")), adopting(named(mine, "eu-3"))} {
 		require.Contains(t, d.refused(in, false), "it belongs to "+d.namespace+"/web in prod; one object has one owner")
@@ -132,10 +132,10 @@ func TestConflicts(t *testing.T) {
 		lines string // of an apply
 		why   string // it is refused; empty: it is not
 	}{
-		"an edit is taken back":     {write: func(d *desk) { d.edits("kubectl-edit", "Deployment", "web", scaled) }, lines: "took back spec.replicas of Deployment/web from kubectl-edit"},
-		"an edit by a program, too": {write: func(d *desk) { d.edits("curl", "Deployment", "web", scaled) }, lines: "took back spec.replicas of Deployment/web from curl"},
-		"kubectl scale is an edit":  {write: func(d *desk) { d.edits("kubectl", "Deployment", "web", scaled, "scale") }, lines: "took back spec.replicas of Deployment/web from kubectl"},
-		"an autoscaler stays":       {write: func(d *desk) { d.edits("kube-controller-manager", "Deployment", "web", scaled, "scale") }, why: "spec.replicas belongs to kube-controller-manager, which writes it through scale"},
+		"an edit is taken back":      {write: func(d *desk) { d.edits("kubectl-edit", "Deployment", "web", scaled) }, lines: "took back spec.replicas of Deployment/web from kubectl-edit"},
+		"an edit by a program, too":  {write: func(d *desk) { d.edits("curl", "Deployment", "web", scaled) }, lines: "took back spec.replicas of Deployment/web from curl"},
+		"kubectl scale is an edit":   {write: func(d *desk) { d.edits("kubectl", "Deployment", "web", scaled, "scale") }, lines: "took back spec.replicas of Deployment/web from kubectl"},
+		"an autoscaler that is gone": {write: func(d *desk) { d.edits("kube-controller-manager", "Deployment", "web", scaled, "scale") }, lines: "took over spec.replicas of Deployment/web from kube-controller-manager"},
 		"another tool's declaration stays": {write: func(d *desk) {
 			d.declares("argocd", "Deployment", "web", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 5}}")
 		}, why: "spec.replicas belongs to argocd, which declares it too"},
@@ -152,7 +152,7 @@ func TestConflicts(t *testing.T) {
 				return
 			}
 			d.wrote()
-			require.Contains(t, d.refused(v1, true), row.why+" (remove the field from one side, or set adopt to take it over)")
+			require.Contains(t, d.refused(v1, true), row.why+" (remove the field from one side, set adopt to take it over, or leave it to them: ignoreDifferences: [{group: apps, kind: Deployment, name: web, jsonPointers: [/spec/replicas]}])")
 			writes, _ := d.wrote()
 			require.Empty(t, writes)
 			plan, err := d.Plan(t.Context(), v1)
@@ -276,9 +276,9 @@ func TestWhatIsNoLongerDeclared_D10(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []runtimes.Change{
 		{Action: runtimes.ActionPrune, Type: "Deployment", Name: "web", Namespace: d.namespace},
-		{Action: runtimes.ActionOrphan, Type: "PersistentVolumeClaim", Name: "data", Namespace: d.namespace},
+		{Action: runtimes.ActionOrphan, Type: "PersistentVolumeClaim", Name: "data", Namespace: d.namespace, Message: "no longer declared, kept: " + keepsClaims},
 	}, plan)
-	require.Equal(t, []string{"pruned Deployment/web", "left in place PersistentVolumeClaim/data, which is no longer declared", "unchanged 1 object"}, d.applied(pruning(v2)))
+	require.Equal(t, []string{"pruned Deployment/web", "left in place PersistentVolumeClaim/data, which is no longer declared (" + keepsClaims + ")", "unchanged 1 object"}, d.applied(pruning(v2)))
 	d.wait("it is gone", func() bool { return d.there("Deployment", "web") == nil }, func() any { return nil })
 	require.NotNil(t, d.there("PersistentVolumeClaim", "data"))
 	require.Equal(t, "ConfigMap,PersistentVolumeClaim", d.there("ConfigMap", parent).GetAnnotations()[annotationKinds])
@@ -291,7 +291,7 @@ func TestWhatCannotBeChangedIsMadeAgainWhenAllowed(t *testing.T) {
 	}
 	d.applied(d.instance("v1", job("")))
 	first := d.there("Job", "migrate").GetUID()
-	require.Contains(t, d.refused(d.instance("v2", job("")), true), `field is immutable (set the annotation converge/recreate: "true" to have it deleted and made again)`)
+	require.Contains(t, d.refused(d.instance("v2", strings.Replace(job(""), "true", "false", 1)), true), `field is immutable (set the annotation converge/recreate: "true" to have it deleted and made again)`)
 	require.Equal(t, first, d.there("Job", "migrate").GetUID())
 
 	v2 := d.instance("v2", job(`converge/recreate: "true"`))

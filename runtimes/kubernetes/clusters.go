@@ -54,7 +54,7 @@ func (c *Clusters) cluster(def entities.RuntimeDefinition) *cluster {
 		return known
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	made := &cluster{from: from, wrap: c.WrapTransport, ctx: ctx, stop: stop, views: &views{}}
+	made := &cluster{from: from, wrap: c.WrapTransport, ctx: ctx, stop: stop, views: &views{}, starts: make(chan struct{}, startsAtOnce)}
 	if c.closed {
 		made.close()
 	}
@@ -79,6 +79,7 @@ type cluster struct {
 	acting    map[string]*clients // by the user as which they act
 	kinds     kinds
 	views     *views
+	starts    chan struct{} // a place for each list or watch that begins
 }
 
 // clients are what a connected cluster is spoken to with. They outlive a change of credentials.
@@ -104,7 +105,7 @@ func (c *cluster) connect(ctx context.Context) (*clients, error) {
 	if c.connected != nil {
 		return c.connected, nil
 	}
-	wire, err := newWire(c.from, c.wrap)
+	wire, err := newWire(c.ctx, c.from, c.wrap)
 	if err != nil {
 		return nil, err
 	}

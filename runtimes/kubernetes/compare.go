@@ -23,11 +23,11 @@ const (
 // compare lists the fields in which an object would differ after an apply (the server's dry run) from
 // what it is, at most 100 of them, by path. What the server or other writers keep for themselves
 // does not count: status, managedFields, resourceVersion, generation, the revisions that controllers of
-// workloads count. Values of Secrets are masked.
-// An object that is nil has no fields.
-func compare(live, applied *unstructured.Unstructured) []runtimes.FieldChange {
+// workloads count, and what we note for ourselves of earlier templates, runs and consents. Values of Secrets are masked.
+// An object that is nil has no fields. What is somebody else's does not count either.
+func compare(live, applied *unstructured.Unstructured, theirs ...path) []runtimes.FieldChange {
 	var changes []runtimes.FieldChange
-	for _, d := range differences(live, applied) {
+	for _, d := range leavingOut(differences(live, applied), theirs) {
 		changes = append(changes, d.FieldChange)
 	}
 	return changes
@@ -65,6 +65,10 @@ func declarable(o *unstructured.Unstructured) map[string]any {
 		annotations := maps.Clone(of)
 		delete(annotations, annotationRevision)
 		delete(annotations, annotationTemplate)
+		delete(annotations, AnnotationEarlier)
+		delete(annotations, AnnotationRuns)
+		delete(annotations, AnnotationAdopt)
+		delete(annotations, AnnotationTaken)
 		metadata["annotations"] = annotations
 		if len(annotations) == 0 {
 			delete(metadata, "annotations")

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
@@ -37,6 +38,7 @@ type verdict struct {
 	digest          string   // of what was declared
 	drift           string   // the fields that differ; empty: none
 	refused         string   // why the server would not take what is declared: drift is then not known
+	foreign         []foreign
 	until           time.Time
 }
 
@@ -75,7 +77,7 @@ func (v *verdicts) put(uid types.UID, known verdict) {
 
 // markDrift marks the version of an object that is where it shall be, and yet not as declared.
 func (ob *observation) markDrift(ctx context.Context, object *entities.Object, live *unstructured.Unstructured, d declared) error {
-	if ob.in.FullVersion == "" || live.GetAnnotations()[AnnotationVersion] != ob.in.FullVersion || live.GetDeletionTimestamp() != nil {
+	if ob.in.FullVersion == "" || versionIn(live) != ob.in.FullVersion || live.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	found, err := ob.verdict(ctx, live, d)
@@ -85,7 +87,12 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 	if found.refused != "" {
 		object.Message = note(object, "whether it drifted is not known, the server refuses it: "+found.refused)
 	}
+	object.Foreign = words(found.foreign)
+	if found.drift == "" && ob.in.Payload.Kubernetes.RemoveForeign && len(found.foreign) > 0 {
+		found.drift = "others added " + strings.Join(object.Foreign, ", ")
+	}
 	if found.drift == "" {
+		object.AsDeclared = found.refused == "" && object.Status != entities.ObjectSucceeded
 		return nil
 	}
 	object.Message = note(object, found.drift)
@@ -117,14 +124,14 @@ func (ob *observation) verdict(ctx context.Context, live *unstructured.Unstructu
 	if usable && known.resourceVersion == live.GetResourceVersion() {
 		return known, nil
 	}
-	content := contentOf(live)
+	content := contentOf(live, d)
 	if !usable || known.content != content {
 		var err error
 		var compared *unstructured.Unstructured
 		if known, compared, err = ob.ask(ctx, live, d); err != nil {
 			return known, err
 		}
-		live, content, known.digest = compared, contentOf(compared), d.digest
+		live, content, known.digest = compared, contentOf(compared, d), d.digest
 	}
 	known.resourceVersion, known.content = live.GetResourceVersion(), content
 	ob.verdicts.keep(live.GetUID(), known)
@@ -134,13 +141,13 @@ func (ob *observation) verdict(ctx context.Context, live *unstructured.Unstructu
 // agreed remembers what an apply made of an object: it is as declared, and the next observation need not ask.
 func (r *Runtime) agreed(applied *unstructured.Unstructured, d declared) {
 	r.verdicts.keep(applied.GetUID(), verdict{
-		resourceVersion: applied.GetResourceVersion(), content: contentOf(applied), digest: d.digest,
+		resourceVersion: applied.GetResourceVersion(), content: contentOf(applied, d), digest: d.digest, foreign: foreignIn(applied, d),
 	})
 }
 
-// contentOf identifies what of an object an apply could change.
-func contentOf(o *unstructured.Unstructured) [32]byte {
-	text, err := json.Marshal(declarable(o))
+// contentOf identifies what of an object an apply of a declaration could change.
+func contentOf(o *unstructured.Unstructured, d declared) [32]byte {
+	text, err := json.Marshal(without(declarable(o), d.theirsIn(o)))
 	if err != nil {
 		return [32]byte{} // it came as JSON
 	}
@@ -162,7 +169,11 @@ func (ob *observation) ask(ctx context.Context, live *unstructured.Unstructured,
 	}
 	at := clients.at(r, d.GetNamespace())
 	for range 3 {
-		applied, err := at.Apply(ctx, d.GetName(), d.Unstructured, metav1.ApplyOptions{
+		sent, err := ob.sent(ctx, at, live, d)
+		if err != nil {
+			return verdict{}, live, readingError(doing, err)
+		}
+		applied, err := at.Apply(ctx, d.GetName(), sent.Unstructured, metav1.ApplyOptions{
 			FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll},
 		})
 		if apierrors.IsNotFound(err) { // the watch will show it in a moment
@@ -174,20 +185,40 @@ func (ob *observation) ask(ctx context.Context, live *unstructured.Unstructured,
 		if err != nil {
 			return verdict{}, live, readingError(doing, err)
 		}
-		found := differences(live, applied)
+		found := leavingOut(differences(live, applied), d.theirsIn(live))
 		if len(found) == 0 {
-			return verdict{}, live, nil
+			return verdict{foreign: foreignIn(applied, d)}, live, nil
+		}
+		if d.scaler == "" && hasReplicas(found) {
+			if d.scaler, _ = ob.findScaler(ctx, clients, d); d.scaler != "" {
+				continue // it has written nothing yet
+			}
 		}
 		fresh, err := at.Get(ctx, d.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return verdict{}, live, readingError(doing, err)
 		}
-		if contentOf(fresh) == contentOf(live) {
-			return verdict{drift: describe(found, fresh)}, live, nil
+		if contentOf(fresh, d) == contentOf(live, d) {
+			return verdict{drift: describe(found, fresh), foreign: foreignIn(applied, d)}, live, nil
 		}
 		live = fresh
 	}
 	return verdict{}, live, &entities.ReadingError{Code: runtimes.CodeFetchFailed, Message: doing + ": it changes faster than it can be read"}
+}
+
+// sent is what is asked about an object: without what is somebody else's there.
+func (ob *observation) sent(ctx context.Context, at dynamic.ResourceInterface, live *unstructured.Unstructured, d declared) (declared, error) {
+	if d.watched() {
+		return d.yield(live)
+	}
+	whole, err := at.Get(ctx, d.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return d, nil
+	}
+	if err != nil {
+		return d, err
+	}
+	return d.yield(whole)
 }
 
 // refusal reports whether the server was there and would not take the object, whoever asks when.

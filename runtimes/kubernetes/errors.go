@@ -25,6 +25,7 @@ import (
 type problem struct {
 	doing, why, hint string
 	err              error // of the server; may be nil
+	failed           bool  // an object that was waited for has failed
 }
 
 func (p *problem) Error() string {
@@ -117,7 +118,8 @@ func failures() []failure {
 			return "the admission webhook " + quoted(err, `admission webhook "([^"]+)"`) + " does not allow it: change the object, or that policy"
 		}},
 		{is: isTooLarge, permanent: true, hint: "the object is larger than a cluster stores (about 1.5 MB; a ConfigMap or Secret 1 MiB, annotations 256 KiB): split it, or move data out of it"},
-		{is: said("exceeded quota"), hint: "free or raise the quota of the namespace"},
+		{is: isKeptOutForGood, permanent: true, hintOf: adviceOf},
+		{is: isKeptOut, hintOf: adviceOf},
 		{is: isTerminating, hint: "the namespace is being deleted: it has to be gone, and made again, first"},
 		{is: isMissingNamespace, hint: "create the namespace, declare it among the objects, or set createNamespace"},
 		{is: apierrors.IsForbidden, hint: "give that user the permission, by a Role or ClusterRole and its binding"},
@@ -125,7 +127,7 @@ func failures() []failure {
 		{is: apierrors.IsInvalid, permanent: true},
 		{is: apierrors.IsBadRequest, permanent: true},
 		{is: isConflict, hint: "it was changed at the same time"},
-		{is: apierrors.IsTooManyRequests, hint: "the server is busy"},
+		{is: apierrors.IsTooManyRequests, hint: tooManyRequests},
 		{is: isUnreachable, hint: "the cluster is not reachable"},
 	}
 }
@@ -198,9 +200,14 @@ func readingError(doing string, err error) error {
 	}
 	var known *entities.ReadingError
 	if errors.As(err, &known) {
-		return &entities.ReadingError{Code: known.Code, Message: doing + ": " + known.Message}
+		return &entities.ReadingError{Code: known.Code, Message: doing + ": " + known.Message, Throttled: known.Throttled}
 	}
-	return &entities.ReadingError{Code: readingCode(err), Message: doing + ": " + plainly(err)}
+	code := readingCode(err)
+	reading := &entities.ReadingError{Code: code, Message: doing + ": " + plainly(err), Throttled: code == runtimes.CodeThrottled}
+	if reading.Throttled {
+		reading.Message += " (" + tooManyRequests + ")"
+	}
+	return reading
 }
 
 type interrupted struct {
@@ -220,6 +227,8 @@ func readingCode(err error) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
 		return runtimes.CodeTimeout
+	case apierrors.IsTooManyRequests(err):
+		return runtimes.CodeThrottled
 	case apierrors.IsUnauthorized(err):
 		return runtimes.CodeUnauthorized
 	case apierrors.IsForbidden(err):

@@ -66,7 +66,7 @@ func TestRefusals_D18(t *testing.T) {
 				}, func() any { return nil })
 			},
 			object: "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}",
-			says:   []string{"exceeded quota: none, requested: count/services=1", "free or raise the quota"},
+			says:   []string{"exceeded quota: none, requested: count/services=1", "ResourceQuota none: raise its spec.hard[count/services]"},
 		},
 		"a namespace that goes": {
 			prepare: func(d *desk) {

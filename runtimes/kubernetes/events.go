@@ -31,11 +31,13 @@ type happened struct {
 	asking atomic.Int32
 	mu     sync.Mutex
 	all    map[types.UID]recentEvents
+	said   map[string]recentWords // by pod, container and how often it ended
 }
 
 type recentEvents struct {
-	at     time.Time
-	events []entities.Event
+	at      time.Time
+	events  []entities.Event
+	warning warning // the last one
 }
 
 // events lists what happened last to an object that is in trouble, to its newest ReplicaSet and to a
@@ -45,14 +47,14 @@ func (ob *observation) events(ctx context.Context, object entities.Object, live 
 	if p.newest != nil {
 		newest = p.newest
 	}
-	begun := p.newest == nil || templateVersion(p.newest) == templateVersion(live)
-	young := !begun || ob.now().Sub(newest.GetCreationTimestamp().Time) < eventsPatient
+	begun := p.newest == nil || madeStamp(p.newest) == templateStamp(live)
+	young := !begun || ob.now().Sub(waitingSince(newest, p.targets, ob.now())) < eventsPatient
 	if young && object.Status == entities.ObjectPending && found.message == "" && !conditionOf(newest, "ReplicaFailure").is("True") {
 		return nil
 	}
+	all := ob.lastWords(ctx, found)
 	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
 	defer cancel()
-	var all []entities.Event
 	seen := map[types.UID]bool{}
 	for _, o := range []*unstructured.Unstructured{live, p.newest, found.pod} {
 		if o != nil && !seen[o.GetUID()] {
@@ -64,49 +66,78 @@ func (ob *observation) events(ctx context.Context, object entities.Object, live 
 	return all[max(0, len(all)-maxEvents):]
 }
 
+// waitingSince is since when something is waited for: the pod that is not ready for the longest, or else what makes them. A
+// ReplicaSet none of whose pods waits has one that was just taken away, or says itself that it can make none (ReplicaFailure).
+func waitingSince(newest *unstructured.Unstructured, pods []*unstructured.Unstructured, now time.Time) (since time.Time) {
+	for _, pod := range pods {
+		if !runs(pod) || conditionOf(pod, "Ready").is("True") {
+			continue
+		}
+		if at := notReadySince(pod); since.IsZero() || at.Before(since) {
+			since = at
+		}
+	}
+	switch {
+	case !since.IsZero():
+		return since
+	case newest.GetKind() == "ReplicaSet":
+		return now
+	}
+	return newest.GetCreationTimestamp().Time
+}
+
 // eventsOf asks for the events of one object, unless it was done a moment ago or many are asked for
 // just now: when a whole cluster is in trouble, its server has better things to do.
 func (ob *observation) eventsOf(ctx context.Context, o *unstructured.Unstructured) []entities.Event {
+	return ob.recentOf(ctx, o).events
+}
+
+func (ob *observation) recentOf(ctx context.Context, o *unstructured.Unstructured) recentEvents {
 	now := ob.now()
 	ob.happened.mu.Lock()
 	known, ok := ob.happened.all[o.GetUID()]
 	ob.happened.mu.Unlock()
 	if ok && now.Sub(known.at) < eventsFor {
-		return known.events
+		return known
 	}
 	defer ob.happened.asking.Add(-1)
 	if ob.happened.asking.Add(1) > eventsAtOnce {
-		return known.events
+		return known
 	}
-	known = recentEvents{at: now, events: ob.askEvents(ctx, o)}
+	known = ob.askEvents(ctx, o)
+	known.at = now
 	ob.happened.mu.Lock()
 	defer ob.happened.mu.Unlock()
 	if len(ob.happened.all) >= maxRemembered || ob.happened.all == nil {
 		ob.happened.all = map[types.UID]recentEvents{}
 	}
 	ob.happened.all[o.GetUID()] = known
-	return known.events
+	return known
 }
 
-func (ob *observation) askEvents(ctx context.Context, o *unstructured.Unstructured) (events []entities.Event) {
+func (ob *observation) askEvents(ctx context.Context, o *unstructured.Unstructured) (recent recentEvents) {
 	clients, err := ob.cluster.connect(ctx)
 	if err != nil {
-		return nil
+		return recent
 	}
 	namespace := cmp.Or(o.GetNamespace(), metav1.NamespaceDefault) // where those of cluster-scoped objects are
 	list, err := clients.typed.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(o.GetUID())})
 	if err != nil {
-		return nil
+		return recent
 	}
+	last := time.Time{}
 	for i := range list.Items {
 		e := &list.Items[i]
 		text := fmt.Sprintf("%s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
 		if e.Count > 1 {
 			text += fmt.Sprintf(" (%d times)", e.Count)
 		}
-		events = append(events, entities.Event{Timestamp: lastTime(e), Message: text})
+		if at := lastTime(e); e.Type == corev1.EventTypeWarning && !at.Before(last) {
+			last, recent.warning = at, warning{reason: e.Reason, message: e.Message}
+		}
+		recent.events = append(recent.events, entities.Event{Timestamp: lastTime(e), Message: text})
 	}
-	return events
+	return recent
 }
 
 func lastTime(e *corev1.Event) time.Time {

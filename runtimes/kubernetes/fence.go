@@ -44,21 +44,26 @@ func (a *apply) mark(wanted, stands *unstructured.Unstructured) error {
 	case stands != nil:
 		text = stands.GetAnnotations()[AnnotationFence]
 	}
+	annotations := wanted.GetAnnotations()
 	if text != "" {
-		annotations := wanted.GetAnnotations()
 		annotations[AnnotationFence] = text
-		wanted.SetAnnotations(annotations)
 	}
+	if stands != nil {
+		if taken := a.near.taken(stands, a.near.anothers(stands)); taken != "" {
+			annotations[AnnotationTaken] = taken
+		}
+	}
+	wanted.SetAnnotations(annotations)
 	return nil
 }
 
 // admit refuses what is to be written where an inventory says that something later was.
 func (a *apply) admit(inventories ...*unstructured.Unstructured) error {
-	if a.fence == nil {
-		return nil
-	}
 	for _, inventory := range inventories {
-		if inventory == nil {
+		if err := a.refuseAnothers(inventory); err != nil {
+			return err
+		}
+		if inventory == nil || a.fence == nil {
 			continue
 		}
 		stands, err := fenceIn(inventory)
@@ -86,15 +91,14 @@ func (a *apply) unfenced(ctx context.Context) error {
 	if err != nil {
 		return ctx.Err()
 	}
-	return a.admit(slices.DeleteFunc(v.of(a.owner), func(o *unstructured.Unstructured) bool { return !isInventory(o, a.owner) })...)
+	return a.admit(slices.DeleteFunc(v.of(a.owner), func(o *unstructured.Unstructured) bool {
+		return !isInventory(o, a.owner) || o.GetNamespace() != a.home && a.near.anothers(o) != nil
+	})...)
 }
 
-// tellTakeover tells of an installation that an instance was another's until now: nothing says which of them is meant.
+// tellTakeover tells of the installation that had an instance until now.
 func (a *apply) tellTakeover(inventory *unstructured.Unstructured) {
-	if a.fence == nil || inventory == nil {
-		return
-	}
-	if stands, err := fenceIn(inventory); err == nil && stands != nil && stands.Installation != a.fence.Installation {
+	if stands := a.near.anothers(inventory); stands != nil {
 		a.account.say("took over from the installation %s, which had %s here", stands.Installation, stands.FullVersion)
 	}
 }

@@ -106,16 +106,6 @@ func TestAnEarlierApplyIsRefusedByTheInventory(t *testing.T) {
 	require.Equal(t, fenced(v1, 3, 1).Fence, d.stands())
 }
 
-// Places that another installation gave say nothing of order: what is known of it is said.
-func TestAnotherInstallationTakesOver(t *testing.T) {
-	d := reach(t).desk()
-	d.applied(fenced(d.instance("v7", configOf("settings", "a")), 3, 7))
-	anew := fenced(d.instance("v1", configOf("settings", "b")), 1, 1)
-	anew.Fence.Installation = "new"
-	require.Contains(t, d.applied(anew), "took over from the installation ours, which had v7 here")
-	require.Equal(t, anew.Fence, d.stands())
-}
-
 // A fence that cannot be read lets nothing through, and says what to do.
 func TestAFenceThatCannotBeReadRefuses(t *testing.T) {
 	d := reach(t).desk()

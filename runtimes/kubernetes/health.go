@@ -25,9 +25,23 @@ import (
 // custom resource without any status counts before its controller has seen it, and a
 // PersistentVolumeClaim that waits for its first consumer is PENDING until a pod comes.
 func health(o *unstructured.Unstructured) (entities.ObjectStatus, string) {
+	v := judge(o)
+	return v.status, v.message
+}
+
+// judge is health, and what the kinds of well-known controllers say besides.
+func judge(o *unstructured.Unstructured) (v judgement) {
 	if o.GetDeletionTimestamp() != nil {
-		return entities.ObjectPending, deleting(o)
+		return pending("%s", deleting(o))
 	}
+	if evaluate := wellKnown[o.GroupVersionKind().GroupKind()]; evaluate != nil {
+		return evaluate(o)
+	}
+	v.status, v.message = byStatus(o)
+	return v
+}
+
+func byStatus(o *unstructured.Unstructured) (entities.ObjectStatus, string) {
 	if evaluate := exceptions[o.GroupVersionKind().GroupKind()]; evaluate != nil {
 		return evaluate(o)
 	}
@@ -68,7 +82,7 @@ func withReason(o *unstructured.Unstructured, message string) string {
 		message += "; its rollout is paused (spec.paused)"
 	}
 	if c := conditionOf(o, "ReplicaFailure"); c.is("True") {
-		return message + ": " + c.text()
+		return message + ": " + advised(c.text())
 	}
 	if c := conditionOf(o, "Progressing"); c.reason == "ProgressDeadlineExceeded" && c.message != "" {
 		return message + ": " + c.message

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -170,4 +171,16 @@ status: {currentRevision: a, updateRevision: b}
 			require.Contains(t, message, row.message)
 		})
 	}
+}
+
+// A rollout that ran out of time has its time again from an apply that left it as it is.
+func TestARolloutHasItsTimeAgainFromTheLastApply_H1(t *testing.T) {
+	stuck := func(applied string) *unstructured.Unstructured {
+		return object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, managedFields: [{manager: converge, operation: Apply, time: "`+applied+`"}]},
+			status: {conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded, lastTransitionTime: "2026-01-02T03:00:00Z"}]}}`)
+	}
+	at := time.Date(2026, 1, 2, 3, 5, 0, 0, time.UTC)
+	require.False(t, outOfTime(stuck("2026-01-02T02:50:00Z"), at.Add(-time.Hour)), "it ran out of time since")
+	require.True(t, outOfTime(stuck("2026-01-02T03:05:00Z"), at.Add(-time.Second)))
+	require.False(t, outOfTime(stuck("2026-01-02T03:05:00Z"), at.Add(time.Second)), "and once more")
 }

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -35,7 +36,7 @@ func (a *apply) known(parent *unstructured.Unstructured) extent {
 // extentOf is where the objects declared are, or an inventory says that there are some.
 func (a *apply) extentOf(inventories ...*unstructured.Unstructured) extent {
 	var all extent
-	for _, o := range a.objects {
+	for _, o := range a.all() {
 		all.kinds = append(all.kinds, idOf(o.Unstructured).kind.String())
 		if n := o.GetNamespace(); n != "" && n != a.home {
 			all.namespaces = append(all.namespaces, n)
@@ -71,7 +72,7 @@ func (a *apply) parent(ctx context.Context) (*unstructured.Unstructured, resourc
 	}
 	if v, err := a.cluster.view(ctx, r, a.home); err == nil {
 		a.earlier = slices.DeleteFunc(v.of(a.owner), func(o *unstructured.Unstructured) bool {
-			return o.GetNamespace() == a.home || !isInventory(o, a.owner)
+			return o.GetNamespace() == a.home || !isInventory(o, a.owner) || a.near.anothers(o) != nil
 		})
 		if o := v.get(a.home, name); o != nil {
 			return o, r, nil
@@ -111,7 +112,7 @@ func (a *apply) note(ctx context.Context, r resource, parent *unstructured.Unstr
 			return err
 		}
 		wanted := a.parentOf(all(parent))
-		if err := a.mark(wanted, parent); err != nil {
+		if err := errors.Join(a.mark(wanted, parent), a.noteDelivery(wanted, parent)); err != nil {
 			return err
 		}
 		if parent != nil && same(parent.GetLabels(), wanted.GetLabels()) && same(parent.GetAnnotations(), wanted.GetAnnotations()) {
@@ -145,7 +146,7 @@ func (a *apply) overwrite(ctx context.Context, r resource, parent, wanted *unstr
 		return nil, runtimes.Permanent(err)
 	}
 	t := &trial{declared: declared{Unstructured: wanted, text: text}, at: r, live: parent, force: true}
-	if err := a.mayTake(t, parent); err != nil {
+	if err := a.mayTake(ctx, t, parent); err != nil {
 		return nil, err
 	}
 	return a.send(ctx, t, false)
@@ -181,7 +182,7 @@ func same(there, wanted map[string]string) bool {
 // served finds how a kind of the inventory is served: in the version that the objects use, where they
 // do. A kind that is no longer served has no objects.
 func (a *apply) served(ctx context.Context, kind schema.GroupKind) (resource, bool, error) {
-	for _, o := range a.objects {
+	for _, o := range a.all() {
 		if gvk := o.GroupVersionKind(); gvk.GroupKind() == kind {
 			r, err := a.cluster.resource(ctx, gvk)
 			return r, err == nil, unless(meta.IsNoMatchError, err)
@@ -204,12 +205,6 @@ type leftover struct {
 	at resource
 }
 
-// kept reports whether an object is never removed by pruning: with it would go what nobody declared.
-func (l leftover) kept() bool {
-	kind := idOf(l.Unstructured).kind
-	return kind == kindNamespace || kind == kindDefinition || kind == kindClaim
-}
-
 // leave ends an apply: what is no longer declared is removed when the payload says so, once all that
 // is declared is ready, and stays where it is otherwise (D10). The inventory then shrinks to what is.
 func (a *apply) leave(ctx context.Context, trials []*trial) error {
@@ -222,7 +217,7 @@ func (a *apply) leave(ctx context.Context, trials []*trial) error {
 	if err != nil {
 		return err
 	}
-	if a.prune && slices.ContainsFunc(left, func(l leftover) bool { return !l.kept() }) {
+	if a.prune && slices.ContainsFunc(left, func(l leftover) bool { return a.spared(l.Unstructured) == "" }) {
 		if err := a.ready(ctx, trials); err != nil {
 			return err
 		}
@@ -233,7 +228,7 @@ func (a *apply) leave(ctx context.Context, trials []*trial) error {
 	there := a.extentOf(nil)
 	there.kinds = append(there.kinds, unknown...)
 	for _, l := range left {
-		a.account.say("left in place %s, which is no longer declared", called(l.Unstructured))
+		a.account.say("%s", a.leftInPlace(l))
 		there.kinds = append(there.kinds, idOf(l.Unstructured).kind.String())
 		if n := l.GetNamespace(); n != "" && n != a.home {
 			there.namespaces = append(there.namespaces, n)
@@ -246,10 +241,19 @@ func (a *apply) leave(ctx context.Context, trials []*trial) error {
 	return a.note(ctx, r, parent, func(*unstructured.Unstructured) extent { return there })
 }
 
+// leftInPlace says why an object that is no longer declared is there, where it would have been pruned otherwise.
+func (a *apply) leftInPlace(l leftover) string {
+	text := "left in place " + called(l.Unstructured) + ", which is no longer declared"
+	if why := a.kept(l.Unstructured); a.prune && why != "" {
+		text += " (" + why + ")"
+	}
+	return text
+}
+
 // pruneAll removes leftovers, later waves first, and returns those that stay.
 func (a *apply) pruneAll(ctx context.Context, left []leftover) (stay []leftover, err error) {
 	for _, l := range left {
-		if l.kept() {
+		if a.spared(l.Unstructured) != "" {
 			stay = append(stay, l)
 			continue
 		}
@@ -271,7 +275,7 @@ func (a *apply) pruneAll(ctx context.Context, left []leftover) (stay []leftover,
 // kinds of which nobody knows since they may not be read. Those are an error only when pruning.
 func (a *apply) leftovers(ctx context.Context, all extent) (left []leftover, unknown []string, err error) {
 	known := map[id]bool{{kind: kindParent.GroupKind(), namespace: a.home, name: parentName(a.owner)}: true}
-	for _, o := range a.objects {
+	for _, o := range a.all() {
 		known[idOf(o.Unstructured)] = true
 	}
 	for _, name := range all.kinds {
@@ -310,7 +314,8 @@ func (a *apply) undeclared(ctx context.Context, kind schema.GroupKind, namespace
 			return left, err
 		}
 		for _, o := range objects {
-			if known[idOf(o)] || byOthers(o) || o.GetDeletionTimestamp() != nil || isInventory(o, a.owner) && !a.prune {
+			inventory := isInventory(o, a.owner) && (!a.prune || a.near.anothers(o) != nil)
+			if known[idOf(o)] || byOthers(o) || o.GetDeletionTimestamp() != nil || inventory || a.anothers(ctx, o) != nil {
 				continue
 			}
 			left = append(left, leftover{Unstructured: o, at: r})
@@ -329,5 +334,5 @@ func (a *apply) ours(ctx context.Context, v *view, kind schema.GroupKind) ([]*un
 }
 
 func (a *apply) declares(kind schema.GroupKind) bool {
-	return slices.ContainsFunc(a.objects, func(d declared) bool { return idOf(d.Unstructured).kind == kind })
+	return slices.ContainsFunc(a.all(), func(d declared) bool { return idOf(d.Unstructured).kind == kind })
 }

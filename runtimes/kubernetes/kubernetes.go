@@ -22,6 +22,8 @@ type Runtime struct {
 	now      func() time.Time
 	verdicts verdicts
 	happened happened
+	nodes    nodes
+	rules    healthRules
 }
 
 var (
@@ -29,6 +31,8 @@ var (
 	_ runtimes.Watcher = (*Runtime)(nil)
 	_ runtimes.Planner = (*Runtime)(nil)
 	_ runtimes.Remover = (*Runtime)(nil)
+
+	_ runtimes.RemovalPlanner = (*Runtime)(nil)
 )
 
 // New makes the runtime of a definition. Definitions that name one cluster in the same way share its
@@ -37,5 +41,9 @@ func New(def entities.RuntimeDefinition, clusters *Clusters) (*Runtime, error) {
 	if def.Kind != entities.RuntimeKubernetes || def.Kubernetes == nil {
 		return nil, fmt.Errorf("runtime %s: kind is %q; expected %q with its connection", def.Name, def.Kind, entities.RuntimeKubernetes)
 	}
-	return &Runtime{def: def, cluster: clusters.cluster(def), now: time.Now}, nil
+	rules, err := newHealthRules(def)
+	if err != nil {
+		return nil, err
+	}
+	return &Runtime{def: def, cluster: clusters.cluster(def), now: time.Now, rules: rules}, nil
 }

@@ -29,16 +29,39 @@ const (
 
 // Annotations.
 const (
-	// AnnotationVersion is the full version that an object, or a pod template, was applied at.
+	// AnnotationVersion is the full version that an object was applied at. It is also on pod templates that no pod is replaced
+	// for, and on those of what an earlier Converge applied.
 	AnnotationVersion = "converge/version"
+	// AnnotationTemplate is on pod templates alone: the digest of the template as declared and of the configuration of the
+	// same instance that its pods use (templates.go).
+	AnnotationTemplate = "converge/template"
+	// AnnotationEarlier is on workloads alone: the digests of earlier templates, with the last version of each (templates.go).
+	AnnotationEarlier = "converge/earlier"
 	// AnnotationWave orders objects: an integer, default 0; lower ones are ready before higher ones
 	// are applied. Namespaces and CustomResourceDefinitions come before all.
 	AnnotationWave = "converge/wave"
 	// AnnotationRecreate "true" allows an object that cannot be changed in place (a Job) to be deleted
-	// and made again.
+	// and made again; "orphan", so that what it made stays (recreate.go).
 	AnnotationRecreate = "converge/recreate"
+	// AnnotationAdopt says that an object may be adopted from another tool, once for each of its values (adopt.go).
+	AnnotationAdopt = "converge/adopt"
+	// AnnotationKeep "true" keeps an object when it is no longer declared, and when its channel or service is taken down.
+	AnnotationKeep = "converge/keep"
 	// AnnotationRestarted is on pod templates alone: when a person last had the instance restarted, in RFC 3339.
 	AnnotationRestarted = "converge/restartedAt"
+	// AnnotationRuns is on Jobs alone: how often they ran, and in which attempt last (jobs.go).
+	AnnotationRuns = "converge/runs"
+	// AnnotationHook lists the moments at which an object runs, as Helm names them: pre-install,post-upgrade. Such an object is
+	// there for that alone (hooks.go). AnnotationHookWeight orders those of one moment, AnnotationHookDelete says when they go.
+	AnnotationHook       = "converge/hook"
+	AnnotationHookWeight = "converge/hook-weight"
+	AnnotationHookDelete = "converge/hook-delete-policy"
+	// AnnotationHookRun is on hooks alone: the moment, the version and the attempt that it was made for.
+	AnnotationHookRun = "converge/hook-run"
+	// AnnotationDelivery is on the inventory of an instance alone: the delivery, as JSON.
+	AnnotationDelivery = "converge/delivery"
+	// AnnotationTaken names the installations that an object, or an inventory, was taken over from (installation.go).
+	AnnotationTaken = "converge/taken-from"
 	// AnnotationFence is on the inventory of an instance alone: the runtimes.Fence of the last apply, as JSON.
 	AnnotationFence = "converge/fence"
 )

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 )
 
@@ -27,8 +29,13 @@ import (
 type declared struct {
 	*unstructured.Unstructured
 	wave   int
-	digest string // of the object as it is applied: what a verdict about drift is about
+	digest string // of the object as it is applied, and of what of it is left to others: what a verdict about drift is about
 	text   []byte // the object as it is applied
+
+	theirs   []path                       // fields that are declared to be somebody else's (theirs.go)
+	ignore   []entities.IgnoredDifference // likewise, by who writes them
+	scaler   string                       // that scales it: HorizontalPodAutoscaler/web
+	unscaled bool                         // whoever scaled it is gone
 }
 
 // id names an object in the cluster, whatever the version of its kind.
@@ -71,8 +78,13 @@ func (r *Runtime) declare(ctx context.Context, in runtimes.Instance) ([]declared
 		if err := r.setNamespace(ctx, objects[i].Unstructured, homeOf(in), here); err != nil {
 			return nil, err
 		}
-		if err := objects[i].finish(in); err != nil {
-			return nil, err
+	}
+	configs := configsOf(objects)
+	findScalers(objects)
+	for i := range objects {
+		objects[i].isTheirs(slices.Concat(r.ignored(), in.Payload.Kubernetes.Ignore))
+		if err := objects[i].finish(in, configs); err != nil {
+			return nil, runtimes.Permanent(fmt.Errorf("%s: %w", idOf(objects[i].Unstructured), err))
 		}
 	}
 	if err := unique(objects); err != nil {
@@ -182,32 +194,45 @@ func (r *Runtime) setNamespace(ctx context.Context, o *unstructured.Unstructured
 }
 
 // finish sets labels and annotations, and takes the digest.
-func (d *declared) finish(in runtimes.Instance) error {
+func (d *declared) finish(in runtimes.Instance, configs map[id]string) error {
 	labels := labelsOf(in.Owner)
 	labels[LabelPartOf] = setID(parentName(in.Owner), homeOf(in))
 	annotations := map[string]string{}
 	if in.FullVersion != "" {
 		annotations[AnnotationVersion] = in.FullVersion
 	}
-	paths := [][]string{{"metadata"}}
-	if template := templateOf(d.GroupVersionKind().GroupKind()); template != nil {
-		if _, found, _ := unstructured.NestedMap(d.Object, template...); found {
-			paths = append(paths, append(slices.Clone(template), "metadata"))
+	if isHook(d.Unstructured) {
+		annotations[AnnotationRecreate] = "true"
+	}
+	if path := templateOf(d.GroupVersionKind().GroupKind()); path != nil {
+		if template, found, _ := unstructured.NestedMap(d.Object, path...); found {
+			at := append(slices.Clone(path), "metadata")
+			stamp := d.stamped(template, annotations, configs)
+			if err := errors.Join(merge(d.Object, labels, append(at, "labels")), merge(d.Object, stamp, append(at, "annotations"))); err != nil {
+				return err
+			}
 		}
 	}
-	for _, at := range paths {
-		if err := errors.Join(merge(d.Object, labels, append(at, "labels")), merge(d.Object, annotations, append(at, "annotations"))); err != nil {
-			return runtimes.Permanent(fmt.Errorf("%s: %w", idOf(d.Unstructured), err))
-		}
+	if in.Payload.Kubernetes.Adopt && d.GetAnnotations()[AnnotationAdopt] == "" {
+		annotations = maps.Clone(annotations)
+		annotations[AnnotationAdopt] = "true"
 	}
-	if err := d.restarted(in); err != nil {
-		return runtimes.Permanent(fmt.Errorf("%s: %w", idOf(d.Unstructured), err))
+	err := errors.Join(
+		merge(d.Object, labels, []string{"metadata", "labels"}), merge(d.Object, annotations, []string{"metadata", "annotations"}), d.restarted(in),
+	)
+	if err != nil {
+		return err
 	}
+	return d.encode()
+}
+
+// encode keeps the object as it is sent, and its digest.
+func (d *declared) encode() error {
 	text, err := json.Marshal(d.Object) // with sorted keys
 	if err != nil {
-		return runtimes.Permanent(fmt.Errorf("%s: %w", idOf(d.Unstructured), err))
+		return err
 	}
-	sum := sha256.Sum256(text)
+	sum := sha256.Sum256(fmt.Append(text, d.theirs, d.ignore))
 	d.digest, d.text = hex.EncodeToString(sum[:]), text
 	return nil
 }
@@ -215,7 +240,7 @@ func (d *declared) finish(in runtimes.Instance) error {
 // restarted writes into the pod template of what runs for good when it was last restarted, as `kubectl rollout restart` does:
 // pods are replaced once that is another time, and it is there in every later apply, so that none replaces them for its lack.
 func (d *declared) restarted(in runtimes.Instance) error {
-	if in.Restarted.IsZero() || workloadOf[d.GroupVersionKind().GroupKind()] == plain {
+	if in.Restarted.IsZero() || !isWorkload(d.Unstructured) {
 		return nil
 	}
 	at := map[string]string{AnnotationRestarted: in.Restarted.UTC().Format(time.RFC3339)}

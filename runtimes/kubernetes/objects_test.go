@@ -28,7 +28,7 @@ func serving(t *testing.T) *Runtime {
 		"/api/v1": `{"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": true}, {"name": "namespaces", "kind": "Namespace"},
 			{"name": "services", "kind": "Service", "namespaced": true}, {"name": "secrets", "kind": "Secret", "namespaced": true}]}`,
 		"/apis/apps/v1":                      `{"resources": [{"name": "deployments/scale", "kind": "Deployment"}, {"name": "deployments", "kind": "Deployment", "namespaced": true}]}`,
-		"/apis/batch/v1":                     `{"resources": [{"name": "cronjobs", "kind": "CronJob", "namespaced": true}]}`,
+		"/apis/batch/v1":                     `{"resources": [{"name": "cronjobs", "kind": "CronJob", "namespaced": true}, {"name": "jobs", "kind": "Job", "namespaced": true}]}`,
 		"/apis/rbac.authorization.k8s.io/v1": `{"resources": [{"name": "clusterroles", "kind": "ClusterRole"}]}`,
 		"/apis/apiextensions.k8s.io/v1":      `{"resources": [{"name": "customresourcedefinitions", "kind": "CustomResourceDefinition"}]}`,
 	}
@@ -87,12 +87,22 @@ func TestDeclareMarksWhatIsOurs(t *testing.T) {
 		"pods are marked, and a selector is not": {
 			in: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {}}}}",
 			want: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, namespace: shop, labels: {" + marks + "}, annotations: {converge/version: v7-i42}}, " +
-				"spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web, " + marks + "}, annotations: {converge/version: v7-i42}}, spec: {}}}}",
+				"spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web, " + marks + "}, annotations: {converge/template: 507c6e13c548c990}}, spec: {}}}}",
 		},
-		"so are those of a CronJob": {
+		"no pod is replaced for the template of a CronJob": {
 			in: "{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {jobTemplate: {spec: {template: {spec: {}}}}}}",
 			want: "{apiVersion: batch/v1, kind: CronJob, metadata: {name: a, namespace: shop, labels: {" + marks + "}, annotations: {converge/version: v7-i42}}, " +
 				"spec: {jobTemplate: {spec: {template: {metadata: {labels: {" + marks + "}, annotations: {converge/version: v7-i42}}, spec: {}}}}}}",
+		},
+		"a Job cannot be changed": {
+			in: "{apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: {template: {spec: {}}}}",
+			want: "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: shop, labels: {" + marks + "}, annotations: {converge/version: v7-i42}}, " +
+				"spec: {template: {metadata: {labels: {" + marks + "}}, spec: {}}}}",
+		},
+		"unless it is made again for each version": {
+			in: "{apiVersion: batch/v1, kind: Job, metadata: {name: a, annotations: {converge/recreate: 'true'}}, spec: {template: {spec: {}}}}",
+			want: "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: shop, labels: {" + marks + "}, annotations: {converge/version: v7-i42, converge/recreate: 'true'}}, " +
+				"spec: {template: {metadata: {labels: {" + marks + "}, annotations: {converge/version: v7-i42}}, spec: {}}}}",
 		},
 	}
 	for name, row := range rows {
@@ -126,7 +136,7 @@ func TestDeclareSaysWhenItWasRestarted_I1(t *testing.T) {
 	got, err := rt.declare(t.Context(), in)
 	require.NoError(t, err)
 	for _, o := range got {
-		require.Equal(t, o.GetKind() == "Deployment", strings.Contains(string(o.text), `"template":{"metadata":{"annotations":{"converge/restartedAt":"2026-11-20T10:00:00Z","converge/version":"v7-i42"}`), string(o.text))
+		require.Equal(t, o.GetKind() == "Deployment", strings.Contains(string(o.text), `"template":{"metadata":{"annotations":{"converge/restartedAt":"2026-11-20T10:00:00Z","converge/template":"`), string(o.text))
 		require.Equal(t, o.GetKind() == "Deployment", strings.Contains(string(o.text), "restartedAt"))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ type observation struct {
 	in    runtimes.Instance
 	owner runtimes.Owner
 	home  string // namespace of the instance
+	near  *neighbours
 }
 
 // Observe implements runtimes.Runtime from what is watched: while nothing changes it asks the server
@@ -34,7 +36,7 @@ func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities
 	if in.Payload == nil {
 		return nil, ctx.Err()
 	}
-	ob := &observation{Runtime: r, in: in, owner: in.Owner, home: homeOf(in)}
+	ob := &observation{Runtime: r, in: in, owner: in.Owner, home: homeOf(in), near: nextTo(in)}
 	objects, err := ob.objects(ctx)
 	if err != nil {
 		return nil, readingError("observe "+in.Owner.String(), err)
@@ -47,16 +49,21 @@ func (ob *observation) objects(ctx context.Context) ([]entities.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	there, hooks := split(wanted)
 	objects := make([]entities.Object, 0, len(wanted))
-	for _, d := range wanted {
+	for _, d := range there {
 		object, err := ob.object(ctx, d)
 		if err != nil {
 			return nil, err
 		}
 		objects = append(objects, object)
 	}
+	running, err := ob.hooks(ctx, hooks)
+	if err != nil {
+		return nil, err
+	}
 	orphans, err := ob.orphans(ctx, wanted)
-	return append(objects, orphans...), err
+	return append(append(objects, running...), orphans...), err
 }
 
 // viewOf finds the view where objects of a kind are. It is nil when the server has no such kind.
@@ -105,6 +112,11 @@ func (ob *observation) object(ctx context.Context, d declared) (entities.Object,
 		}
 		return object, nil
 	}
+	ob.near.know(ctx, ob.cluster, ob.owner, ob.home)
+	if f := ob.near.anothers(ob.near.of(live)); f != nil {
+		object.Message = "it is there, and belongs to " + installationOf(ob.owner, f)
+		return object, nil
+	}
 	return object, ob.report(ctx, &object, live, d)
 }
 
@@ -119,9 +131,15 @@ func (ob *observation) named(o *unstructured.Unstructured) entities.Object {
 
 // report says of a declared object that is there what it runs, how it is, and whether it drifted.
 func (ob *observation) report(ctx context.Context, object *entities.Object, live *unstructured.Unstructured, d declared) error {
-	object.Status, object.Message = health(live)
+	if err := ob.judged(ctx, object, live); err != nil {
+		return err
+	}
 	object.Links = linksOf(live)
-	p, err := ob.parts(ctx, live, object.Status)
+	d, err := d.over(live, true)
+	if err != nil {
+		return err
+	}
+	p, err := ob.parts(ctx, live, namesOf(live, d, ob.in.FullVersion), object.Status)
 	if err != nil {
 		return err
 	}
@@ -130,21 +148,33 @@ func (ob *observation) report(ctx context.Context, object *entities.Object, live
 		object.Status, object.Message = entities.ObjectPending, "what it says of itself and what runs of it do not agree yet"
 	}
 	if object.Status != entities.ObjectSucceeded {
-		found := troubleOf(p.targets, ob.now(), ob.def.Kubernetes.FailAfter)
+		found := ob.why(ctx, live, p, troubleOf(p.targets, appliedAt(live), ob.now(), ob.def.Kubernetes.FailAfter))
 		if found.message != "" {
 			object.Message = found.message
 		} else if p.unread != "" {
 			object.Message += "; " + p.unread
 		}
+		failedBefore := object.Status == entities.ObjectFailed && outOfTime(live, ob.now().Add(-ob.def.Kubernetes.FailAfter))
 		if found.failed {
 			object.Status = entities.ObjectFailed
 		}
-		if object.Status == entities.ObjectFailed && ob.before(live) {
+		if object.Status == entities.ObjectFailed && (ob.before(live) || failedBefore && !found.failed) {
 			object.Status, object.Message = entities.ObjectPending, "still reported as it was before: "+object.Message
 		}
 		object.Events = ob.events(ctx, *object, live, p, found)
 	}
 	return ob.markDrift(ctx, object, live, d)
+}
+
+// judged says how an object is, and, where a person can let it go on, how.
+func (ob *observation) judged(ctx context.Context, object *entities.Object, live *unstructured.Unstructured) error {
+	v, err := ob.health(ctx, live)
+	object.Status, object.Message = v.status, v.message
+	object.Suspended, object.Until, object.Steerable = v.suspended, v.until, v.steerable
+	if v.suspended != "" && v.steerable {
+		object.Message += fmt.Sprintf("; converge rollout promote %s/%s %s", ob.owner.Application, ob.owner.Service, ob.owner.ID.Channel)
+	}
+	return err
 }
 
 // behind reports that what a workload says of itself is about another moment than what runs of it, because
@@ -158,7 +188,7 @@ func (ob *observation) behind(o *unstructured.Unstructured, runs []entities.Obje
 	case kind == deployment && runs[0].Replicas < runs[0].TargetReplicas:
 		return true
 	}
-	return templateVersion(o) != ob.in.FullVersion &&
+	return versionIn(o) != ob.in.FullVersion &&
 		slices.ContainsFunc(runs, func(v entities.ObjectVersion) bool { return v.Active && v.Version == ob.in.FullVersion })
 }
 
@@ -166,33 +196,42 @@ func (ob *observation) behind(o *unstructured.Unstructured, runs []entities.Obje
 // brought the change yet. Whatever fails there is another version, such as the one that a rollback takes
 // back, while pods of the version asked about may run beside it.
 func (ob *observation) before(o *unstructured.Unstructured) bool {
-	return ob.in.FullVersion != "" && workloadOf[o.GroupVersionKind().GroupKind()] != plain && templateVersion(o) != ob.in.FullVersion
+	return ob.in.FullVersion != "" && isWorkload(o) && versionIn(o) != ob.in.FullVersion
+}
+
+// outOfTime reports whether a rollout ran out of time before the last apply, and that was after a time: what the rollout lacked
+// may be there now.
+func outOfTime(o *unstructured.Unstructured, after time.Time) bool {
+	applied, c := appliedAt(o), conditionOf(o, "Progressing")
+	since, err := time.Parse(time.RFC3339, c.change)
+	return err == nil && c.is("False") && since.Before(applied) && applied.After(after)
 }
 
 // parts are the objects that controllers made for a workload.
 type parts struct {
 	versions []entities.ObjectVersion
 	targets  []*unstructured.Unstructured // pods of the version that it shall run
+	going    []*unstructured.Unstructured // pods of any version that were deleted and are still there
 	newest   *unstructured.Unstructured   // ReplicaSet
 	unread   string                       // why the pods are not known
 }
 
 // parts reads what a workload runs. Where versions do not depend on pods, they are read only while
 // the object is not well, and a worker that may not read pods says so and goes on.
-func (ob *observation) parts(ctx context.Context, o *unstructured.Unstructured, status entities.ObjectStatus) (parts, error) {
+func (ob *observation) parts(ctx context.Context, o *unstructured.Unstructured, names naming, status entities.ObjectStatus) (parts, error) {
 	p := parts{versions: ownVersion(o)}
 	by := o // who makes the pods
 	switch kind := o.GroupVersionKind().GroupKind(); workloadOf[kind] {
 	case podSet:
 		pods, err := ob.made(ctx, podKind(), o)
-		p.versions, p.targets = podVersions(o, pods), ofVersion(pods, templateVersion(o))
+		p.versions, p.targets, p.going = podVersions(o, pods, names), ofTemplate(pods, o), going(pods)
 		return p, err
 	case deployment:
 		sets, err := ob.made(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, o)
 		if err != nil {
 			return p, err
 		}
-		p.newest, p.versions = newestOf(sets), deploymentVersions(o, sets)
+		p.newest, p.versions = newestOf(sets), deploymentVersions(o, sets, names)
 		by = p.newest
 	case plain:
 		switch kind {
@@ -212,16 +251,27 @@ func (ob *observation) parts(ctx context.Context, o *unstructured.Unstructured, 
 		p.unread = "its pods cannot be read: " + err.Error()
 		return p, nil
 	}
-	p.targets = ofVersion(pods, templateVersion(o))
+	p.targets, p.going = ofTemplate(pods, o), going(pods)
 	return p, err
+}
+
+// going are the pods that were deleted.
+func going(pods []*unstructured.Unstructured) (some []*unstructured.Unstructured) {
+	for _, pod := range pods {
+		if pod.GetDeletionTimestamp() != nil {
+			some = append(some, pod)
+		}
+	}
+	return some
 }
 
 func podKind() schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: "Pod"} }
 
-// ofVersion leaves out the pods of other versions: that an old one fails is why it is replaced.
-func ofVersion(pods []*unstructured.Unstructured, version string) (of []*unstructured.Unstructured) {
+// ofTemplate leaves out the pods of other templates than that of what made them: that an old one fails is why it is replaced.
+func ofTemplate(pods []*unstructured.Unstructured, by *unstructured.Unstructured) (of []*unstructured.Unstructured) {
+	stamp := templateStamp(by)
 	for _, pod := range pods {
-		if pod.GetAnnotations()[AnnotationVersion] == version {
+		if madeStamp(pod) == stamp {
 			of = append(of, pod)
 		}
 	}
@@ -299,11 +349,14 @@ func (ob *observation) orphans(ctx context.Context, wanted []declared) ([]entiti
 // parents are the ConfigMaps that remember the set of objects: the instance's own, and those where it
 // once was. There are none when nothing was applied yet.
 func (ob *observation) parents(ctx context.Context) (found []*unstructured.Unstructured, err error) {
+	ob.near.know(ctx, ob.cluster, ob.owner, ob.home)
 	v, err := ob.viewOf(ctx, kindParent, ob.home)
 	if err != nil || v == nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(v.of(ob.owner), func(o *unstructured.Unstructured) bool { return !isInventory(o, ob.owner) }), nil
+	return slices.DeleteFunc(v.of(ob.owner), func(o *unstructured.Unstructured) bool {
+		return !isInventory(o, ob.owner) || ob.near.anothers(o) != nil
+	}), nil
 }
 
 // undeclared reports the objects of a kind that are ours and not known.
@@ -315,14 +368,17 @@ func (ob *observation) undeclared(ctx context.Context, kind schema.GroupVersionK
 			return found, err
 		}
 		for _, o := range v.of(ob.owner) {
-			if known[idOf(o)] || byOthers(o) || isInventory(o, ob.owner) {
+			if known[idOf(o)] || byOthers(o) || isInventory(o, ob.owner) || ob.near.of(o) != nil {
 				continue
 			}
 			known[idOf(o)] = true // the same view may serve all namespaces
 			object := ob.named(o)
 			object.Orphaned, object.Versions = true, ownVersion(o)
-			object.Status, _ = health(o)
+			object.Status, _ = health(o) // it counts neither way: no expression is asked
 			object.Message = "no longer declared, left in place"
+			if says := saysKeep(o); says != "" {
+				object.Message = "no longer declared, kept: " + says
+			}
 			found = append(found, object)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +23,8 @@ import (
 // whatever is not among them is asked for.
 func (a *apply) present(ctx context.Context, t *trial) (*unstructured.Unstructured, error) {
 	if v, err := a.cluster.view(ctx, t.at, t.GetNamespace()); err == nil {
-		if o := v.get(t.GetNamespace(), t.GetName()); o != nil && a.owns(o) && o.GetDeletionTimestamp() == nil {
+		if o := v.get(t.GetNamespace(), t.GetName()); o != nil && o.GetDeletionTimestamp() == nil && a.hasLabels(o) &&
+			a.anothers(ctx, o) == nil && !a.consents(t, o) {
 			return o, nil
 		}
 	}
@@ -41,36 +43,39 @@ func (a *apply) read(ctx context.Context, t *trial) (*unstructured.Unstructured,
 	if live.GetDeletionTimestamp() != nil {
 		return nil, fmt.Errorf("apply %s: the one that is there is being deleted; it is made again once it is gone", idOf(t.Unstructured))
 	}
-	return live, a.mayTake(t, live)
+	return live, a.mayTake(ctx, t, live)
 }
 
-func (a *apply) owns(o *unstructured.Unstructured) bool {
+// owns reports whether an object carries our labels, and those are not of another installation.
+func (a *apply) owns(o *unstructured.Unstructured) bool { return a.hasLabels(o) && a.near.of(o) == nil }
+
+func (a *apply) hasLabels(o *unstructured.Unstructured) bool {
 	owner, ok := ownerOf(o.GetLabels())
 	return ok && owner == a.owner
 }
 
 // mayTake says why an object that is there may not be applied over: another instance's never, what
 // is somebody else's only when adopting was asked for.
-func (a *apply) mayTake(t *trial, live *unstructured.Unstructured) error {
+func (a *apply) mayTake(ctx context.Context, t *trial, live *unstructured.Unstructured) error {
 	owner, ok := ownerOf(live.GetLabels())
 	switch {
 	case ok && owner == a.owner:
-		return nil
+		return a.foreignObject(ctx, t, live)
 	case ok:
 		// Not for good: when an object moves from one service to another, the one that had it may be about to prune it.
 		return &problem{
 			doing: "apply " + idOf(t.Unstructured).String(),
-			why:   fmt.Sprintf("it belongs to %s; one object has one owner", owner),
+			why:   fmt.Sprintf("it belongs to %s%s; one object has one owner", owner, a.whose(ctx, owner, live)),
 			hint:  "remove it from one of them; what was moved has to be pruned there, or deleted, first",
 		}
-	case a.adopt || a.wasOurs(live):
+	case a.consents(t, live) || a.wasOurs(live):
 		return nil
 	}
 	why := "it is there already, and not ours"
 	if by := writers(live); by != "" {
 		why += " (written by " + by + ")"
 	}
-	return runtimes.Permanent(&problem{doing: "apply " + idOf(t.Unstructured).String(), why: why, hint: "set adopt to take it over, or delete it"})
+	return runtimes.Permanent(&problem{doing: "apply " + idOf(t.Unstructured).String(), why: why, hint: takeHint})
 }
 
 // wasOurs reports whether an object was applied by this instance and had labels taken off by hand: we
@@ -105,6 +110,16 @@ func appliedByUs(o *unstructured.Unstructured) bool {
 	})
 }
 
+// appliedAt is when an apply of ours last changed an object; zero when that is not known.
+func appliedAt(o *unstructured.Unstructured) (at time.Time) {
+	for _, entry := range o.GetManagedFields() {
+		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Time != nil {
+			at = entry.Time.Time
+		}
+	}
+	return at
+}
+
 // byOthers reports that an object with our labels is not ours to report or to remove when nobody declares
 // it: a controller made it for another object, or somebody else wrote it.
 func byOthers(o *unstructured.Unstructured) bool {
@@ -126,6 +141,7 @@ func writers(o *unstructured.Unstructured) string {
 // conflict is a field that we declare and somebody else owns.
 type conflict struct {
 	field       string // spec.replicas
+	at          string // .spec.replicas
 	owner       string // who wrote it
 	subresource string // through which, as an autoscaler does
 	operation   metav1.ManagedFieldsOperationType
@@ -162,7 +178,7 @@ func conflictsOf(err error, owners []metav1.ManagedFieldsEntry) []conflict {
 		if cause.Type != metav1.CauseTypeFieldManagerConflict {
 			continue
 		}
-		c := conflict{field: plainPath(cause.Field), operation: metav1.ManagedFieldsOperationApply}
+		c := conflict{field: plainPath(cause.Field), at: cause.Field, operation: metav1.ManagedFieldsOperationApply}
 		c.owner, c.subresource = writer(cause.Message)
 		for i, entry := range owners {
 			if entry.Manager != c.owner || entry.Subresource != c.subresource {

@@ -18,19 +18,24 @@ type trouble struct {
 	failed  bool // for longer than it may be
 	pod     *unstructured.Unstructured
 	since   time.Time
+	// The container that ended, whether it has begun again since and its log is that of the time before, how often it began, and when it ended.
+	container string
+	previous  bool
+	restarts  int64
+	ended     time.Time
 }
 
 // troubleOf finds among pods the one that says most: one that fails to start, for the longest time,
 // or else one that cannot be scheduled. A pod has failed when it has been failing for failAfter, or
 // at once when no waiting can mend it. Since when is its last turn from ready to not ready, so that a
-// pod that ran for weeks and crashes now has as long as a new one.
-func troubleOf(pods []*unstructured.Unstructured, now time.Time, failAfter time.Duration) trouble {
+// pod that ran for weeks and crashes now has as long as a new one, or the last apply, which may have mended what it needs.
+func troubleOf(pods []*unstructured.Unstructured, applied, now time.Time, failAfter time.Duration) trouble {
 	var worst trouble
 	for _, pod := range pods {
 		if !runs(pod) {
 			continue
 		}
-		if found := failing(pod, now, failAfter); found.pod != nil && (worst.pod == nil || worse(found, worst)) {
+		if found := failing(pod, applied, now, failAfter); found.pod != nil && (worst.pod == nil || worse(found, worst)) {
 			worst = found
 		}
 	}
@@ -53,7 +58,7 @@ func worse(a, b trouble) bool {
 }
 
 // failing says how a pod's containers fail to start, if one does.
-func failing(pod *unstructured.Unstructured, now time.Time, failAfter time.Duration) trouble {
+func failing(pod *unstructured.Unstructured, applied, now time.Time, failAfter time.Duration) trouble {
 	status, _ := pod.Object["status"].(map[string]any)
 	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
 		containers, _ := status[list].([]any)
@@ -65,14 +70,32 @@ func failing(pod *unstructured.Unstructured, now time.Time, failAfter time.Durat
 				continue
 			}
 			since := notReadySince(pod)
-			return trouble{
+			if applied.After(since) {
+				since = applied
+			}
+			worst := trouble{
 				message: runtimes.Clip(fmt.Sprintf("%s %s: %s", reason, pod.GetName(), why(container, waiting)), maxTrouble),
 				failed:  reason == "InvalidImageName" || now.Sub(since) > failAfter,
 				pod:     pod, since: since,
 			}
+			worst.last(container)
+			return worst
 		}
 	}
 	return trouble{}
+}
+
+// last notes how a container ended that did.
+func (t *trouble) last(container map[string]any) {
+	ended := inside(container, "lastState", "terminated")
+	if ended == nil {
+		return
+	}
+	t.container, _ = container["name"].(string)
+	t.restarts, _ = container["restartCount"].(int64)
+	at, _ := ended["finishedAt"].(string)
+	t.ended, _ = time.Parse(time.RFC3339, at)
+	t.previous = true
 }
 
 // cannotStart reports whether a container waits because something is wrong, and not because its turn
@@ -88,22 +111,30 @@ func cannotStart(reason string) bool {
 
 // why is what a container said last, or how it ended, or what the node says of it.
 func why(container, waiting map[string]any) string {
-	ended := inside(container, "lastState", "terminated")
-	if message, _ := ended["message"].(string); strings.TrimSpace(message) != "" {
-		lines := strings.Split(strings.TrimSpace(message), "\n")
-		return lines[len(lines)-1]
-	}
-	if code, ok := ended["exitCode"].(int64); ok {
-		reason, _ := ended["reason"].(string)
-		if reason == "" || reason == "Error" {
-			return fmt.Sprintf("exit code %d", code)
-		}
-		return fmt.Sprintf("exit code %d (%s)", code, reason) // OOMKilled
+	if text := endedBy(inside(container, "lastState", "terminated")); text != "" {
+		return text
 	}
 	if message, _ := waiting["message"].(string); message != "" {
 		return withoutSteps(message)
 	}
 	return "the node gives no reason"
+}
+
+// endedBy is what a container said last, or how it ended; "" of one that did not.
+func endedBy(ended map[string]any) string {
+	if message, _ := ended["message"].(string); strings.TrimSpace(message) != "" {
+		lines := strings.Split(strings.TrimSpace(message), "\n")
+		return lines[len(lines)-1]
+	}
+	code, ok := ended["exitCode"].(int64)
+	if !ok {
+		return ""
+	}
+	reason, _ := ended["reason"].(string)
+	if reason == "" || reason == "Error" {
+		return fmt.Sprintf("exit code %d", code)
+	}
+	return fmt.Sprintf("exit code %d (%s)", code, reason) // OOMKilled
 }
 
 // withoutSteps leaves out of a failed pull the steps that led to it: the image is named already, and

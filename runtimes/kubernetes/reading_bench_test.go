@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -39,6 +40,7 @@ type bench struct {
 	requests  atomic.Int64
 	asked     sync.Map                      // what was asked, by number
 	hold      atomic.Pointer[chan struct{}] // when set, requests wait for it
+	around    atomic.Pointer[func(*http.Request, http.RoundTripper) (*http.Response, error)]
 }
 
 // reach begins a bench. change makes the runtime's kubeconfig another one: other credentials.
@@ -93,7 +95,7 @@ func definition(path string) entities.RuntimeDefinition {
 }
 
 func (b *bench) count(next http.RoundTripper) http.RoundTripper {
-	return counted{next, func(req *http.Request) {
+	return counted{wrapped{next, b}, func(req *http.Request) {
 		b.asked.Store(b.requests.Add(1), req.Method+" "+req.URL.RequestURI())
 		if hold := b.hold.Load(); hold != nil {
 			select {
@@ -106,6 +108,21 @@ func (b *bench) count(next http.RoundTripper) http.RoundTripper {
 
 // WrappedRoundTripper lets client-go find the connection underneath.
 func (f counted) WrappedRoundTripper() http.RoundTripper { return f.RoundTripper }
+
+// wrapped has the bench answer requests, when it wants to.
+type wrapped struct {
+	http.RoundTripper
+	b *bench
+}
+
+func (w wrapped) WrappedRoundTripper() http.RoundTripper { return w.RoundTripper }
+
+func (w wrapped) RoundTrip(req *http.Request) (*http.Response, error) {
+	if around := w.b.around.Load(); around != nil {
+		return (*around)(req, w.RoundTripper)
+	}
+	return w.RoundTripper.RoundTrip(req)
+}
 
 type counted struct {
 	http.RoundTripper
@@ -139,7 +156,14 @@ func (b *bench) put(in runtimes.Instance) {
 	for _, d := range declared {
 		r, err := b.cluster.resource(b.Context(), d.GroupVersionKind())
 		require.NoError(b, err)
-		_, err = b.admin.at(r, d.GetNamespace()).Apply(b.Context(), d.GetName(), d.Unstructured, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+		at := b.admin.at(r, d.GetNamespace())
+		live, err := at.Get(b.Context(), d.GetName(), metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			require.NoError(b, err)
+			d, err = d.over(live, true)
+			require.NoError(b, err)
+		}
+		_, err = at.Apply(b.Context(), d.GetName(), d.Unstructured, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
 		require.NoError(b, err)
 	}
 }
@@ -268,6 +292,15 @@ type gate struct {
 	mu      sync.Mutex
 	open    map[net.Conn]bool
 	closer  io.Closer
+	// attempts counts connections.
+	attempts atomic.Int64
+	hangs    atomic.Bool
+}
+
+// hangUp ends all connections, and each that is made from now on.
+func (g *gate) hangUp() {
+	g.hangs.Store(true)
+	g.end()
 }
 
 func newGate(t testing.TB, server string) *gate {
@@ -282,6 +315,7 @@ func newGate(t testing.TB, server string) *gate {
 
 func (g *gate) unlock() {
 	g.t.Helper()
+	g.hangs.Store(false)
 	l, err := net.Listen("tcp", g.address)
 	require.NoError(g.t, err)
 	g.address, g.closer = l.Addr().String(), l
@@ -290,6 +324,11 @@ func (g *gate) unlock() {
 			from, err := l.Accept()
 			if err != nil {
 				return
+			}
+			g.attempts.Add(1)
+			if g.hangs.Load() {
+				from.Close()
+				continue
 			}
 			to, err := net.Dial("tcp", g.target)
 			if err != nil {
@@ -313,6 +352,10 @@ func (g *gate) carry(from, to net.Conn) {
 
 func (g *gate) shut() {
 	g.closer.Close()
+	g.end()
+}
+
+func (g *gate) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for c := range g.open {

@@ -19,8 +19,9 @@ import (
 // Remove implements runtimes.Remover (A24). What goes is what the inventory of the instance leads to and
 // its labels say: never an object of somebody else. It goes in the reverse of the order of applying, a
 // wave at a time, each once the one before is gone, the inventory last; so a removal that was
-// interrupted anywhere can be run again. Claims go too, and their data with them. Namespaces never do,
-// nor a CustomResourceDefinition of which anybody still has objects: with them would go what is not ours.
+// interrupted anywhere can be run again. What says that it is to be kept stays, and so do claims with their data, unless the payload
+// says otherwise (H5). Namespaces never go, nor a CustomResourceDefinition of which anybody still has objects: with them would go
+// what is not ours.
 func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
 	if in.Payload == nil { // nothing was ever applied
 		return ctx.Err()
@@ -34,11 +35,10 @@ func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
 }
 
 func (r *Runtime) takeDown(ctx context.Context, in runtimes.Instance) error {
-	clients, err := r.acting(ctx, in)
+	a, err := r.removal(ctx, in)
 	if err != nil {
 		return err
 	}
-	a := &apply{Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), account: &account{}, fence: in.Fence}
 	parent, at, err := a.parent(ctx)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (r *Runtime) takeDown(ctx context.Context, in runtimes.Instance) error {
 		}
 		parent = a.noted
 	}
-	all, err := a.everything(ctx, a.known(parent))
+	all, _, err := a.everything(ctx, a.known(parent).without(kindNamespace))
 	if err != nil {
 		return err
 	}
@@ -64,37 +64,65 @@ func (r *Runtime) takeDown(ctx context.Context, in runtimes.Instance) error {
 	return a.forgetAll(ctx, at, parent)
 }
 
+// removal begins to take an instance down, or to find out what that would be.
+func (r *Runtime) removal(ctx context.Context, in runtimes.Instance) (*apply, error) {
+	clients, err := r.acting(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	a := &apply{Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), account: &account{}, fence: in.Fence, near: nextTo(in)}
+	a.claims = in.Payload.Kubernetes != nil && in.Payload.Kubernetes.RemoveClaims
+	return a, nil
+}
+
 // goner is an object of ours that is to go.
 type goner struct {
 	leftover
 	wave int
 }
 
-// everything lists the objects of the instance, those that are being deleted among them.
-func (a *apply) everything(ctx context.Context, all extent) (found []goner, err error) {
+// stayer is an object of the instance that stays, and why.
+type stayer struct {
+	*unstructured.Unstructured
+	why string
+}
+
+// everything lists the objects of the instance that are to go, those that are being deleted among them, and those that stay.
+func (a *apply) everything(ctx context.Context, all extent) (going []goner, staying []stayer, err error) {
 	seen := map[id]bool{}
 	for _, name := range all.kinds {
-		kind := schema.ParseGroupKind(name)
-		if kind == kindNamespace {
-			continue
-		}
-		objects, at, err := a.listedIn(ctx, kind, append([]string{a.home}, all.namespaces...))
+		objects, at, err := a.listedIn(ctx, schema.ParseGroupKind(name), append([]string{a.home}, all.namespaces...))
 		if err != nil {
-			return nil, explain(ctx, "list objects of kind "+name, err)
+			return nil, nil, explain(ctx, "list objects of kind "+name, err)
 		}
 		for _, o := range objects {
 			if seen[idOf(o)] || byOthers(o) || isInventory(o, a.owner) {
 				continue
 			}
 			seen[idOf(o)] = true
+			if why := a.stays(ctx, o); why != "" {
+				staying = append(staying, stayer{o, why})
+				continue
+			}
 			wave, err := waveOf(o)
 			if err != nil {
 				wave = 0 // somebody wrote over it; it goes all the same
 			}
-			found = append(found, goner{leftover{Unstructured: o, at: at}, wave})
+			going = append(going, goner{leftover{Unstructured: o, at: at}, wave})
 		}
 	}
-	return found, nil
+	return going, staying, nil
+}
+
+// stays is why an object with our labels does not go with its instance; empty: it goes.
+func (a *apply) stays(ctx context.Context, o *unstructured.Unstructured) string {
+	if inventory := a.anothers(ctx, o); inventory != nil {
+		return "it belongs to " + installationOf(a.owner, a.near.anothers(inventory))
+	}
+	if idOf(o).kind == kindNamespace {
+		return keepsNamespaces
+	}
+	return a.kept(o)
 }
 
 // listedIn lists what carries our labels in some namespaces.

@@ -29,6 +29,10 @@ func TestRemoveTakesWhatIsOursBackwards_A24(t *testing.T) {
 	_, err := d.admin.at(d.of("ConfigMap"), d.namespace).Create(t.Context(), clone, metav1.CreateOptions{FieldManager: "kubectl-create"})
 	require.NoError(t, err)
 
+	require.Equal(t, []string{
+		"remove ConfigMap/late", "remove Deployment/web", "remove ConfigMap/settings", "keep Namespace/" + d.namespace + "-own: " + keepsNamespaces,
+	}, d.removal(v1))
+
 	d.wrote()
 	require.NoError(t, d.Remove(t.Context(), v1))
 	writes, _ := d.wrote()
@@ -107,6 +111,8 @@ func TestRemoveLeavesADefinitionInUse_A24(t *testing.T) {
 	require.NoError(t, d.admin.typed.Discovery().RESTClient().Post().AbsPath(widgets).Body([]byte(theirs)).
 		SetHeader("Content-Type", "application/json").Do(t.Context()).Error())
 
+	keeps := "keep CustomResourceDefinition/widgets." + group + ": " + keepsUsed
+	require.Equal(t, []string{"remove Widget/ours", keeps}, d.removal(v1))
 	d.wrote()
 	require.NoError(t, d.Remove(t.Context(), v1))
 	writes, _ := d.wrote()
@@ -118,6 +124,7 @@ func TestRemoveLeavesADefinitionInUse_A24(t *testing.T) {
 
 	d.applied(v1)
 	require.NoError(t, d.admin.typed.Discovery().RESTClient().Delete().AbsPath(widgets+"/theirs").Do(t.Context()).Error())
+	require.Equal(t, []string{"remove Widget/ours", "remove CustomResourceDefinition/widgets." + group}, d.removal(v1))
 	d.wrote()
 	require.NoError(t, d.Remove(t.Context(), v1))
 	writes, _ = d.wrote()

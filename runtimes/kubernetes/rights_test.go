@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	authorization "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -34,6 +35,7 @@ func TestRightsThatShrink(t *testing.T) {
 		_ = rbac.ClusterRoles().Delete(context.Background(), name, metav1.DeleteOptions{})
 	}
 	t.Cleanup(withdraw)
+	b.allowed("shrinking", "list", "watch") // a no that came too early would be believed for minutes
 
 	configMaps, err := b.cluster.resource(t.Context(), kindParent)
 	require.NoError(t, err)
@@ -51,6 +53,25 @@ func TestRightsThatShrink(t *testing.T) {
 	b.gate.unlock()
 	b.wait("rights in the namespace", func() bool { return scope() == b.namespace }, func() any { return scope() })
 	b.until(v1, "v1 in the namespace", settled("v1"))
+}
+
+// allowed waits until the server knows that a user may do this with ConfigMaps in all namespaces: it
+// answers from what it has heard of roles so far.
+func (b *bench) allowed(user string, verbs ...string) {
+	b.Helper()
+	reviews := b.admin.typed.AuthorizationV1().SubjectAccessReviews()
+	for _, verb := range verbs {
+		var last *authorization.SubjectAccessReview
+		b.wait(user+" may "+verb, func() (allowed bool) {
+			asked := &authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
+				User: user, ResourceAttributes: &authorization.ResourceAttributes{Version: "v1", Resource: "configmaps", Verb: verb},
+			}}
+			answer, err := reviews.Create(b.Context(), asked, metav1.CreateOptions{})
+			require.NoError(b, err)
+			last = answer
+			return answer.Status.Allowed
+		}, func() any { return last })
+	}
 }
 
 // Who may list and not watch would see the past: that is no reading.

@@ -1,21 +1,22 @@
 package kubernetes
 
 import (
+	"time"
 	interned "unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// annotationMade is where slim keeps the version that a ReplicaSet's pods get. It is in no cluster.
-const annotationMade = "converge/template-version"
+// annotationMade is where slim keeps the stamp of a pod, and of the pods of a ReplicaSet. It is in no cluster.
+const annotationMade = "converge/stamp"
 
 // slim takes from an object what is never read of it, because thousands are held in memory:
 // managedFields, of which only stays whether we are in them, and nearly everything of the ReplicaSets
 // and Pods that a controller made. The object is changed; one that somebody declared keeps all else, since drift is found by it.
 // Equal strings are held once: names of fields, images, versions.
 func slim(o *unstructured.Unstructured) *unstructured.Unstructured {
-	applied := appliedByUs(o)
+	mark := markOf(o)
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
 	if by := metav1.GetControllerOfNoCopy(o); by != nil {
 		switch o.GetKind() {
@@ -26,8 +27,8 @@ func slim(o *unstructured.Unstructured) *unstructured.Unstructured {
 		}
 	}
 	once(o.Object)
-	if applied && metav1.GetControllerOfNoCopy(o) == nil {
-		inside(o.Object, "metadata")["managedFields"] = appliedMark
+	if mark != nil && metav1.GetControllerOfNoCopy(o) == nil {
+		inside(o.Object, "metadata")["managedFields"] = mark
 	}
 	return o
 }
@@ -36,10 +37,38 @@ func slim(o *unstructured.Unstructured) *unstructured.Unstructured {
 // It is shared, and never changed.
 var appliedMark = []any{map[string]any{"manager": FieldManager, "operation": string(metav1.ManagedFieldsOperationApply)}}
 
+// markOf is what is kept of an object's managedFields: of a workload also when we applied it, and of what is scaled whose the
+// replicas are.
+func markOf(o *unstructured.Unstructured) []any {
+	at := appliedAt(o)
+	if !appliedByUs(o) {
+		return nil
+	}
+	mark := map[string]any{"manager": FieldManager, "operation": string(metav1.ManagedFieldsOperationApply)}
+	if isWorkload(o) && !at.IsZero() {
+		mark["time"] = at.UTC().Format(time.RFC3339)
+	}
+	if ours := oursIn(o); len(inside(ours, "f:spec")) > 0 && holds(ours, replicas) {
+		mark["fieldsV1"] = replicasMark
+	}
+	by := scaledBy(o)
+	switch {
+	case by != "":
+		scale := map[string]any{"manager": by, "operation": string(metav1.ManagedFieldsOperationUpdate), "subresource": "scale", "fieldsV1": replicasMark}
+		return []any{mark, scale}
+	case len(mark) > 2:
+		return []any{mark}
+	}
+	return appliedMark
+}
+
+// replicasMark says that somebody owns the replicas. It is shared, and never changed.
+var replicasMark = map[string]any{"f:spec": map[string]any{"f:replicas": map[string]any{}}}
+
 // slimReplicaSet keeps what a Deployment's versions are read from. Most ReplicaSets are empty ones of
 // earlier versions: of those only their number counts.
 func slimReplicaSet(o *unstructured.Unstructured, by *metav1.OwnerReference) *unstructured.Unstructured {
-	kept := slimmed(o, by, map[string]any{annotationRevision: o.GetAnnotations()[annotationRevision], annotationMade: templateVersion(o)})
+	kept := slimmed(o, by, map[string]any{annotationRevision: o.GetAnnotations()[annotationRevision], annotationMade: madeStamp(o)})
 	if n := number(o, 0, "spec", "replicas"); n > 0 {
 		kept.Object["spec"] = map[string]any{"replicas": int64(n)}
 	}
@@ -60,7 +89,7 @@ func slimReplicaSet(o *unstructured.Unstructured, by *metav1.OwnerReference) *un
 
 // slimPod keeps how a pod is: its phase, whether it is ready, and the containers that cannot start.
 func slimPod(o *unstructured.Unstructured, by *metav1.OwnerReference) *unstructured.Unstructured {
-	kept := slimmed(o, by, map[string]any{AnnotationVersion: o.GetAnnotations()[AnnotationVersion]})
+	kept := slimmed(o, by, map[string]any{annotationMade: madeStamp(o)})
 	if gone := o.GetDeletionTimestamp(); gone != nil {
 		kept.SetDeletionTimestamp(gone)
 	}
@@ -78,20 +107,34 @@ func slimPod(o *unstructured.Unstructured, by *metav1.OwnerReference) *unstructu
 		status["conditions"] = conditions
 	}
 	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
-		all, _ := in[list].([]any)
-		var failing []any
-		for _, each := range all {
-			c, _ := each.(map[string]any)
-			if reason, _ := inside(c, "state", "waiting")["reason"].(string); cannotStart(reason) {
-				failing = append(failing, map[string]any{"state": c["state"], "lastState": c["lastState"]})
-			}
-		}
-		if len(failing) > 0 {
+		if failing := failingOf(in[list]); len(failing) > 0 {
 			status[list] = failing
 		}
 	}
 	kept.Object["status"] = status
+	if node := text(o, "spec", "nodeName"); node != "" && (!conditionOf(o, "Ready").is("True") || o.GetDeletionTimestamp() != nil) {
+		kept.Object["spec"] = map[string]any{"nodeName": node}
+		kept.SetFinalizers(o.GetFinalizers())
+	}
 	return kept
+}
+
+// failingOf are those of a list of containers' statuses that cannot start, or ended badly.
+func failingOf(list any) (failing []any) {
+	all, _ := list.([]any)
+	for _, each := range all {
+		c, _ := each.(map[string]any)
+		if reason, _ := inside(c, "state", "waiting")["reason"].(string); cannotStart(reason) || endedBadly(c) {
+			failing = append(failing, map[string]any{"name": c["name"], "restartCount": c["restartCount"], "state": c["state"], "lastState": c["lastState"]})
+		}
+	}
+	return failing
+}
+
+// endedBadly: a container has ended, and not with 0.
+func endedBadly(c map[string]any) bool {
+	code, ended := inside(c, "state", "terminated")["exitCode"].(int64)
+	return ended && code != 0
 }
 
 // slimmed begins an object with what names it and says whose it is.

@@ -192,11 +192,6 @@ func (s *store) owners() []runtimes.Owner {
 const (
 	// listTimeout bounds one list, so that a server that accepts and never answers shows.
 	listTimeout = time.Minute
-	// After a failure the next attempt comes after firstRetry, doubled up to lastRetry, each up to
-	// twice as long by chance. It is shorter than client-go's own (30 s): a cluster that is back is
-	// seen soon, and there are a few dozen watches per cluster, whatever the number of services.
-	firstRetry = 200 * time.Millisecond
-	lastRetry  = 2 * time.Second
 )
 
 // follow lists and watches a view until ctx ends or its kind is gone. A reflector of client-go does
@@ -240,22 +235,36 @@ func (l *listWatch) Watch(o metav1.ListOptions) (watch.Interface, error) {
 }
 
 // ListWithContext implements cache.ListerWatcherWithContext. Its success shows when the list is in
-// the store.
+// the store. While the server is away it waits.
 func (l *listWatch) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	bounded, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
 	o.ResourceVersion = "" // any other may be older than what an earlier worker has seen, or another server's
-	clients, err := l.cluster.connect(bounded)
-	if err == nil {
-		l.listedBy = clients.wire.current().print
-		o.LabelSelector = LabelApplication
-		var list *unstructured.UnstructuredList
-		if list, err = clients.at(l.view.resource, l.view.namespace).List(bounded, o); err == nil {
+	o.LabelSelector = LabelApplication
+	for {
+		list, err := l.list(ctx, o)
+		if err == nil {
 			return list, nil
 		}
+		l.failed(ctx, err, func() { l.view.listErr = err })
+		if !l.cluster.outlasts(ctx) {
+			return nil, err
+		}
 	}
-	l.failed(ctx, err, func() { l.view.listErr = err })
-	return nil, err
+}
+
+func (l *listWatch) list(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	done, err := l.cluster.starting(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	clients, err := l.cluster.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.listedBy = clients.wire.current().print
+	return clients.at(l.view.resource, l.view.namespace).List(ctx, o)
 }
 
 // moved reports that the kubeconfig says something else since the list, so that this may be another
@@ -266,31 +275,53 @@ func errMoved() error {
 	return apierrors.NewResourceExpired("the connection has changed since the list")
 }
 
-// WatchWithContext implements cache.ListerWatcherWithContext.
+// WatchWithContext implements cache.ListerWatcherWithContext. While the server is away it waits, and goes on where the last
+// watch was: an error would have the reflector list anew.
 func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	clients, err := l.cluster.connect(ctx)
-	if err == nil {
-		if l.moved(clients) { // asked for what it has not come to yet, a server would keep the watch waiting
-			return nil, errMoved()
-		}
-		o.LabelSelector = LabelApplication
-		var w watch.Interface
-		w, err = clients.at(l.view.resource, l.view.namespace).Watch(ctx, o)
-		if err == nil && l.moved(clients) { // while it was sent
-			w.Stop()
-			return nil, errMoved()
-		}
+	o.LabelSelector = LabelApplication
+	for {
+		w, err := l.watch(ctx, o)
 		if err == nil {
 			if l.view.set(func() { l.view.watchErr = nil }) {
 				l.view.hintAll(l.cluster.views)
 			}
 			return w, nil
 		}
+		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) { // it was unavailable for long: a list follows at once
+			l.failed(ctx, err, func() { l.view.watchErr = err })
+		}
+		if !l.cluster.outlasts(ctx) {
+			return nil, err
+		}
 	}
-	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) { // it was unavailable for long: a list follows at once
-		l.failed(ctx, err, func() { l.view.watchErr = err })
+}
+
+func (l *listWatch) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	done, err := l.cluster.starting(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return nil, err
+	defer done()
+	clients, err := l.cluster.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if l.moved(clients) { // asked for what it has not come to yet, a server would keep the watch waiting
+		return nil, errMoved()
+	}
+	w, err := clients.at(l.view.resource, l.view.namespace).Watch(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	err = clients.away()
+	if err == nil && l.moved(clients) { // while it was sent
+		err = errMoved()
+	}
+	if err != nil {
+		w.Stop()
+		return nil, err
+	}
+	return w, nil
 }
 
 // failed records the outcome of a call. A kind that is no longer served (its
@@ -308,5 +339,6 @@ func (l *listWatch) failed(ctx context.Context, err error, record func()) {
 	})
 	if gone {
 		l.view.stop()
+		l.view.hintAll(l.cluster.views)
 	}
 }

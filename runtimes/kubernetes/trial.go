@@ -25,6 +25,7 @@ const (
 	unchanged                // it is there as declared
 	recreated                // it cannot be changed in place, and may be made again
 	untried                  // the server cannot try it: a webhook does not take part in dry runs
+	guarded                  // a webhook of the instance refuses it, and may be mended first
 	refused                  // err says why
 )
 
@@ -38,8 +39,18 @@ type trial struct {
 	fields   []runtimes.FieldChange // of changed
 	taken    []conflict             // fields taken back or over
 	standing []string               // fields that stay somebody else's: it is refused
+	adoption *adoption              // nil: none
+	fails    bool                   // it is a Job that failed, and is to run again
+	hook     string                 // the moment and name of a hook that is to run
+	runs     int                    // of a Job that is made
+	foreign  []foreign              // what others added
 	applied  *unstructured.Unstructured
 	err      error
+
+	origin  declared // as it was declared, for another trial
+	guard   string   // of guarded: the webhook, whether it answered, and what it said
+	denied  bool
+	refusal error
 }
 
 func (t *trial) refuse(err error) *trial {
@@ -62,12 +73,13 @@ func (a *apply) tryAll(ctx context.Context, objects []declared) []*trial {
 		})
 	}
 	all.Wait()
+	a.unmendable(ctx, trials)
 	return trials
 }
 
 // try finds out whether an object may be applied, and what that would change. It changes nothing.
 func (a *apply) try(ctx context.Context, d declared) *trial {
-	t := &trial{declared: d}
+	t := &trial{declared: d, origin: d}
 	var err error
 	t.at, err = a.cluster.resource(ctx, d.GroupVersionKind())
 	if meta.IsNoMatchError(err) && defines(a.objects, d) {
@@ -85,39 +97,90 @@ func (a *apply) try(ctx context.Context, d declared) *trial {
 	if t.live == nil {
 		t.outcome = created
 	}
-	dry, err := a.send(ctx, t, true)
+	dry, err := a.sendOver(ctx, t, d, true)
 	if err != nil && t.live == nil && a.bringsNamespace(d, err) {
 		t.outcome = tooEarly
 		return t
 	}
-	a.conclude(t, dry, err)
-	if t.outcome != unchanged || t.live.GetResourceVersion() == dry.GetResourceVersion() {
-		return t
-	}
-	// What was watched is not what the server compared with: somebody wrote a moment ago.
-	if t.live, err = a.read(ctx, t); err != nil {
-		return t.refuse(err)
-	}
-	return a.conclude(t, dry, nil)
+	return a.guarded(ctx, a.judge(ctx, t, d, dry, err))
 }
 
-func (a *apply) conclude(t *trial, dry *unstructured.Unstructured, err error) *trial {
+// judge concludes from what the first dry run of a declaration showed, and tries it otherwise where that was over what is not
+// there any more, or where it has to be.
+func (a *apply) judge(ctx context.Context, t *trial, d declared, dry *unstructured.Unstructured, err error) *trial {
+	a.conclude(t, dry, err)
+	workload := isWorkload(d.Unstructured)
+	stale := dry != nil && t.live != nil && t.live.GetResourceVersion() != dry.GetResourceVersion()
+	if stale && (workload || t.outcome == unchanged) {
+		// What was watched is not what the server compared with: somebody wrote a moment ago.
+		if t.live, err = a.read(ctx, t); err != nil {
+			return t.refuse(err)
+		}
+		if workload {
+			dry, err = a.sendOver(ctx, t, d, true)
+		}
+		a.conclude(t, dry, err)
+	}
+	if a.takesReplicas(ctx, t) {
+		dry, err = a.sendOver(ctx, t, d, true)
+		a.conclude(t, dry, err)
+	}
+	if a.losesStamp(ctx, t) {
+		dry, err = a.sendOver(ctx, t, d, false)
+		a.conclude(t, dry, err)
+	}
+	if t.fails = a.again(t); t.fails {
+		t.outcome, t.fields = recreated, nil
+	}
+	if t.outcome == recreated || t.outcome == created {
+		t.declared = d // over nothing
+		if err := a.begins(t); err != nil {
+			return t.refuse(runtimes.Permanent(err))
+		}
+	}
+	return a.adopts(ctx, t, dry)
+}
+
+// sendOver tries an object over what is there.
+func (a *apply) sendOver(ctx context.Context, t *trial, d declared, keep bool) (dry *unstructured.Unstructured, err error) {
+	d.scaler, d.unscaled = t.scaler, t.unscaled
+	t.force, t.taken, t.standing = false, nil, nil
+	if t.declared, err = d.over(t.live, keep); err != nil {
+		return nil, runtimes.Permanent(err)
+	}
+	if err := a.noteTaken(t); err != nil {
+		return nil, runtimes.Permanent(err)
+	}
+	if a.scaled(ctx, t); t.live != nil {
+		if err := a.leaveTheirs(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	return a.send(ctx, t, true)
+}
+
+func (a *apply) conclude(t *trial, dry *unstructured.Unstructured, err error) {
+	t.adoption = nil
 	switch {
-	case isImmutable(err) && t.live != nil && t.GetAnnotations()[AnnotationRecreate] == "true":
+	case isImmutable(err) && t.live != nil && recreates(t.Unstructured):
 		t.outcome = recreated
 	case noDryRun(err):
 		t.outcome = untried
 	case err != nil:
-		return t.refuse(err)
+		t.refuse(err)
 	case t.live == nil:
 		t.outcome = created
 	default:
-		t.outcome, t.fields = changed, compare(t.live, dry)
+		t.outcome, t.fields = changed, compare(t.live, dry, t.theirsIn(t.live)...)
+		if t.foreign = foreignIn(dry, t.declared); a.clears {
+			for _, f := range t.foreign {
+				t.fields = append(t.fields, runtimes.FieldChange{Path: f.at.String(), Old: encoded(f.at.get(dry.Object))})
+			}
+		}
 		if len(t.fields) == 0 {
 			t.outcome = unchanged
 		}
 	}
-	return t
 }
 
 // bringsNamespace reports whether an object was refused for want of a namespace that is among the
@@ -129,7 +192,7 @@ func (a *apply) bringsNamespace(d declared, err error) bool {
 	if a.makes && d.GetNamespace() == a.home {
 		return true
 	}
-	return slices.ContainsFunc(a.objects, func(o declared) bool {
+	return slices.ContainsFunc(a.objects, func(o declared) bool { // a namespace that is a hook comes too late
 		return idOf(o.Unstructured).kind == kindNamespace && o.GetName() == d.GetNamespace()
 	})
 }
@@ -176,23 +239,29 @@ func (a *apply) settle(ctx context.Context, t *trial, err error) error {
 	if getErr != nil {
 		return explain(ctx, "read who owns the fields of "+idOf(t.Unstructured).String(), getErr)
 	}
-	if err := a.mayTake(t, live); err != nil {
+	if err := a.mayTake(ctx, t, live); err != nil {
 		return err // somebody made it a moment ago
 	}
 	t.taken, t.standing = nil, nil
+	var fields []string
 	for _, c := range conflictsOf(err, live.GetManagedFields()) {
-		if c.byHand() || a.adopt {
+		switch {
+		case a.yields(t, live, c):
+		case c.byHand() || a.consents(t, live) || t.unscaled && c.scales():
 			t.taken = append(t.taken, c)
-		} else {
-			t.standing = append(t.standing, c.String())
+		default:
+			t.standing, fields = append(t.standing, c.String()), append(fields, c.at)
 		}
 	}
 	if len(t.standing) == 0 {
+		if t.declared, err = t.yield(live); err != nil {
+			return runtimes.Permanent(err)
+		}
 		return nil
 	}
 	return runtimes.Permanent(&problem{
 		doing: "apply " + idOf(t.Unstructured).String(), why: strings.Join(t.standing, ", "), err: err,
-		hint: "remove the field from one side, or set adopt to take it over",
+		hint: a.hintOfConflict(t, fields),
 	})
 }
 
@@ -204,17 +273,23 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Ch
 		return nil, err
 	}
 	var changes []runtimes.Change
-	for _, t := range a.tryAll(ctx, a.objects) {
-		if err := ctx.Err(); err != nil {
-			return nil, explain(ctx, "plan", err)
-		}
-		if t.outcome != unchanged {
-			changes = append(changes, t.change())
-		}
-	}
+	trials := a.tryAll(ctx, a.objects)
 	parent, _, err := a.parent(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if err := a.deliver(ctx, trials); err != nil {
+		return nil, err
+	}
+	for _, t := range append(trials, a.tryHooks(ctx)...) {
+		if err := ctx.Err(); err != nil {
+			return nil, explain(ctx, "plan", err)
+		}
+		if t.hook != "" {
+			changes = append(changes, t.hookChange())
+		} else if t.outcome != unchanged {
+			changes = append(changes, t.change())
+		}
 	}
 	left, _, err := a.leftovers(ctx, a.known(parent))
 	if err != nil {
@@ -222,8 +297,11 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Ch
 	}
 	for _, l := range left {
 		change := runtimes.Change{Action: runtimes.ActionOrphan, Type: l.GetKind(), Name: l.GetName(), Namespace: l.GetNamespace()}
-		if a.prune && !l.kept() {
+		switch why := a.spared(l.Unstructured); {
+		case a.prune && why == "":
 			change.Action = runtimes.ActionPrune
+		case a.prune:
+			change.Message = "no longer declared, kept: " + why
 		}
 		changes = append(changes, change)
 	}
@@ -233,6 +311,15 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Ch
 // change is a trial as a plan shows it.
 func (t *trial) change() runtimes.Change {
 	c := runtimes.Change{Type: t.GetKind(), Name: t.GetName(), Namespace: t.GetNamespace(), Fields: t.fields, Conflicts: t.standing}
+	if t.forConfig() {
+		c.Message = beginAnew
+	}
+	if t.adoption != nil {
+		c.Message = t.adoption.String()
+	}
+	if t.fails {
+		c.Message = "it failed, and runs again"
+	}
 	switch t.outcome {
 	case tooEarly, created:
 		c.Action = runtimes.ActionCreate
@@ -242,6 +329,11 @@ func (t *trial) change() runtimes.Change {
 		c.Action = runtimes.ActionRefuse
 		if len(c.Conflicts) == 0 {
 			c.Message = t.err.Error()
+		}
+	case guarded:
+		c.Action, c.Message = runtimes.ActionUpdate, "the webhook "+t.guard+" of this service refuses it; it is applied once the rest of its wave has mended that"
+		if t.live == nil {
+			c.Action = runtimes.ActionCreate
 		}
 	case untried:
 		c.Action, c.Message = runtimes.ActionUpdate, "a webhook takes no part in dry runs, so nothing more is known"

@@ -34,19 +34,8 @@ var workloadOf = map[schema.GroupKind]workload{
 	{Group: "apps", Kind: "ReplicaSet"}:  podSet,
 }
 
-// templateVersion is the version that a workload's new pods get.
-func templateVersion(o *unstructured.Unstructured) string {
-	annotations, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "annotations")
-	return annotations[AnnotationVersion]
-}
-
-// madeVersion is the version of a ReplicaSet's pods, of which a view keeps only this.
-func madeVersion(set *unstructured.Unstructured) string {
-	if version, slim := set.GetAnnotations()[annotationMade]; slim {
-		return version
-	}
-	return templateVersion(set)
-}
+// versionIn is the full version that an object was applied at; empty when nobody knows.
+func versionIn(o *unstructured.Unstructured) string { return o.GetAnnotations()[AnnotationVersion] }
 
 func number(o *unstructured.Unstructured, fallback int64, path ...string) int {
 	if n, found, err := unstructured.NestedInt64(o.Object, path...); err == nil && found {
@@ -57,24 +46,24 @@ func number(o *unstructured.Unstructured, fallback int64, path ...string) int {
 
 // ownVersion is what an object without pods of its own is at.
 func ownVersion(o *unstructured.Unstructured) []entities.ObjectVersion {
-	return []entities.ObjectVersion{{Version: o.GetAnnotations()[AnnotationVersion], Active: true}}
+	return []entities.ObjectVersion{{Version: versionIn(o), Active: true}}
 }
 
 // deploymentVersions reads a Deployment's versions from its ReplicaSets: each that has pods, and the
 // newest one. So two are active while a rollout is on, and one afterwards.
-func deploymentVersions(o *unstructured.Unstructured, sets []*unstructured.Unstructured) []entities.ObjectVersion {
+func deploymentVersions(o *unstructured.Unstructured, sets []*unstructured.Unstructured, names naming) []entities.ObjectVersion {
 	desired := number(o, 1, "spec", "replicas")
 	newest := newestOf(sets)
 	if newest == nil { // the controller has not seen it yet
-		return []entities.ObjectVersion{{Version: templateVersion(o), Active: true, TargetReplicas: desired}}
+		return []entities.ObjectVersion{{Version: names.of(templateStamp(o)), Active: true, TargetReplicas: desired}}
 	}
 	all := tally{}
 	for _, set := range sets {
 		if pods := number(set, 0, "status", "replicas"); pods > 0 {
-			all.add(madeVersion(set), pods, number(set, 0, "status", "availableReplicas"), number(set, 0, "spec", "replicas"))
+			all.add(names.of(madeStamp(set)), pods, number(set, 0, "status", "availableReplicas"), number(set, 0, "spec", "replicas"))
 		}
 	}
-	return all.versions(madeVersion(newest), desired)
+	return all.versions(names.of(madeStamp(newest)), desired)
 }
 
 // newestOf finds the ReplicaSet of a Deployment's present template: the one that the controller
@@ -96,7 +85,7 @@ func newestOf(sets []*unstructured.Unstructured) (newest *unstructured.Unstructu
 }
 
 // podVersions reads a workload's versions from its pods. Those that go or have ended run nothing.
-func podVersions(o *unstructured.Unstructured, pods []*unstructured.Unstructured) []entities.ObjectVersion {
+func podVersions(o *unstructured.Unstructured, pods []*unstructured.Unstructured, names naming) []entities.ObjectVersion {
 	desired := number(o, 1, "spec", "replicas")
 	if o.GetKind() == "DaemonSet" {
 		desired = number(o, 0, "status", "desiredNumberScheduled")
@@ -110,9 +99,9 @@ func podVersions(o *unstructured.Unstructured, pods []*unstructured.Unstructured
 		if conditionOf(pod, "Ready").is("True") {
 			available = 1
 		}
-		all.add(pod.GetAnnotations()[AnnotationVersion], 1, available, 0)
+		all.add(names.of(madeStamp(pod)), 1, available, 0)
 	}
-	return all.versions(templateVersion(o), desired)
+	return all.versions(names.of(templateStamp(o)), desired)
 }
 
 func runs(pod *unstructured.Unstructured) bool {

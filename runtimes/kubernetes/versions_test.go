@@ -27,7 +27,7 @@ func TestDeploymentVersions(t *testing.T) {
 		return object(t, fmt.Sprintf(`
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: web}
+metadata: {name: web, annotations: {converge/version: v2}}
 spec: {replicas: %d, template: {metadata: {annotations: {converge/version: v2}}}}
 `, replicas))
 	}
@@ -86,7 +86,9 @@ spec: {replicas: %d, template: {metadata: {annotations: {converge/version: v2}}}
 			},
 		},
 	} {
-		t.Run(row.name, func(t *testing.T) { require.Equal(t, row.want, deploymentVersions(row.of, row.sets)) })
+		t.Run(row.name, func(t *testing.T) {
+			require.Equal(t, row.want, deploymentVersions(row.of, row.sets, namesOf(row.of, declared{Unstructured: row.of}, "v2")))
+		})
 	}
 }
 
@@ -95,19 +97,23 @@ func TestPodVersions(t *testing.T) {
 		return object(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {converge/version: %s}%s}}", version, more))
 	}
 	ready := `}, status: {phase: Running, conditions: [{type: Ready, status: "True"}]`
-	db := object(t, "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {replicas: 3, template: {metadata: {annotations: {converge/version: v2}}}}}")
+	db := object(t, "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, annotations: {converge/version: v2}}, spec: {replicas: 3, template: {metadata: {annotations: {converge/version: v2}}}}}")
 	require.Equal(t, []entities.ObjectVersion{
 		{Version: "v2", Active: true, Replicas: 2, AvailableReplicas: 1, TargetReplicas: 3},
 		{Version: "v1", Active: true, Replicas: 1, AvailableReplicas: 1},
-	}, podVersions(db, []*unstructured.Unstructured{
+	}, versionsOfPods(db, []*unstructured.Unstructured{
 		pod("v1", ready), pod("v2", ready), pod("v2", ""),
 		pod("v1", `, deletionTimestamp: "2026-01-02T03:04:05Z"`), pod("v1", "}, status: {phase: Succeeded"),
 	}))
-	agent := object(t, "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent}, spec: {template: {metadata: {annotations: {converge/version: v2}}}}, status: {desiredNumberScheduled: 1}}")
+	agent := object(t, "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, annotations: {converge/version: v2}}, spec: {template: {metadata: {annotations: {converge/version: v2}}}}, status: {desiredNumberScheduled: 1}}")
 	require.Equal(t, []entities.ObjectVersion{
 		{Version: "v2", TargetReplicas: 1},
 		{Version: "v1", Active: true, Replicas: 1, AvailableReplicas: 1},
-	}, podVersions(agent, []*unstructured.Unstructured{pod("v1", ready)}), "an update that waits for its first node")
+	}, versionsOfPods(agent, []*unstructured.Unstructured{pod("v1", ready)}), "an update that waits for its first node")
+}
+
+func versionsOfPods(o *unstructured.Unstructured, pods []*unstructured.Unstructured) []entities.ObjectVersion {
+	return podVersions(o, pods, namesOf(o, declared{Unstructured: o}, "v2"))
 }
 
 func TestTroubleOfPods(t *testing.T) {
@@ -152,17 +158,21 @@ status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reas
 		{"a pod that fails says more than one that waits", []*unstructured.Unstructured{unschedulable, pod("a", "ErrImagePull", "", "")}, time.Minute, "ErrImagePull a: back-off", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			found := troubleOf(row.pods, began.Add(row.after), 2*time.Minute)
+			found := troubleOf(row.pods, time.Time{}, began.Add(row.after), 2*time.Minute)
 			require.Equal(t, row.message, found.message)
 			require.Equal(t, row.failed, found.failed)
 		})
 	}
+	stays := []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, "")}
+	require.False(t, troubleOf(stays, began.Add(time.Hour), began.Add(time.Hour+time.Minute), 2*time.Minute).failed, "what was applied since may mend it")
+	require.True(t, troubleOf(stays, began.Add(time.Hour), began.Add(time.Hour+3*time.Minute), 2*time.Minute).failed)
 }
 
 func TestPodsOfOtherVersionsShowNothing(t *testing.T) {
 	old := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {converge/version: v1}}}")
 	target := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: b, annotations: {converge/version: v2}}}")
-	require.Equal(t, []*unstructured.Unstructured{target}, ofVersion([]*unstructured.Unstructured{old, target}, "v2"))
+	by := object(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {metadata: {annotations: {converge/version: v2}}}}}")
+	require.Equal(t, []*unstructured.Unstructured{target}, ofTemplate([]*unstructured.Unstructured{old, target}, by))
 }
 
 func TestAFailedPullIsReportedWithoutItsSteps(t *testing.T) {

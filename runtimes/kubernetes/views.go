@@ -102,18 +102,22 @@ func what(r resource, namespace string) string {
 }
 
 // begin returns the view of a viewKey, a new one when there is none or its kind had gone.
-func (c *cluster) begin(at viewKey, r resource) (*view, error) {
+func (c *cluster) begin(at viewKey, r resource) (v *view, err error) {
 	c.views.mu.Lock()
-	defer c.views.mu.Unlock()
+	var unwanted []*view
+	defer func() {
+		c.views.mu.Unlock()
+		c.views.endedOf(unwanted)
+	}()
 	if c.ctx.Err() != nil {
 		return nil, errClosed
 	}
 	if known := c.views.all[at]; known != nil && !known.over() {
 		return known, nil
 	}
-	c.views.tidy()
+	unwanted = c.views.tidy()
 	ctx, stop := context.WithCancel(c.ctx)
-	v := &view{resource: r, namespace: at.namespace, asked: time.Now(), stop: stop, ended: ctx.Done(), changed: make(chan struct{})}
+	v = &view{resource: r, namespace: at.namespace, asked: time.Now(), stop: stop, ended: ctx.Done(), changed: make(chan struct{})}
 	v.store = newStore(c.views.hints.notify, v.whole(c.views))
 	if c.views.all == nil {
 		c.views.all = map[viewKey]*view{}
@@ -123,8 +127,8 @@ func (c *cluster) begin(at viewKey, r resource) (*view, error) {
 	return v, nil
 }
 
-// tidy ends the views that nobody wants; the lock is held.
-func (v *views) tidy() {
+// tidy ends the views that nobody reads, and returns them; the lock is held.
+func (v *views) tidy() (ended []*view) {
 	for at, known := range v.all {
 		known.mu.Lock()
 		unwanted := time.Since(known.asked) > unwantedAfter
@@ -132,7 +136,17 @@ func (v *views) tidy() {
 		if unwanted {
 			known.stop()
 			delete(v.all, at)
+			ended = append(ended, known)
 		}
+	}
+	return ended
+}
+
+// endedOf hints at all in views that were ended: nothing of them is watched from now on, until somebody reads them, which
+// begins new ones. Whoever still wants to know of changes reads.
+func (v *views) endedOf(ended []*view) {
+	for _, one := range ended {
+		one.hintAll(v)
 	}
 }
 
@@ -184,13 +198,13 @@ func (v *view) set(change func()) (mended bool) {
 // whole is what follows a list that is in the store.
 func (v *view) whole(all *views) func() {
 	return func() {
-		if v.set(func() { v.listed, v.listErr = true, nil }) {
+		if v.set(func() { v.listed, v.listErr = true, nil }) { // who read it while it was broken got an error
 			v.hintAll(all)
 		}
 	}
 }
 
-// hintAll hints at everybody in the view: who read it while it was broken got an error.
+// hintAll hints at everybody in the view.
 func (v *view) hintAll(all *views) {
 	for _, owner := range v.store.owners() {
 		all.hints.notify(owner)
@@ -285,14 +299,17 @@ func (v *views) scope(kind schema.GroupVersionResource) *scope {
 
 // end stops every view of a kind.
 func (v *views) end(kind schema.GroupVersionResource) {
+	var ended []*view
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	for at, known := range v.all {
 		if at.GroupVersionResource == kind {
 			known.stop()
 			delete(v.all, at)
+			ended = append(ended, known)
 		}
 	}
+	v.mu.Unlock()
+	v.endedOf(ended)
 }
 
 // allowedEverywhere asks the server whether we may list and watch a kind in all namespaces. A server

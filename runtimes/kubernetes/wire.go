@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -31,6 +32,7 @@ type wire struct {
 	// dialer knows the connections that are open. One that a watch still holds is not idle, so closing
 	// the idle ones would leave it.
 	dialer *connrotation.Dialer
+	outage outage
 
 	mu     sync.Mutex
 	now    line
@@ -45,7 +47,7 @@ type line struct {
 	acts   string // for whom the credentials act already; empty: for themselves
 }
 
-func newWire(from source, wrap func(http.RoundTripper) http.RoundTripper) (*wire, error) {
+func newWire(ctx context.Context, from source, wrap func(http.RoundTripper) http.RoundTripper) (*wire, error) {
 	dial := (&net.Dialer{Timeout: dialWithin, KeepAlive: dialWithin}).DialContext
 	w := &wire{from: from, wrap: wrap, dialer: connrotation.NewDialer(dial)}
 	described, err := from.load()
@@ -57,6 +59,7 @@ func newWire(from source, wrap func(http.RoundTripper) http.RoundTripper) (*wire
 		return nil, err
 	}
 	w.first, w.now = opened.server, opened
+	w.outage = outage{ctx: ctx, probe: w.probe}
 	return w, nil
 }
 
@@ -84,8 +87,23 @@ func (w *wire) current() line {
 	return w.now
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. While nobody answers nothing is sent.
 func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	if away := w.outage.refuses(); away != nil {
+		return nil, away
+	}
+	resp, err := w.send(req)
+	why := err
+	if err == nil {
+		why = noAnswer(resp)
+	}
+	if why != nil && req.Context().Err() == nil {
+		w.outage.suspect(why)
+	}
+	return resp, err
+}
+
+func (w *wire) send(req *http.Request) (*http.Response, error) {
 	used := w.current()
 	resp, err := used.trip.RoundTrip(w.address(req, used))
 	if req.Context().Err() != nil || (err == nil && resp.StatusCode != http.StatusUnauthorized) {

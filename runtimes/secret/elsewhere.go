@@ -36,6 +36,8 @@ type Worker struct {
 	Elsewhere Elsewhere
 	// Kubernetes and AWS are asked for them; nil: they cannot be.
 	Kubernetes, AWS Store
+	// Captured finds what was captured of a service in a release channel, by name; nil: nothing is to be had.
+	Captured func(ctx context.Context, application, channel, service string) (map[string]string, error)
 
 	mu   sync.Mutex
 	have map[entities.Value]fetchedText

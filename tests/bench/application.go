@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -14,6 +15,7 @@ type application struct {
 	steady   time.Duration // between readings of what is steady
 	gates    string        // of every channel, as lines of YAML
 	applies  int           // how many may run at once; 0 for no bound
+	setting  string        // what a parameter defaults to; empty: hello
 	// instances: each channel is a fleet of so many runtimes; 0 for the application's one runtime.
 	instances int
 	// on is where Deployments go. Without it the runtime is the fake one.
@@ -88,7 +90,7 @@ func (a application) yaml() string {
 		if a.version != "" {
 			text += fmt.Sprintf("initialVersion: %s\n", a.version)
 		}
-		text += "parameters:\n- {name: greeting, type: string, default: hello}\n"
+		text += fmt.Sprintf("parameters:\n- {name: greeting, type: string, default: %q}\n", cmp.Or(a.setting, "hello"))
 		if a.on != nil {
 			text += "kubernetes: {manifests: [deployment.yaml]}\n"
 			continue

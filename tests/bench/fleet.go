@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// peersFleet is the size that others were measured at.
-	peersFleet = 100
+	// smallFleet is measured as well, where the fleet is larger.
+	smallFleet = 100
 	// tail is what a release is still charged for after all have converged: the readings that follow.
 	tail = 5 * time.Second
 	// callers release at the same time.
@@ -34,6 +34,7 @@ type fleet struct {
 	app       application
 	line      *line
 	made      time.Duration // until all had converged at their first version
+	began     time.Time     // the release
 	released  time.Duration // until all had converged at the second
 	bare      planeSpent    // before there were services
 	before    planeSpent    // before the release
@@ -48,27 +49,28 @@ type fleet struct {
 	restKinds string
 }
 
-// measureFleet releases many Deployments at once, each a service of its own, and lets them rest. The
-// number that others were measured at comes first, on a control plane of its own.
+// measureFleet releases many Deployments at once, each a service of its own, and lets them rest. A
+// small fleet comes first, on a control plane of its own.
 func measureFleet(ctx context.Context, b *bench) error {
 	sizes := []int{b.deployments}
-	if b.deployments > peersFleet {
-		sizes = []int{peersFleet, b.deployments}
+	if b.deployments > smallFleet {
+		sizes = []int{smallFleet, b.deployments}
 	}
 	for _, n := range sizes {
 		runtime.GC()
-		f := &fleet{app: application{
-			name: "fleet", channels: 1, services: serviceNames(n), version: "v1", steady: steadyDefault,
-		}, line: newLine(false), rest: b.rest}
+		f := newFleet(n, b.rest)
 		if err := f.measure(ctx, b); err != nil {
 			return fmt.Errorf("%d Deployments: %w", n, err)
 		}
 		f.report(b)
 	}
-	b.Note(b.row, "for comparison, not from this run: %d applications of one replica on the same kind of machine and control plane, on another day,", peersFleet)
-	b.Note(b.row, "  Flux kustomize-controller v1.9.5: all updated in 45–84 s, 0.18 s of CPU for each, 151 MB; Argo Rollouts v1.10.1: 24–46 s, 0.02 s, 111 MB.")
-	b.Note(b.row, "  They count the controller alone. Of ours that is the worker; Temporal's part is named beside it.")
 	return nil
+}
+
+func newFleet(n int, rest time.Duration) *fleet {
+	return &fleet{app: application{
+		name: "fleet", channels: 1, services: serviceNames(n), version: "v1", steady: steadyDefault,
+	}, line: newLine(false), rest: rest}
 }
 
 func (f *fleet) measure(ctx context.Context, b *bench) (err error) {
@@ -130,7 +132,7 @@ func (f *fleet) release(ctx context.Context, p *plane, version string) error {
 	if f.before, err = p.spent(); err != nil {
 		return err
 	}
-	began := time.Now()
+	f.began = time.Now()
 	calls, within := errgroup.WithContext(ctx)
 	calls.SetLimit(callers)
 	for _, s := range f.app.services {
@@ -145,7 +147,7 @@ func (f *fleet) release(ctx context.Context, p *plane, version string) error {
 	if err := p.allConverged(ctx, f.app, version); err != nil {
 		return err
 	}
-	f.released = time.Since(began)
+	f.released = time.Since(f.began)
 	if err := pause(ctx, tail); err != nil {
 		return err
 	}
@@ -166,10 +168,9 @@ func (f *fleet) check(ctx context.Context, p *plane, version string) error {
 	if len(list.Items) != len(f.app.services) {
 		return fmt.Errorf("there are %d Deployments; expected %d", len(list.Items), len(f.app.services))
 	}
-	image := "registry.shop.dev/web:" + version
 	for i := range list.Items {
 		d := &list.Items[i]
-		if got := d.Spec.Template.Spec.Containers[0].Image; !whole(d) || got != image {
+		if got := d.Spec.Template.Spec.Containers[0].Image; !whole(d) || got != image(version) {
 			return fmt.Errorf("deployment %s is CONVERGED at %s, and has image %s, status %+v", d.Name, version, got, d.Status)
 		}
 	}

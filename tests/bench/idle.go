@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"time"
 
@@ -15,23 +16,25 @@ import (
 )
 
 const (
-	readingsPerWindow = 4
+	// Readings are as seldom as workers make them by themselves (decision 84), and so each service is read once in a window.
+	idleInterval = time.Minute
 	// What the readings of the window are extrapolated to, as docs/benchmarks.md has it.
 	manyServices  = 10000
 	steadyDefault = 5 * time.Minute
-	goalIdle      = 0.10 // of a core
+	goalHeld      = 0.10 // of a core, without readings
+	goalIdle      = 0.02 // of a core, for readings
 )
 
 // idleCost is what was measured while services were idle.
 type idleCost struct {
 	services        int
 	restFor, window time.Duration
-	// Before there were services, at the begin and the end of a rest; before and after the window.
-	first, atRest, begin, end spent
-	created                   time.Duration
-	server, worker            cost
-	readings                  int
-	events                    int64 // written in the window
+	// Before there were services, at the begin and the end of a rest; before and after a window without readings, and one with.
+	first, atRest, held, heldEnd, begin, end spent
+	created                                  time.Duration
+	server, worker                           cost
+	readings                                 int
+	events                                   int64 // written in the window
 }
 
 // cost is what one of the two processes had to do.
@@ -39,30 +42,42 @@ type cost struct {
 	making  time.Duration // of CPU, for one service
 	reading time.Duration // of CPU, for one reading
 	memory  int64         // for one service
-	atRest  float64       // part of a core, without services
+	atRest  float64       // part of a core, without readings
 	busy    float64       // part of a core, in the window
 }
 
-// measureIdle makes many services, lets them converge, and watches them doing nothing.
-func measureIdle(ctx context.Context, b *bench) (err error) {
-	w, err := newWorld(ctx, b.dir)
-	if err != nil {
+// measureIdle makes many services, lets them converge, and watches them doing nothing: first some that nobody reads, and then, with a
+// server of their own, as many that are read.
+func measureIdle(ctx context.Context, b *bench) error {
+	h := idleCost{services: b.services, window: max(b.window, idleInterval), restFor: max(b.window/6, 5*time.Second)}
+	a := application{name: "idle", channels: 1, services: serviceNames(b.services), version: "v1", steady: 24 * time.Hour}
+	if err := h.in(ctx, b, a, h.hold); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	h := idleCost{services: b.services, window: b.window, restFor: max(b.window/6, 5*time.Second)}
-	a := application{
-		name: "idle", channels: 1, services: serviceNames(b.services), version: "v1", steady: b.window / readingsPerWindow,
-	}
-	if err := h.create(ctx, w, a); err != nil {
-		return err
-	}
-	if err := h.watch(ctx, w, a); err != nil {
+	a.steady = idleInterval
+	if err := h.in(ctx, b, a, func(ctx context.Context, w *world) error { return h.watch(ctx, w, a) }); err != nil {
 		return err
 	}
 	h.work()
 	h.report(b, a)
 	return nil
+}
+
+// in makes the services in a world of their own, and measures there.
+func (h *idleCost) in(ctx context.Context, b *bench, a application, measure func(context.Context, *world) error) (err error) {
+	dir, err := os.MkdirTemp(b.dir, "idle")
+	if err != nil {
+		return err
+	}
+	w, err := newWorld(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	if err := h.create(ctx, w, a); err != nil {
+		return err
+	}
+	return measure(ctx, w)
 }
 
 // create publishes all services at once, each with a version to release, and waits until they have
@@ -99,15 +114,30 @@ func (h *idleCost) create(ctx context.Context, w *world, a application) error {
 	return nil
 }
 
-// watch counts over the window, which begins when every service has been read again.
-func (h *idleCost) watch(ctx context.Context, w *world, a application) error {
+// hold measures the services while nobody reads them.
+func (h *idleCost) hold(ctx context.Context, w *world) error {
 	made, err := w.spent()
 	if err != nil {
 		return err
 	}
 	server, worker := made.since(h.atRest)
 	h.server.making, h.worker.making = server/time.Duration(h.services), worker/time.Duration(h.services)
-	if err = pause(ctx, 2*a.steady); err != nil {
+	if err = pause(ctx, 2*idleInterval); err != nil { // until what making them left behind is done
+		return err
+	}
+	if h.held, err = w.spent(); err != nil {
+		return err
+	}
+	if err = pause(ctx, h.window); err != nil {
+		return err
+	}
+	h.heldEnd, err = w.spent()
+	return err
+}
+
+// watch counts over the window, which begins when every service has been read again.
+func (h *idleCost) watch(ctx context.Context, w *world, a application) error {
+	if err := pause(ctx, 2*a.steady); err != nil {
 		return err
 	}
 	before, err := w.events(ctx, a)
@@ -160,14 +190,18 @@ func (h *idleCost) work() {
 	n := int64(h.services)
 	h.server.memory = (h.end.server.Memory - h.atRest.server.Memory) / n
 	h.worker.memory = (h.end.worker.Memory - h.atRest.worker.Memory) / n
-	rest, _ := h.atRest.since(h.first)
-	h.server.atRest = part(rest, h.restFor)
+	h.server.atRest, h.worker.atRest = rested(h.held, h.heldEnd, h.window)
 	server, worker := h.end.since(h.begin)
 	h.server.busy, h.worker.busy = part(server, h.window), part(worker, h.window)
 	if h.readings > 0 {
-		h.server.reading = (server - time.Duration(h.server.atRest*float64(h.window))) / time.Duration(h.readings)
-		h.worker.reading = worker / time.Duration(h.readings)
+		h.server.reading = max(0, server-time.Duration(h.server.atRest*float64(h.window))) / time.Duration(h.readings)
+		h.worker.reading = max(0, worker-time.Duration(h.worker.atRest*float64(h.window))) / time.Duration(h.readings)
 	}
+}
+
+func rested(from, to spent, window time.Duration) (server, worker float64) {
+	s, w := to.since(from)
+	return part(s, window), part(w, window)
 }
 
 func part(cpu, of time.Duration) float64 { return cpu.Seconds() / of.Seconds() }
@@ -180,9 +214,12 @@ func (h *idleCost) report(b *bench, a application) {
 		fmt.Sprintf("%d readings", h.readings), report.Ref(report.Of(0, "events")))
 	add("CPU of a reading", report.Dur(h.server.reading+h.worker.reading),
 		fmt.Sprintf("server %s, worker %s", report.Dur(h.server.reading), report.Dur(h.worker.reading)), nil)
+	held, times := h.server.atRest+h.worker.atRest, float64(manyServices)/float64(h.services)
+	add(fmt.Sprintf("%d services held, nobody reads them", h.services), report.Of(held, report.Cores),
+		fmt.Sprintf("server %s, worker %s; %s for %d (worked out)", report.Of(h.server.atRest, report.Cores), report.Of(h.worker.atRest, report.Cores),
+			report.Of(times*held, report.Cores), manyServices), report.Ref(report.Of(goalHeld/times, report.Cores)))
 	rate := manyServices / steadyDefault.Seconds()
-	many := h.server.atRest + rate*(h.server.reading+h.worker.reading).Seconds()
-	add(fmt.Sprintf("%d idle services, readings every %s (worked out)", manyServices, short(steadyDefault)), report.Of(many, report.Cores),
+	add(fmt.Sprintf("readings of %d every %s, above that (worked out)", manyServices, short(steadyDefault)), report.Of(rate*(h.server.reading+h.worker.reading).Seconds(), report.Cores),
 		fmt.Sprintf("%.3g readings/s", rate), report.Ref(report.Of(goalIdle, report.Cores)))
 	for _, p := range []struct {
 		what string

@@ -41,11 +41,17 @@ var rows = [...]row{
 	{"history", "events and bytes of history of a release", time.Minute, measureHistory},
 	{"gates", "what gates add to a release, and what they cost at rest and while they hold", 5 * time.Minute, measureGates},
 	{"idle", "what many idle, converged services cost", 5 * time.Minute, measureIdle},
+	{"hung", "a release beside many services on a runtime that hangs", 10 * time.Minute, measureHung},
+	{"burst", "a release while all services of another application change", 10 * time.Minute, measureBurst},
 	{"decision", "the pure decision over 30,000 instances, and through 500 channels", 3 * time.Minute, measureDecision},
 	{"watch", "a change by hand on Kubernetes to its repair, watching against polling", 10 * time.Minute, measureWatch},
+	{"outage", "an API server that goes away and comes back, with watches in 500 namespaces", 15 * time.Minute, measureOutage},
 	{"rollout", "a release through a fleet in steps, against the least that its policy allows", 10 * time.Minute, measureRollout},
+	{"plan", "a plan of services that need each other, against its critical path and strict phases", 15 * time.Minute, measurePlan},
 	{"fleet", "a release of many Deployments, and what they cost at rest", 25 * time.Minute, measureFleet},
+	{"argo", "the same change of many services, with Converge and with Argo Rollouts", time.Hour, measureArgo},
 	{"ecs", "calls of Amazon ECS for a release, and at rest", 10 * time.Minute, measureECS},
+	{"store", "what the store has after many releases, and after it was collected", 3 * time.Hour, measureStore},
 	{"startup", "how long converge takes to start", 5 * time.Minute, measureStartup},
 }
 
@@ -65,7 +71,9 @@ type options struct {
 	services    int
 	window      time.Duration
 	deployments int
+	rollouts    int
 	instances   int
+	releases    int
 	rest        time.Duration
 	kubelab     string
 	profile     string
@@ -98,11 +106,13 @@ func parse(args []string) (options, []row, error) {
 	f.StringVar(&o.run, "run", "", "only these `rows`, with commas between: "+names(", "))
 	f.StringVar(&o.json, "json", "", "also write the result to this `file`, as JSON")
 	f.IntVar(&o.rounds, "rounds", 100, "rounds of latency and of cpu; a fifth as many of watch, and starts of each program")
-	f.IntVar(&o.services, "services", 1000, "services that idle holds")
+	f.IntVar(&o.services, "services", 1000, "services that idle holds, and of the largest plan")
 	f.DurationVar(&o.window, "window", 30*time.Second, "how long idle watches them: four readings for each")
 	f.IntVar(&o.instances, "instances", largestFleet, "instances of the fleet that rollout goes through")
 	f.IntVar(&o.deployments, "deployments", 1000, "Deployments that fleet releases")
-	f.DurationVar(&o.rest, "rest", time.Minute, "how long watch and fleet rest at the end")
+	f.IntVar(&o.rollouts, "rollouts", 100, "Deployments that argo changes, and as many Rollouts")
+	f.IntVar(&o.releases, "releases", 1000, "releases that store makes")
+	f.DurationVar(&o.rest, "rest", time.Minute, "how long watch, fleet and argo rest at the end")
 	f.StringVar(&o.kubelab, "kubelab", "", "the `program` of the Kubernetes control plane, in place of the one that make kube-build builds")
 	f.StringVar(&o.profile, "profile", "", "write a CPU profile of the worker during the last release of fleet to this `file`")
 	f.Usage = func() {
@@ -119,8 +129,8 @@ func parse(args []string) (options, []row, error) {
 	if f.NArg() > 0 {
 		return o, nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	if min(o.rounds, o.services, o.deployments) < 1 || min(o.window, o.rest) < time.Second {
-		return o, nil, errors.New("-rounds, -services and -deployments must be at least 1, -window and -rest at least 1s")
+	if min(o.rounds, o.services, o.deployments, o.rollouts, o.releases) < 1 || min(o.window, o.rest) < time.Second {
+		return o, nil, errors.New("-rounds, -services, -deployments, -rollouts and -releases must be at least 1, -window and -rest at least 1s")
 	}
 	chosen, err := choose(o.run)
 	return o, chosen, err

@@ -17,6 +17,10 @@ type stage struct {
 	mu       sync.Mutex
 	calls    map[string]*calls // by service/channel
 	readings int
+	takes    map[string]time.Duration // an apply, by service; none: it obeys at once
+	hung     string                   // the application whose readings get no answer
+	answer   chan struct{}            // closed when they do again
+	waiting  int                      // readings that get none now
 }
 
 // calls of one instance: each apply that begins, and each reading.
@@ -42,6 +46,63 @@ func (s *stage) watched(in runtimes.Instance) *calls {
 	return s.calls[in.Service+"/"+in.ID.Channel]
 }
 
+// slow has applies of some services take a while from now on.
+func (s *stage) slow(takes map[string]time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takes = takes
+}
+
+func (s *stage) taking(service string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.takes[service]
+}
+
+// hang leaves readings of an application without an answer until it is told to release them.
+func (s *stage) hang(application string) (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hung, s.answer = application, make(chan struct{})
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.hung = ""
+		close(s.answer)
+	}
+}
+
+// hanging counts the readings that get no answer now.
+func (s *stage) hanging() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting
+}
+
+// hangs waits when nothing of this application gets an answer; it returns why the caller gave up.
+func (s *stage) hangs(ctx context.Context, application string) error {
+	s.mu.Lock()
+	hung, answer := s.hung == application, s.answer
+	if hung {
+		s.waiting++
+	}
+	s.mu.Unlock()
+	if !hung {
+		return nil
+	}
+	defer func() {
+		s.mu.Lock()
+		s.waiting--
+		s.mu.Unlock()
+	}()
+	select {
+	case <-answer:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // readingsSoFar counts the readings of all instances so far.
 func (s *stage) readingsSoFar() int {
 	s.mu.Lock()
@@ -55,6 +116,9 @@ func (s *stage) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Outpu
 	if c := s.watched(in); c != nil {
 		offer(c.began, now)
 	}
+	if err := pause(ctx, s.taking(in.Service)); err != nil {
+		return runtimes.Output{}, err
+	}
 	return s.Runtime.Apply(ctx, in)
 }
 
@@ -63,6 +127,9 @@ func (s *stage) Observe(ctx context.Context, in runtimes.Instance) ([]entities.O
 	s.mu.Lock()
 	s.readings++
 	s.mu.Unlock()
+	if err := s.hangs(ctx, in.Application); err != nil {
+		return nil, err
+	}
 	objects, err := s.Runtime.Observe(ctx, in)
 	if c := s.watched(in); c != nil {
 		offer(c.read, struct{}{})

@@ -82,11 +82,16 @@ func (w *world) spent() (spent, error) {
 // publish makes the application's first incarnation newest. The services get to know it at once, or
 // soon where there are many.
 func (w *world) publish(ctx context.Context, a application) error {
-	dir := filepath.Join(w.dir, a.name)
+	return w.publishFiles(ctx, a.name, a.files())
+}
+
+// publishFiles does that for an application that is these files.
+func (w *world) publishFiles(ctx context.Context, application string, files map[string]string) error {
+	dir := filepath.Join(w.dir, application)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for name, text := range a.files() {
+	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			return err
 		}

@@ -48,6 +48,21 @@ func TestShortStorm(t *testing.T) {
 	require.Len(t, r.Faults, short.kills+short.freezes+short.cuts, "all that was drawn went wrong")
 }
 
+// Plans of services that need each other, while workers and the server are killed: every node runs, and none once more after the store had
+// that it was done.
+func TestPlansOutliveKills_E8_F2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the programs and runs real processes for a minute; not with -short")
+	}
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		if t.Failed() {
+			said(t, dir)
+		}
+	})
+	require.NoError(t, planChaos{seed: testSeed, services: 6, kills: 5}.run(t.Context(), dir, t.Output()))
+}
+
 // said shows what the processes wrote last.
 func said(t *testing.T, dir string) {
 	t.Helper()

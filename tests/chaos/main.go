@@ -48,10 +48,17 @@ func command(ctx context.Context) error {
 	flag.IntVar(&s.attacks, "attacks", -1, "how many messages a hostile client sends; -1: two for each release")
 	keep := flag.Bool("keep", false, "keep the directory with logs, database and store, also of a run without violations")
 	show := flag.Bool("plan", false, "print the plan and do nothing")
+	plans := flag.Bool("plans", false, "have plans of services run that need each other instead, and kill meanwhile")
 	judge := flag.String("judge", "", "judge the record of an earlier run in this directory instead")
 	flag.Parse()
 	if *judge != "" {
 		return again(*judge)
+	}
+	if *seed == 0 {
+		*seed = rand.Uint64N(1_000_000) + 1
+	}
+	if *plans {
+		return performPlans(ctx, planChaos{*seed, s.services, s.kills}, *keep)
 	}
 	if s.freezes < 0 {
 		s.freezes = s.kills / 3
@@ -64,9 +71,6 @@ func command(ctx context.Context) error {
 	}
 	if s.services < 1 || s.releases < s.services {
 		return errors.New("there has to be a service, and a release for each")
-	}
-	if *seed == 0 {
-		*seed = rand.Uint64N(1_000_000) + 1
 	}
 	p := draw(*seed, s)
 	if *show {
@@ -93,6 +97,20 @@ func perform(ctx context.Context, p plan, keep bool) error {
 		return os.RemoveAll(dir)
 	}
 	fmt.Println("logs, record, database and store are in", dir)
+	return err
+}
+
+// performPlans does that for plans.
+func performPlans(ctx context.Context, c planChaos, keep bool) error {
+	dir, err := os.MkdirTemp("", "converge-chaos-")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("seed %d: plans of %d services, %d kills\n", c.seed, c.services, c.kills)
+	if err = c.run(ctx, dir, os.Stdout); err == nil && !keep {
+		return os.RemoveAll(dir)
+	}
+	fmt.Println("logs, database and store are in", dir)
 	return err
 }
 

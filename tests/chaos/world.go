@@ -142,21 +142,26 @@ releaseChannels:
   runtimes: [{name: site}]
   preconditions: [{releaseChannelStable: {releaseChannel: staging}}, {manualApproval: {}}]
 ---
-apiVersion: converge/v1
-kind: Runtime
-name: site
-custom:
-  apply: {command: [%[2]s/site, apply, %[3]s], timeout: 2m}
-  fetch: {command: [%[2]s/site, fetch, %[3]s], mode: structured, timeout: 20s}
-  pollInterval: 500ms
-  steadyPollInterval: 5s
-  gracePeriod: 20s
-  retry: {maxAttempts: 3, backoff: 300ms, maxBackoff: 2s}
-`, application, w.bin, w.site())
+%s`, application, w.siteRuntime())
 	for _, service := range w.services {
 		text += fmt.Sprintf("---\napiVersion: converge/v1\nkind: Service\nname: %s\ncustom: {env: {ROUND: \"%d\"}}\n", service, round)
 	}
 	return os.WriteFile(filepath.Join(w.config(), "converge.yaml"), []byte(text), 0o600)
+}
+
+// siteRuntime declares the runtime.
+func (w *world) siteRuntime() string {
+	return fmt.Sprintf(`apiVersion: converge/v1
+kind: Runtime
+name: site
+custom:
+  apply: {command: [%[1]s/site, apply, %[2]s], timeout: 2m}
+  fetch: {command: [%[1]s/site, fetch, %[2]s], mode: structured, timeout: 20s}
+  pollInterval: 500ms
+  steadyPollInterval: 5s
+  gracePeriod: 20s
+  retry: {maxAttempts: 3, backoff: 300ms, maxBackoff: 2s}
+`, w.bin, w.site())
 }
 
 // converge runs the command line on behalf of somebody, and decodes what it prints, if that is wanted.

@@ -115,12 +115,14 @@ releaseChannels:
 - {name: prod, labels: {tier: prod}, runtimes: [{name: r}], constants: {zone: p.com, port: "81", empty: ""}}
 ---
 {apiVersion: converge/v1, kind: Runtime, name: r, custom: {apply: {command: [x]}}}
----
+` + serviceHead + body
+}
+
+const serviceHead = `---
 apiVersion: converge/v1
 kind: Service
 name: web
-` + body
-}
+`
 
 // TypedService is a body for One with a parameter of each type.
 const TypedService = `
@@ -131,4 +133,16 @@ parameters:
 - {name: debug, type: bool, default: false}
 - {name: secret, type: secretRef, default: {workerEnv: OLD}}
 custom: {env: {A: "${{ params.text }} ${{ params.count }} ${{ params.ratio }} ${{ params.debug }}", S: "${{ params.secret }}"}}
+`
+
+// Oncall declares a type of addons, and the rest of One but for a service.
+var Oncall = strings.Replace(strings.TrimSuffix(One(""), serviceHead), "releaseChannels:", `addonTypes:
+- name: example.com/oncall
+  schema: {properties: {team: {type: string}, level: {type: integer, maximum: 5}}, required: [team], additionalProperties: false}
+releaseChannels:`, 1)
+
+// OncallService has an addon of that type, which nothing uses.
+const OncallService = serviceHead + `
+addons: [{name: oncall, type: example.com/oncall, value: {team: checkout, level: 2}}]
+custom: {env: {A: "1"}}
 `

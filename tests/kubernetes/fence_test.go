@@ -1,6 +1,7 @@
 package kubernetes_test
 
 import (
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -87,4 +88,26 @@ func refusedBy(c protocol.ChannelStatus, text string) bool {
 		}
 	}
 	return false
+}
+
+// A second installation, with a store of its own, declares the same services on the same cluster. It is told whose they are, and
+// changes nothing of them; the first one neither notices nor repairs anything.
+func TestSecondInstallationIsRefused_H10(t *testing.T) {
+	t.Parallel()
+	first := newKubeWorldIn(t, shared.OwnServer(t, 0), kubetest.Start(t), kubeRuntime, "web")
+	first.Publish()
+	first.Await("web", "staging CONVERGED v1, production CONVERGED v1")
+	before := first.deployment(first.staging, "web")
+	second := &kubeWorld{World: shared.Unserved(t, embedded.Options{}), cluster: first.cluster, staging: first.staging, production: first.production}
+	second.App, second.Dir = first.App, first.Dir
+	second.StartWorker()
+	second.Publish()
+	second.AwaitThat("web", "a refusal in staging", func(s protocol.Status) bool {
+		text, err := json.Marshal(channelOf(s, "staging"))
+		return err == nil && strings.Contains(string(text), "it belongs to the installation ")
+	})
+	after := first.deployment(first.staging, "web")
+	require.Equal(t, before.ResourceVersion, after.ResourceVersion)
+	first.Release("web", "v2")
+	first.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 }

@@ -54,7 +54,7 @@ func TestKubernetesRefusalsAreExplained_A13_A23_D18(t *testing.T) {
 				})
 			},
 			object:   "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}",
-			says:     []string{"exceeded quota: few", "free or raise the quota of the namespace"},
+			says:     []string{"exceeded quota: few", "ResourceQuota few: raise its spec.hard[count/services]"},
 			attempts: 3,
 		},
 		"terminating": {

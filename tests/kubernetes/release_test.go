@@ -42,11 +42,14 @@ func TestKubernetesExampleConverges_D8(t *testing.T) {
 	require.Equal(t, "6.7.1", job.Annotations["converge/version"])
 	sets, err := w.cluster.Client.AppsV1().ReplicaSets(w.production).List(t.Context(), metav1.ListOptions{LabelSelector: "converge/service=api"})
 	require.NoError(t, err)
+	seen := false
 	for _, set := range sets.Items {
-		if set.Spec.Template.Annotations["converge/version"] == "6.7.1" {
+		if strings.HasSuffix(set.Spec.Template.Spec.Containers[0].Image, ":6.7.1") {
+			seen = true
 			require.False(t, set.CreationTimestamp.Before(job.Status.CompletionTime), "%s before %s", set.CreationTimestamp, job.Status.CompletionTime)
 		}
 	}
+	require.True(t, seen)
 }
 
 // While staging rolls, both versions are seen, and production waits; then it goes on. Changed
@@ -133,9 +136,8 @@ func TestKubernetesOrphans_D10(t *testing.T) {
 	require.Empty(t, budgets.Items)
 }
 
-// Hooks of a chart are waves: what comes before an upgrade has ended before anything is touched, and what comes after
-// it begins when all is healthy.
-func TestKubernetesChartHooks_D8(t *testing.T) {
+// What comes before an upgrade has ended before anything is touched, and what comes after it begins when all is healthy.
+func TestKubernetesChartHooks_D8_H6(t *testing.T) {
 	t.Parallel()
 	w := newKubeWorld(t, "cache")
 	for name, when := range map[string]string{"before": "pre-install,pre-upgrade", "after": "post-install,post-upgrade"} {

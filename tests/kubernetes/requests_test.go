@@ -41,6 +41,14 @@ func requestsOf(kubeconfig string) *requests {
 	return recorded.all[kubeconfig]
 }
 
+// disconnect ends the connections of a kubeconfig, as the end of its worker's process would. The next runtime makes new ones.
+func disconnect(kubeconfig string) {
+	requestsOf(kubeconfig).clusters.Close()
+	recorded.mu.Lock()
+	defer recorded.mu.Unlock()
+	delete(recorded.all, kubeconfig)
+}
+
 // recordedKubernetes makes real runtimes whose requests are recorded.
 func recordedKubernetes(def entities.RuntimeDefinition) (runtimes.Runtime, error) {
 	path := ""

@@ -15,7 +15,7 @@ import (
 
 // The API server of a cluster ends in the middle of an apply, which waits for the Job of its first wave, and starts again. The
 // release goes on within a minute, by itself: no Job is run again, no object is applied twice, and drift is repaired as before.
-func TestKubernetesControlPlaneRestarts(t *testing.T) {
+func TestKubernetesControlPlaneRestarts_H9(t *testing.T) {
 	t.Parallel()
 	cluster := kubetest.Own(t)[0]
 	w := newKubeWorldOn(t, cluster, `{kubeconfig: "KUBECONFIG", context: CONTEXT, failAfter: 10s}`, "api")
@@ -47,6 +47,14 @@ func TestKubernetesControlPlaneRestarts(t *testing.T) {
 	require.Equal(t, job.UID, after.UID, "the Job was run again")
 	require.Equal(t, before.Generation+1, w.deployment(w.staging, "api").Generation, "it was applied twice")
 
-	w.patchDeployment(w.staging, "api", "somebody", `{"spec":{"replicas":0}}`)
-	require.Eventually(t, func() bool { return *w.deployment(w.staging, "api").Spec.Replicas == *before.Spec.Replicas }, time.Minute, 100*time.Millisecond)
+	changed := func(by string) {
+		t.Helper()
+		w.patchDeployment(w.staging, "api", by, `{"spec":{"replicas":0}}`)
+		require.Eventually(t, func() bool { return *w.deployment(w.staging, "api").Spec.Replicas == *before.Spec.Replicas }, time.Minute, 100*time.Millisecond)
+	}
+	changed("somebody")
+	w.Await("api", "staging CONVERGED 6.7.1, production CONVERGED 6.7.1")
+	cluster.StopAPIServer(t) // the watches are made anew
+	cluster.StartAPIServer(t)
+	changed("somebody-else")
 }

@@ -48,7 +48,7 @@ var sharedLab = sync.OnceValues(func() (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startLab(kubelab.Path(root), sharedName)
+	return startLab(kubelab.Program().Path(root), sharedName)
 })
 
 const sharedName = "shared"

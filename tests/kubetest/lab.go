@@ -18,7 +18,7 @@ func binary(t testing.TB) string {
 	t.Helper()
 	root, err := moduleRoot()
 	if err == nil {
-		err = kubelab.Check(root)
+		err = kubelab.Program().Check(root)
 	}
 	if errors.Is(err, kubelab.ErrNotBuilt) {
 		t.Skip(err)
@@ -26,7 +26,7 @@ func binary(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kubelab.Path(root)
+	return kubelab.Program().Path(root)
 }
 
 // lab is a running kubelab. It ends when its standard input closes, which the end of this program does in any case.
@@ -39,7 +39,20 @@ type lab struct {
 	answers *bufio.Scanner
 }
 
-func startLab(path string, names ...string) (*lab, error) {
+// attempts is how often a lab is started. Its parts listen on ports that were free a moment before: what takes one
+// of them meanwhile ends that part at once, and others are chosen then.
+const attempts = 3
+
+func startLab(path string, names ...string) (l *lab, err error) {
+	for range attempts {
+		if l, err = startLabOnce(path, names...); err == nil || !strings.Contains(err.Error(), "ended on its own") {
+			return l, err
+		}
+	}
+	return nil, err
+}
+
+func startLabOnce(path string, names ...string) (*lab, error) {
 	args := []string{"up", "--control"}
 	for _, name := range names {
 		args = append(args, "--name", name)

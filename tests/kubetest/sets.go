@@ -20,6 +20,22 @@ func PublicChart(t testing.TB) string {
 	return fetched(t, public.Chart())
 }
 
+// PublicRollouts is a folder with the CustomResourceDefinitions of Argo Rollouts (public.Rollouts), or the test is skipped.
+func PublicRollouts(t testing.TB) string {
+	t.Helper()
+	return fetched(t, public.Rollouts())
+}
+
+// PublicChartWithHooks are folders with two versions of a Helm chart that others wrote (public.ChartWithHooks), and what these are,
+// or the test is skipped.
+func PublicChartWithHooks(t testing.TB) (dirs, versions [2]string) {
+	t.Helper()
+	for i, set := range public.ChartWithHooks() {
+		dirs[i], versions[i] = fetched(t, set), set.Version
+	}
+	return dirs, versions
+}
+
 func fetched(t testing.TB, set public.Set) string {
 	t.Helper()
 	root, err := moduleRoot()

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/converge-engine/converge/tests/programtest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/tests/internal/line"
@@ -41,7 +43,7 @@ func newCommanded(t *testing.T) commanded {
 	t.Helper()
 	c := commanded{shared.OwnServer(t, 0)}
 	c.StopWorker()
-	require.NoError(t, os.WriteFile(filepath.Join(c.Dir, "apply.sh"), []byte(stubborn), 0o700))
+	programtest.Write(t, filepath.Join(c.Dir, "apply.sh"), stubborn)
 	c.Write(commands + stage.Web)
 	t.Cleanup(c.letGo) // nothing is left behind
 	return c

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/converge-engine/converge/tests/programtest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities/protocol"
@@ -61,7 +63,7 @@ echo "$PVN_SERVICE_VERSION" > live
 func TestCommandsSeeThePlaceOfTheirTarget(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
-	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "apply.sh"), []byte(ordered), 0o700))
+	programtest.Write(t, filepath.Join(w.Dir, "apply.sh"), ordered)
 	w.Write(`apiVersion: converge/v1
 kind: Application
 name: APP

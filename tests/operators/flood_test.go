@@ -75,6 +75,7 @@ func TestPauseHoldsForServicesThatHaveNotHeard(t *testing.T) {
 	w := shared.OwnServer(t, 0)
 	w.Write(stage.TwoChannels + stage.Web)
 	w.Publish()
+	w.Await("web", "staging CONVERGED, production CONVERGED") // it has heard of all that there was
 	kept, err := store.Open(t.Context(), w.Store)
 	require.NoError(t, err)
 	pause := protocol.ScopePause{Scope: entities.ScopeRuntime + w.App + "-rt", Pause: &entities.Pause{By: "alice", Reason: "drill", At: time.Now()}}

@@ -62,11 +62,12 @@ func hang(w *stage.World, folder string) (answers func()) {
 	}
 }
 
-// timely requires that pauses and their ends are answered well within a second, and returns the longest that one took.
+// timely requires that pauses and their ends are answered without waiting for the store, also on a machine that does much else, and
+// returns the longest that one took.
 func timely(w *stage.World, times int) time.Duration {
 	w.T.Helper()
 	longest := pauseAndResume(w, times)
-	require.Less(w.T, longest, time.Second)
+	require.Less(w.T, longest, 5*time.Second)
 	return longest
 }
 

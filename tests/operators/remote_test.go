@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/converge-engine/converge/tests/programtest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities/protocol"
@@ -96,7 +98,7 @@ func remoteWorld(t *testing.T) *stage.World {
 	w.Store = buckettest.URL(bucket.URL)
 	w.StartWorker()
 	t.Cleanup(func() { w.StopWorker() })
-	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "line.sh"), []byte("#!/bin/sh\necho the line is up\n"), 0o700)) //nolint:gosec // it is run
+	programtest.Write(t, filepath.Join(w.Dir, "line.sh"), "#!/bin/sh\necho the line is up\n")
 	w.Write(remoteEdge)
 	w.Publish()
 	return w

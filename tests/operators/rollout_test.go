@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/converge-engine/converge/tests/programtest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities/protocol"
@@ -51,7 +53,7 @@ func TestWorkersKilledBetweenSteps_D24_F2(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.StopWorker()
-	require.NoError(t, os.WriteFile(filepath.Join(w.Dir, "apply.sh"), []byte(appends), 0o700))
+	programtest.Write(t, filepath.Join(w.Dir, "apply.sh"), appends)
 	c := commanded{w}
 	steps := func(pause string) {
 		t.Helper()

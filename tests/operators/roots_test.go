@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/converge-engine/converge/tests/programtest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/client/publish"
@@ -37,7 +39,7 @@ func TestCommandsRunWhereTheWorkerHasThem_C7(t *testing.T) {
 	w.StartWorker()
 	w.Write(scripts)
 	for name, text := range map[string]string{"ask.sh": "pwd > asked", "warm.sh": "pwd > warmed", "apply.sh": "pwd > applied"} {
-		require.NoError(t, os.WriteFile(filepath.Join(w.Dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700)) //nolint:gosec // it is run
+		programtest.Write(t, filepath.Join(w.Dir, name), "#!/bin/sh\n"+text+"\n")
 	}
 	first := w.Publish()
 	w.StopWorker()

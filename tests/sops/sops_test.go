@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"filippo.io/age"
 	"github.com/getsops/sops/v3"
+	"github.com/getsops/sops/v3/cmd/sops/formats"
 	"github.com/getsops/sops/v3/decrypt"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -200,4 +202,23 @@ func TestRecordedFiles(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, values(t, want), values(t, got), name)
 	}
+}
+
+// What is captured and encrypted here SOPS decrypts to the same, and edits.
+func TestSOPSReadsWhatIsSealed_E2(t *testing.T) {
+	id := identity(t)
+	rapid.Check(t, func(t *rapid.T) {
+		texts := rapid.MapOfN(rapid.StringMatching(`[A-Za-z_][A-Za-z0-9_]{0,8}`), rapid.String(), 1, 4).Draw(t, "texts")
+		sealed, err := ours.Seal("prowlarr", texts, []string{id.Recipient().String()}, time.Now())
+		require.NoError(t, err)
+		plain, err := decrypt.DataWithFormat(sealed, formats.Yaml)
+		require.NoError(t, err)
+		var back struct {
+			Kind       string            `yaml:"kind"`
+			StringData map[string]string `yaml:"stringData"`
+		}
+		require.NoError(t, yaml.Unmarshal(plain, &back))
+		require.Equal(t, "Secret", back.Kind)
+		require.Equal(t, texts, back.StringData)
+	})
 }

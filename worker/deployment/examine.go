@@ -2,9 +2,14 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 )
 
 // Finding is one thing that is wrong, or that somebody did and may have forgotten. The codes never change.
@@ -17,11 +22,20 @@ type Finding struct {
 
 // The codes of findings.
 const (
+	NoConnection          = "no-connection"           // the server cannot be reached, or lets nobody in with these credentials
+	NoNamespace           = "no-namespace"            // there is none of that name
+	NoSearchAttribute     = "no-search-attribute"     // the namespace lacks one, and every workflow task fails without it
 	NoWorkers             = "no-workers"              // nobody serves the task queue
+	QueueWithoutWorkers   = "queue-without-workers"   // nobody serves the queue of a runtime that has workers of its own
 	NoCurrentVersion      = "no-current-version"      // workers of a deployment serve, and no version of it is current
 	VersionWithoutWorkers = "version-without-workers" // workflows are pinned to a version that nobody serves
 	PinnedByOperator      = "pinned-by-operator"      // somebody pinned a workflow to a version, for good
 	FailingWorkflow       = "failing-workflow"        // a workflow's task fails again and again: no worker can take it
+	EndedWorkflow         = "ended-workflow"          // somebody ended a workflow, and it was not started again
+	UnreadableRuntime     = "unreadable-runtime"      // what runs on a runtime cannot be observed
+	UnreachableStore      = "unreachable-store"       // the store cannot be read from here
+	StoreOfAnother        = "store-of-another"        // the store belongs to another namespace
+	NotExamined           = "not-examined"            // something could not be looked at
 )
 
 // Report is what was looked at, in so many words, and what was found, in order.
@@ -30,41 +44,103 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 }
 
-func (r *Report) looked(format string, args ...any) {
+// Saw adds something that was looked at.
+func (r *Report) Saw(format string, args ...any) {
 	r.Looked = append(r.Looked, fmt.Sprintf(format, args...))
 }
 
-func (r *Report) found(code, what, why, next string) {
+// Found adds a finding.
+func (r *Report) Found(code, what, why, next string) {
 	r.Findings = append(r.Findings, Finding{code, what, why, next})
 }
 
-// Examine looks at the workers of a namespace, their versions, and the workflows that those hold.
-func (n Namespace) Examine(ctx context.Context) (Report, error) {
-	r := Report{Findings: []Finding{}}
-	polled, err := n.Polled(ctx)
+// failed adds that something could not be looked at; nil: it could.
+func (r *Report) failed(what string, err error) {
 	if err != nil {
-		return r, err
+		r.Found(NotExamined, what, err.Error(), "once that is mended, ask again")
 	}
-	serving := 0
+}
+
+// Examine looks at a namespace, at the workers that serve it and their versions, at the workflows that those hold, and at what they
+// can reach. What cannot be looked at is a finding too, and keeps nothing else from being looked at.
+func (n Namespace) Examine(ctx context.Context) Report {
+	r := Report{Looked: []string{}, Findings: []Finding{}}
+	if !n.examineNamespace(ctx, &r) {
+		return r
+	}
+	serving, polled, err := n.serving(ctx, &r)
+	r.failed("who serves the task queue", err)
+	names, err := n.Deployments(ctx)
+	r.failed("worker deployments", err)
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		r.failed("worker deployment "+name, n.examineDeployment(ctx, name, polled, &r))
+	}
+	r.failed("workflows that fail", n.examineFailing(ctx, &r))
+	r.failed("workflows that were ended", n.examineEnded(ctx, &r))
+	if serving > 0 {
+		r.failed("what services say", n.examineRuntimes(ctx, &r))
+	}
+	return r
+}
+
+// examineNamespace tells whether there is anything more to look at.
+func (n Namespace) examineNamespace(ctx context.Context, r *Report) bool {
+	_, err := n.Client.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: n.Name})
+	switch {
+	case err == nil:
+	case errors.As(err, new(*serviceerror.NamespaceNotFound)):
+		r.Found(NoNamespace, "namespace "+n.Name, "the server has none of that name", "name another with --namespace, or: temporal operator namespace create --namespace "+n.Name)
+		return false
+	case errors.As(err, new(*serviceerror.Unavailable)), errors.Is(err, context.DeadlineExceeded), errors.As(err, new(*serviceerror.DeadlineExceeded)):
+		r.Found(NoConnection, "the Temporal server", err.Error(), "look at the server, and at what is between it and here")
+		return false
+	default: // who may not describe it may still look at other things
+		r.Found(NoConnection, "namespace "+n.Name, err.Error(), "look at the API key or the certificate of this connection, and at what they allow")
+	}
+	r.Saw("namespace %s", n.Name)
+	r.failed("search attributes", n.examineAttributes(ctx, r))
+	return true
+}
+
+func (n Namespace) examineAttributes(ctx context.Context, r *Report) error {
+	if len(n.Attributes) == 0 {
+		return nil
+	}
+	have, err := n.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: n.Name})
+	if err != nil {
+		return err
+	}
+	var names []string
+	for name := range n.Attributes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if _, there := have.GetCustomAttributes()[name]; !there {
+			r.Found(NoSearchAttribute, name, "the namespace "+n.Name+" has none of that name",
+				fmt.Sprintf("a worker that may adds it when it starts; else: temporal operator search-attribute create --namespace %s --name %s --type %s", n.Name, name, n.Attributes[name]))
+		}
+	}
+	r.Saw("search attributes: %d", len(names))
+	return nil
+}
+
+// serving is how many versions of workers serve the common queue.
+func (n Namespace) serving(ctx context.Context, r *Report) (serving int, polled map[Version]time.Time, err error) {
+	polled, err = n.Polled(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
 	for _, at := range polled {
 		if time.Since(at) < n.pollLasts() {
 			serving++
 		}
 	}
-	r.looked("who serves the task queue: workers of %d versions", serving)
+	r.Saw("who serves the task queue: workers of %d versions", serving)
 	if serving == 0 {
-		r.found(NoWorkers, "namespace "+n.Name, "nobody has asked for work for "+n.pollLasts().String(), "start one: converge worker")
+		r.Found(NoWorkers, "namespace "+n.Name, "nobody has asked for work for "+n.pollLasts().String(), "start one: converge worker")
 	}
-	names, err := n.Deployments(ctx)
-	if err != nil {
-		return r, fmt.Errorf("list worker deployments: %w", err)
-	}
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		if err := n.examineDeployment(ctx, name, polled, &r); err != nil {
-			return r, err
-		}
-	}
-	return r, n.examineFailing(ctx, &r)
+	return serving, polled, nil
 }
 
 func (n Namespace) examineDeployment(ctx context.Context, name string, polled map[Version]time.Time, r *Report) error {
@@ -77,7 +153,7 @@ func (n Namespace) examineDeployment(ctx context.Context, name string, polled ma
 		v := summary.Version
 		served := time.Since(polled[v]) < n.pollLasts()
 		if current == nil && served {
-			r.found(NoCurrentVersion, Text(v), "its workers get no new workflows", setCurrentCommand(v))
+			r.Found(NoCurrentVersion, Text(v), "its workers get no new workflows", setCurrentCommand(v))
 		}
 		if current != nil && v == *current && served {
 			continue
@@ -106,20 +182,20 @@ func (n Namespace) examinePinned(ctx context.Context, v Version, served bool, r 
 			return err
 		}
 		if to := OverriddenTo(info); to != (Version{}) {
-			r.found(PinnedByOperator, e.Execution.WorkflowId, "pinned to "+Text(to)+", whatever becomes current",
+			r.Found(PinnedByOperator, e.Execution.WorkflowId, "pinned to "+Text(to)+", whatever becomes current",
 				"temporal workflow update-options --workflow-id "+e.Execution.WorkflowId+" --versioning-override-behavior unspecified")
 		}
 	}
-	r.looked("%s: %d workflows", Text(v), pinned)
+	r.Saw("%s: %d workflows", Text(v), pinned)
 	if pinned > 0 && !served {
-		r.found(VersionWithoutWorkers, Text(v), fmt.Sprintf("%d workflows are pinned to it and nobody serves it", pinned),
+		r.Found(VersionWithoutWorkers, Text(v), fmt.Sprintf("%d workflows are pinned to it and nobody serves it", pinned),
 			"start its workers, or those of another version with --set-current, which take over within two minutes what nobody pinned")
 	}
 	return nil
 }
 
-// mostFailing bounds how many workflows are named.
-const mostFailing = 20
+// mostNamed bounds how many workflows of a kind are named.
+const mostNamed = 20
 
 func (n Namespace) examineFailing(ctx context.Context, r *Report) error {
 	failing := 0
@@ -127,10 +203,14 @@ func (n Namespace) examineFailing(ctx context.Context, r *Report) error {
 		if err != nil {
 			return err
 		}
-		if failing++; failing <= mostFailing {
-			r.found(FailingWorkflow, e.Execution.WorkflowId, "its workflow task fails again and again", "read the worker's log; it goes on where it was once a worker can take it")
+		if failing++; failing <= mostNamed {
+			why := "its workflow task fails again and again"
+			if f, failed, err := n.Failed(ctx, e.Execution.WorkflowId, e.Execution.RunId); err == nil && failed {
+				why += ", " + f.Text()
+			}
+			r.Found(FailingWorkflow, e.Execution.WorkflowId, why, "read the worker's log; it goes on where it was once a worker can take it: one of another version")
 		}
 	}
-	r.looked("workflows that fail again and again: %d", failing)
+	r.Saw("workflows that fail again and again: %d", failing)
 	return nil
 }

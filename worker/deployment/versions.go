@@ -2,7 +2,8 @@
 // another: worker deployment versioning, in Temporal's words. A version is a build of a deployment; every workflow that
 // lives for ever is pinned to the one that it began its run with, and goes on to another when that run ends.
 //
-// It asks Temporal only, and never a workflow; it imports the protocol and Temporal's SDK.
+// It also examines a namespace for what is wrong with it. It asks Temporal, and of workflows their status only; it imports the
+// entities, the protocol and Temporal's SDK.
 package deployment
 
 import (
@@ -38,6 +39,8 @@ type Namespace struct {
 	// PollLasts is how long a worker that waits for work may be silent; 0: 75 seconds, since a poll that gets none ends after
 	// a minute, unless a server is set to end it sooner. The server remembers workers that have stopped for longer.
 	PollLasts time.Duration
+	// Attributes are the search attributes that the namespace is to have. Nil: that is not looked at.
+	Attributes map[string]enumspb.IndexedValueType
 }
 
 func (n Namespace) pollLasts() time.Duration { return cmp.Or(n.PollLasts, 75*time.Second) }

@@ -10,7 +10,12 @@ import (
 	"go.temporal.io/server/common/primitives"
 )
 
-const storeName = "sqlite"
+// The server knows what visibility understands by the name of the plugin, so its store has the plugin itself. Both are
+// the same database.
+const (
+	storeName      = "sqlite"
+	visibilityName = "sqlite-visibility"
+)
 
 // Bounds in bytes of one payload: beyond the first the server warns, beyond the second it refuses.
 const (
@@ -36,9 +41,9 @@ func (p ports) serverConfig(db *database) (*config.Config, map[primitives.Servic
 		Global: config.Global{Membership: config.Membership{BroadcastAddress: loopback}},
 		Persistence: config.Persistence{
 			DefaultStore:     storeName,
-			VisibilityStore:  storeName,
+			VisibilityStore:  visibilityName,
 			NumHistoryShards: 1,
-			DataStores:       map[string]config.DataStore{storeName: {SQL: db.sql}},
+			DataStores:       map[string]config.DataStore{storeName: {SQL: db.main()}, visibilityName: {SQL: db.sql}},
 		},
 		ClusterMetadata: &cluster.Config{
 			FailoverVersionIncrement: 10,
@@ -83,7 +88,7 @@ func newSettings() *settings {
 	// Room for as many workflows as a laptop holds awake, a sixteenth of what a cluster's host is given.
 	s.set(dynamicconfig.HistoryCacheHostLevelMaxSize.Key(), 8192)
 	// What is too large for a server of one's own is too large here. A server warns from 512 KiB on and takes 2 MiB; no
-	// payload of ours passes 64 KiB, and only the status of a service in hundreds of channels, a query, comes near the half.
+	// payload of ours passes 64 KiB, but people may send what does, to be told so.
 	s.set(dynamicconfig.BlobSizeLimitWarn.Key(), WarnBlob)
 	s.set(dynamicconfig.BlobSizeLimitError.Key(), MaxBlob)
 	// The server would ask its makers for newer versions.

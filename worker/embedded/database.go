@@ -74,6 +74,16 @@ func (d *statementDigest) Exec(statement string, _ ...any) error {
 	return nil
 }
 
+// main is the database of what runs, and of its timers.
+func (d *database) main() *config.SQL {
+	if d.lock == nil {
+		return d.sql // in memory a second connection would meet what is not committed yet
+	}
+	of := *d.sql
+	of.PluginName = timersPlugin
+	return &of
+}
+
 // openDatabase locks the file and prepares it, before the server sees it.
 func openDatabase(file string, attributes map[string]enumspb.IndexedValueType) (*database, error) {
 	if file == "" {

@@ -71,7 +71,7 @@ type Table struct {
 	Rows   [][]string
 	Right  int  // 1-based column whose values are aligned to the right (ages); 0 for none
 	Status int  // 1-based column that is coloured as a status; 0 for none
-	Phases bool // what is a phase of a release is coloured, wherever it stands
+	Phases bool // what is a phase of a release, or a state of a plan's node, is coloured, wherever it stands
 }
 
 // String lays the table out for the screen: aligned on a terminal, tabs and no header when piped.
@@ -237,7 +237,10 @@ func (s Screen) Paint(status string) string {
 
 // phase colours the phase of a release likewise: what waits is left as it is.
 func (s Screen) phase(of string) string {
-	colours := map[string]string{"succeeded": "32", "in progress": "36", "failed": "31", "rolled back": "31"}
+	colours := map[string]string{
+		"succeeded": "32", "in progress": "36", "failed": "31", "rolled back": "31",
+		"done": "32", "running": "36", "held": "33", "blocked": "31", // nodes of a plan
+	}
 	if colour := colours[of]; s.Colour && colour != "" {
 		return coloured(colour, of)
 	}

@@ -37,18 +37,15 @@ func read() (in input, err error) {
 	return in, nil
 }
 
-// register has a service known to those that WITH names, by the key that it made at its first boot.
+// register has a service known to those that WITH names, by the key that was captured of it.
 func register() error {
 	in, err := read()
 	if err != nil {
 		return err
 	}
-	key, err := os.ReadFile(file(in.Service, ".key"))
-	if err != nil {
-		return err
-	}
+	key := os.Getenv("API_KEY")
 	for _, with := range strings.Fields(os.Getenv("WITH")) {
-		if _, err := ask(with, http.MethodPost, "/apps/"+in.Service, string(key)); err != nil {
+		if _, err := ask(with, http.MethodPost, "/apps/"+in.Service, key); err != nil {
 			return err
 		}
 		fmt.Printf("%s is registered with %s\n", in.Service, with)
@@ -56,14 +53,13 @@ func register() error {
 	return nil
 }
 
-// capture keeps the key that a service made at its first boot where those find it that need it.
+// capture prints the key that a service made at its first boot, which Converge encrypts and shows to nobody.
 func capture() error {
-	service := os.Getenv("PVN_SERVICE")
-	key, err := os.ReadFile(file(service, ".key"))
-	if err != nil {
-		return err
+	key, err := os.ReadFile(file(os.Getenv("PVN_SERVICE"), ".key"))
+	if err == nil {
+		fmt.Printf("apiKey=%s\n", key)
 	}
-	return write(filepath.Join(folder, "keys", service), key)
+	return err
 }
 
 // push gives an aggregator what was collected for it, and has it read that.

@@ -60,6 +60,12 @@ func otherSpellings(definition *jsonschema.Schema, kind reflect.Type) {
 // scalar describes the types that are more than their Go kind.
 func scalar(t reflect.Type) *jsonschema.Schema {
 	switch v := reflect.Zero(t).Interface().(type) {
+	case config.CreateNamespace:
+		texts := &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "string"}}
+		meta := jsonschema.NewProperties()
+		meta.Set("labels", texts)
+		meta.Set("annotations", texts)
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "boolean"}, {Type: "object", Properties: meta, AdditionalProperties: jsonschema.FalseSchema}}}
 	case config.Values:
 		return &jsonschema.Schema{Type: "object"}
 	case config.ECSDocument:
@@ -146,7 +152,7 @@ func refine(definitions jsonschema.Definitions) {
 	kinds := oneEach(definitions["Protection"], []string{"apiVersion", "kind", "name", "description", "parameters"})
 	definitions["Protection"].OneOf = kinds
 	definitions["ProtectionUse"].OneOf = append(append([]*jsonschema.Schema{}, kinds...), &jsonschema.Schema{Required: []string{"ref"}})
-	for _, name := range []string{"ExtensionUse", "CommandUse", "StepUse", "ReconcilerUse", "SyncUse"} {
+	for _, name := range []string{"ExtensionUse", "CommandUse", "StepUse", "FirstStepUse", "ReconcilerUse", "SyncUse"} {
 		definitions[name].OneOf = []*jsonschema.Schema{{Required: []string{"command"}}, {Required: []string{"ref"}}}
 	}
 	definitions["Feed"].Not = &jsonschema.Schema{Required: []string{"file", "content"}}

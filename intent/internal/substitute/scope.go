@@ -38,6 +38,7 @@ type Scope struct {
 	Identity                      string // of the channel: what runtimes know it by
 	Version, FullVersion          string // both empty: symbolic
 	Labels, Constants             map[string]string
+	Addons                        map[string]entities.Addon
 	Runtime                       string // and its labels; empty: the text is not of one runtime,
 	Unplaced                      bool   // or it is not known of which, and what it says of it stays open
 	RuntimeLabels                 map[string]string
@@ -48,6 +49,11 @@ type Scope struct {
 	AddressOnly                   bool           // nothing that a release may change
 	Fixing                        bool           // parameters are fixed by the configuration here
 	Owner                         string         // of the parameters; the service when empty
+	// NotCaptured says what is wrong with the name of something that a plan captures of a service. Nil: nothing captured is known here.
+	NotCaptured func(service, name string) *strict.Fault
+	// Reported is what a name of something that extensions report stands for: "outputs.infra.host". An empty text is not known before they
+	// ran, and stays open. Nil: nothing that is reported is known here.
+	Reported func(group, key string) (text string, fault *strict.Fault)
 
 	Params        map[string]Value // results, which are also the parameters used
 	Pending       []string         // parameters being substituted, outermost first
@@ -95,30 +101,85 @@ var substitutionName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]*$`)
 // Lookup returns what a name stands for.
 func (s *Scope) Lookup(name string) (Value, *Trouble) {
 	group, key, dotted := strings.Cut(name, ".")
+	look := s.group(group)
 	switch {
 	case !substitutionName.MatchString(name):
 		return Value{}, &Trouble{Fault: strict.Fault{
 			Code: "bad-substitution", Message: fmt.Sprintf("%q is no name", strict.Clip(name)),
 			Expected: "a dotted name alone, such as params.image; there are no functions",
 		}}
-	case dotted && group == "params" && !s.AddressOnly:
-		return s.Param(key)
-	case dotted && group == "constants":
-		return s.entry(s.Constants, fmt.Sprintf("there is no constant %q", key), name, key)
-	case dotted && group == "labels":
-		return s.entry(s.Labels, fmt.Sprintf("there is no label %q", key), name, key)
+	case dotted && look != nil:
+		return look(name, key)
+	case s.isReported(name):
+		return s.reported(name, group, key)
 	case s.isOfRuntime(name):
 		return s.ofRuntime(name)
 	}
 	if text, ok := s.plain()[name]; ok {
-		symbolic := s.Version == "" && (name == "version" || name == "fullVersion")
-		return Value{V: text, Kind: entities.ParamString, symbolic: symbolic}, nil
+		return Value{V: text, Kind: entities.ParamString, symbolic: s.isOfRelease(name)}, nil
 	}
 	names := s.names()
 	return Value{}, &Trouble{Fault: strict.Fault{
 		Code: "unknown-name", Message: fmt.Sprintf("nothing is called %q here", name),
 		Expected: strict.OneOf(names), Suggestion: s.nearest(name),
 	}}
+}
+
+// group is how names that begin with a word and a dot are looked up; nil: none do here.
+func (s *Scope) group(word string) func(name, key string) (Value, *Trouble) {
+	switch {
+	case word == "params" && !s.AddressOnly:
+		return func(_, key string) (Value, *Trouble) { return s.Param(key) }
+	case word == "constants":
+		return func(name, key string) (Value, *Trouble) {
+			return s.entry(s.Constants, fmt.Sprintf("there is no constant %q", key), name, key)
+		}
+	case word == "labels":
+		return func(name, key string) (Value, *Trouble) {
+			return s.entry(s.Labels, fmt.Sprintf("there is no label %q", key), name, key)
+		}
+	case word == "captured" && s.NotCaptured != nil:
+		return s.captured
+	case word == "addons" && s.Addons != nil && !s.AddressOnly:
+		return s.addon
+	}
+	return nil
+}
+
+// isOfRelease tells whether a name stands for what a release says, and none is known.
+func (s *Scope) isOfRelease(name string) bool {
+	return s.Version == "" && (name == "version" || name == "fullVersion")
+}
+
+// captured leaves the name of a captured secret where it is: it is known once CALLBACK has run.
+func (s *Scope) captured(name, key string) (Value, *Trouble) {
+	service, secret, _ := strings.Cut(key, ".")
+	if fault := s.NotCaptured(service, secret); fault != nil {
+		return Value{}, &Trouble{InChannel: true, Fault: *fault}
+	}
+	return openName(name), nil
+}
+
+// isReported tells whether a name stands for what extensions report, where that can be known.
+func (s *Scope) isReported(name string) bool {
+	return s.Reported != nil && !s.AddressOnly && !s.Fixing && (strings.HasPrefix(name, "outputs.") || strings.HasPrefix(name, "addresses."))
+}
+
+// reported is what extensions report, or its name where that is known once they have run.
+func (s *Scope) reported(name, group, key string) (Value, *Trouble) {
+	text, fault := s.Reported(group, key)
+	switch {
+	case fault != nil:
+		return Value{}, &Trouble{InChannel: true, Fault: *fault}
+	case text == "":
+		return openName(name), nil
+	}
+	return Value{V: text, Kind: entities.ParamString}, nil
+}
+
+// openName leaves a name where it is.
+func openName(name string) Value {
+	return Value{V: "${{ " + name + " }}", Kind: entities.ParamString, symbolic: true}
 }
 
 func (s *Scope) isOfRuntime(name string) bool {
@@ -128,7 +189,7 @@ func (s *Scope) isOfRuntime(name string) bool {
 // ofRuntime returns what a name of the runtime stands for.
 func (s *Scope) ofRuntime(name string) (Value, *Trouble) {
 	if s.Unplaced {
-		return Value{V: "${{ " + name + " }}", Kind: entities.ParamString, symbolic: true}, nil
+		return openName(name), nil
 	}
 	key := strings.TrimPrefix(name, runtimeLabels)
 	return s.entry(s.RuntimeLabels, fmt.Sprintf("runtime %q has no label %q", s.Runtime, key), name, key)
@@ -176,6 +237,9 @@ func (s *Scope) names() []string {
 	if s.Runtime != "" {
 		names = append(names, "runtime", runtimeLabels+"*")
 	}
+	if len(s.Addons) > 0 && !s.AddressOnly {
+		names = append(names, "addons.*")
+	}
 	return names
 }
 
@@ -212,6 +276,33 @@ func (s *Scope) entry(from map[string]string, missing, name, key string) (Value,
 		s.UsedConstants[key] = text
 	}
 	return Value{V: text, Kind: entities.ParamString}, nil
+}
+
+// addon returns what a field of an addon says. What it is within has its own name, one after another.
+func (s *Scope) addon(name, key string) (Value, *Trouble) {
+	which, rest, _ := strings.Cut(key, ".")
+	addon, ok := s.Addons[which]
+	if !ok {
+		return Value{}, &Trouble{Fault: strict.Unknown("unknown-name", fmt.Sprintf("service %q has no addon %q", s.Service, which), which, strict.Keys(s.Addons))}
+	}
+	var v any = addon.Value
+	for at := "addons." + which; rest != ""; {
+		var field string
+		field, rest, _ = strings.Cut(rest, ".")
+		fields, _ := v.(map[string]any)
+		if v, ok = fields[field]; !ok {
+			return Value{}, &Trouble{Fault: strict.Unknown("unknown-name", fmt.Sprintf("there is no %q in %s of service %q", field, at, s.Service), field, strict.Keys(fields))}
+		}
+		at += "." + field
+	}
+	for _, kind := range []entities.ParamType{entities.ParamString, entities.ParamBool, entities.ParamInt, entities.ParamFloat} {
+		if fit, ok := fits(v, kind); ok {
+			return Value{V: fit, Kind: kind}, nil
+		}
+	}
+	return Value{}, &Trouble{Fault: strict.Fault{
+		Code: "wrong-type", Message: fmt.Sprintf("%s of service %q is %s", name, s.Service, Describe(v)), Expected: "the name of a field of it that is text, a number, true or false",
+	}}
 }
 
 // Param returns a parameter's value, its own substitutions done.

@@ -85,10 +85,11 @@ func (a *attempt) pod() corev1.PodSpec {
 		RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: r.ServiceAccount, NodeSelector: r.NodeSelector, Tolerations: r.Tolerations,
 		AutomountServiceAccountToken:  new(r.ServiceAccount != ""),
 		TerminationGracePeriodSeconds: new(int64(gracePeriod / time.Second)),
-		SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+		SecurityContext:               r.podSecurity(),
+		ImagePullSecrets:              r.pullSecrets(), PriorityClassName: r.PriorityClass,
 		Containers: []corev1.Container{{
 			Name: container, Image: r.Image, Command: a.command(), Env: a.env(), Resources: r.Resources,
-			SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: new(false)},
+			SecurityContext: r.security(),
 		}},
 	}
 	if len(r.Files) > 0 {

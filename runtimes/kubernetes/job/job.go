@@ -56,6 +56,11 @@ type Request struct {
 	Resources      corev1.ResourceRequirements
 	NodeSelector   map[string]string   `json:",omitempty"` // nothing of the digest of Jobs that have none
 	Tolerations    []corev1.Toleration `json:",omitempty"`
+	PullSecrets    []string            `json:",omitempty"` // names of Secrets in the namespace
+	PriorityClass  string              `json:",omitempty"`
+	// PodSecurity and Security replace what a pod and its container may by default, field by field.
+	PodSecurity *corev1.PodSecurityContext `json:",omitempty"`
+	Security    *corev1.SecurityContext    `json:",omitempty"`
 	// Wrapper is the path of converge-wrapper in the image. Empty: the command is run by itself, and its
 	// streams are merged.
 	Wrapper string

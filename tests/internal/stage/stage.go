@@ -184,9 +184,14 @@ func (s *Stage) work(address string, runtime *fake.Runtime, o worker.Options, be
 		o.Payloads = &codec.Codec{}
 	}
 	data, failures := o.Payloads.Converters()
-	c, err := client.Dial(client.Options{HostPort: address, Logger: Quiet{}, DataConverter: data, FailureConverter: failures, ConnectionOptions: client.ConnectionOptions{
+	options := client.Options{HostPort: address, Logger: Quiet{}, DataConverter: data, FailureConverter: failures, ConnectionOptions: client.ConnectionOptions{
 		DialOptions: []grpc.DialOption{o.Eager.DialOption(), worker.Bounded(), grpc.WithChainUnaryInterceptor(between...)},
-	}})
+	}}
+	if o.Monitor != nil {
+		options.MetricsHandler = o.Monitor.Handler()
+		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, o.Monitor.Polls().DialOption())
+	}
+	c, err := client.Dial(options)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}

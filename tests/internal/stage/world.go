@@ -174,10 +174,19 @@ func (w *World) Signal(service, verb, payload string) {
 func (w *World) Status(service string) protocol.Status {
 	w.T.Helper()
 	var s protocol.Status
-	value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID(service), "", protocol.QueryStatus)
-	require.NoError(w.T, err)
-	require.NoError(w.T, value.Get(&s))
+	require.NoError(w.T, w.Query(w.ID(service), protocol.QueryStatus, &s))
 	return s
+}
+
+// Query asks any workflow, in parts where the answer is large.
+func (w *World) Query(id, query string, into any) error {
+	return protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
+		value, err := w.Client.QueryWorkflow(w.T.Context(), id, "", query, q)
+		if err == nil {
+			err = value.Get(&raw)
+		}
+		return raw, err
+	}, into)
 }
 
 // Channels is a status in one line: "staging CONVERGED v2, production CONVERGING v2".
@@ -200,13 +209,9 @@ func (w *World) AwaitThat(service, what string, cond func(protocol.Status) bool)
 	w.T.Helper()
 	var last protocol.Status
 	temporaltest.WaitFor(w.T, Patience, func() (bool, string) {
-		value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID(service), "", protocol.QueryStatus)
-		if err != nil {
-			return false, fmt.Sprintf("want %s; %v", what, err)
-		}
 		last = protocol.Status{}
-		if err := value.Get(&last); err != nil {
-			return false, err.Error()
+		if err := w.Query(w.ID(service), protocol.QueryStatus, &last); err != nil {
+			return false, fmt.Sprintf("want %s; %v", what, err)
 		}
 		reasons, err := json.MarshalIndent(last, "", " ")
 		if err != nil {

@@ -67,7 +67,7 @@ func Run(ctx context.Context, options Options) error {
 			return fmt.Errorf("register a node: %w", err)
 		}
 	}
-	if err := a.watch(ctx); err != nil {
+	if err := a.watch(ctx, options.Nodes); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
 	<-ctx.Done()
@@ -104,13 +104,14 @@ func (a *agent) startEvents() (stop func()) {
 	return broadcaster.Shutdown
 }
 
-func (a *agent) watch(ctx context.Context) error {
+// watch begins once so many nodes are known to be ready: a pod that no node fits is not tried again.
+func (a *agent) watch(ctx context.Context, ready int) error {
 	factory := informers.NewSharedInformerFactory(a.client, 0)
 	nodes := factory.Core().V1().Nodes()
 	a.nodes = nodes.Lister()
-	nodesKnown := nodes.Informer().HasSynced
+	synced := nodes.Informer().HasSynced
 	factory.Start(ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), nodesKnown) {
+	if !cache.WaitForCacheSync(ctx.Done(), synced, func() bool { return a.readyNodes() >= ready }) {
 		return ctx.Err()
 	}
 	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -15,10 +15,10 @@ import (
 	resourcehelper "k8s.io/kubernetes/pkg/api/v1/resource"
 )
 
-// bind puts a pod on a node that it may run on, in turn. Node selectors, node affinity, cordons and requests that no
-// empty node could meet are honoured; what runs on a node already, taints and spreading are not. The DaemonSet
-// controller makes a pod for each node and names the node in the pod's node affinity, so those need no case of their
-// own. A pod that fits nowhere is said to be unschedulable once and left.
+// bind puts a pod on a node that it may run on, in turn. Node selectors, node affinity, cordons, requests that no empty
+// node could meet and nodes that are not ready are honoured; what runs on a node already, other taints and spreading are
+// not. The DaemonSet controller makes a pod for each node and names the node in the pod's node affinity, so those need no
+// case of their own. A pod that fits nowhere is said to be unschedulable once and left.
 func (a *agent) bind(ctx context.Context, pod *corev1.Pod) {
 	if pod.Spec.SchedulerName != corev1.DefaultSchedulerName || len(pod.Spec.SchedulingGates) > 0 || isUnschedulable(pod) {
 		return
@@ -51,6 +51,8 @@ func fit(pod *corev1.Pod, nodes []*corev1.Node) (fitting []*corev1.Node, reasons
 			counts["node(s) didn't match Pod's node affinity/selector"]++
 		} else if node.Spec.Unschedulable && !isOfDaemonSet(pod) {
 			counts["node(s) were unschedulable"]++
+		} else if !isReady(node) {
+			counts["node(s) had untolerated taint {node.kubernetes.io/not-ready: }"]++
 		} else if lacking := lacks(pod, node); lacking != "" {
 			counts["Insufficient "+lacking]++
 		} else {
@@ -73,6 +75,23 @@ func lacks(pod *corev1.Pod, node *corev1.Node) string {
 		}
 	}
 	return ""
+}
+
+// isReady: a node that does not answer, as one that a test makes without a machine, gets no pod but those that name it.
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func (a *agent) readyNodes() (ready int) {
+	nodes, _ := a.nodes.List(labels.Everything()) // of a cache: it does not fail
+	for _, node := range nodes {
+		if isReady(node) {
+			ready++
+		}
+	}
+	return ready
 }
 
 func isOfDaemonSet(pod *corev1.Pod) bool {

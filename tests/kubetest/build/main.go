@@ -1,5 +1,5 @@
-// Command build makes what tests of Kubernetes need, unless it is there: kubelab, the control plane, and manifests, the
-// public sets of manifests.
+// Command build makes what tests of Kubernetes need, unless it is there: kubelab, the control plane, rollouts, the
+// controller of Argo Rollouts, and manifests, the public sets of manifests.
 package main
 
 import (
@@ -9,7 +9,9 @@ import (
 	"os"
 
 	"github.com/converge-engine/converge/tests/kubetest/kubelab"
+	"github.com/converge-engine/converge/tests/kubetest/program"
 	"github.com/converge-engine/converge/tests/kubetest/public"
+	"github.com/converge-engine/converge/tests/kubetest/rollouts"
 )
 
 func main() {
@@ -24,19 +26,35 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case len(args) == 1 && args[0] == "kubelab":
-		fmt.Println(kubelab.Path(root))
-		return kubelab.Build(ctx, root, os.Stderr)
-	case len(args) == 1 && args[0] == "manifests":
-		for _, set := range []public.Set{public.Manifests(), public.Chart()} {
-			fmt.Println(set.Path(root))
-			if err := set.Fetch(ctx, root); err != nil {
-				return err
-			}
-		}
-		return nil
-	default:
-		return errors.New("usage: build kubelab|manifests, in the root of the module")
+	if len(args) != 1 {
+		return errUsage
 	}
+	switch args[0] {
+	case "kubelab":
+		return build(ctx, root, kubelab.Program())
+	case "rollouts":
+		return errors.Join(build(ctx, root, rollouts.Program()), fetch(ctx, root, public.Rollouts()))
+	case "manifests":
+		hooked := public.ChartWithHooks()
+		return fetch(ctx, root, append([]public.Set{public.Manifests(), public.Chart(), public.Rollouts()}, hooked[:]...)...)
+	default:
+		return errUsage
+	}
+}
+
+var errUsage = errors.New("usage: build kubelab|rollouts|manifests, in the root of the module")
+
+func build(ctx context.Context, root string, p program.Program) error {
+	fmt.Println(p.Path(root))
+	return p.Build(ctx, root, os.Stderr)
+}
+
+func fetch(ctx context.Context, root string, sets ...public.Set) error {
+	for _, set := range sets {
+		fmt.Println(set.Path(root))
+		if err := set.Fetch(ctx, root); err != nil {
+			return err
+		}
+	}
+	return nil
 }

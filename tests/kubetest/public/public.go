@@ -41,6 +41,26 @@ func Chart() Set {
 	}
 }
 
+// Rollouts are the CustomResourceDefinitions of Argo Rollouts. Its controller is built from tests/rollouts (rollouts.Program).
+func Rollouts() Set {
+	return Set{
+		Name: "argo-rollouts", Module: "github.com/argoproj/argo-rollouts", Version: "v1.10.1",
+		Sum: "h1:6oyVPGiHHxu3ixkT6mngemh88HLPDoTX1IwO6KNR1Y4=", Folder: "manifests/crds",
+	}
+}
+
+// ChartWithHooks is a Helm chart in two versions: 40 objects with its six CustomResourceDefinitions (crds.enabled), webhooks for its own
+// kinds alone, and hooks after the installation: a ServiceAccount, a Role, its binding, and a Job. It lies there as it is before a release,
+// with v0.0.0 for its version.
+func ChartWithHooks() [2]Set {
+	of := func(version, sum string) Set {
+		return Set{Name: "cert-manager", Module: "github.com/cert-manager/cert-manager", Version: version, Sum: sum, Folder: "deploy/charts/cert-manager"}
+	}
+	return [2]Set{
+		of("v1.20.0", "h1:czZamsFJ1YdKPhpv+SopJZN9t3W68vQBnFYUevSHGqY="), of("v1.21.2", "h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68="),
+	}
+}
+
 // Path is where the set is, or will be, of the module in root.
 func (s Set) Path(root string) string {
 	return filepath.Join(root, ".cache", "manifests", s.Name+"@"+s.Version)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/converge-engine/converge/tests/programtest"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -67,7 +69,7 @@ func (s *stage) program(name string) { s.write(name, "", 0o755) }
 
 // goCommand puts a go command on the path that runs the lines of shell in place of a build.
 func (s *stage) goCommand(lines ...string) {
-	s.write("path/go", "#!/bin/sh\nset -e\n"+strings.Join(lines, "\n")+"\n", 0o755)
+	programtest.Write(s.t, filepath.Join(s.dir, "path/go"), "#!/bin/sh\nset -e\n"+strings.Join(lines, "\n")+"\n")
 }
 
 // checkoutAt makes a checkout, with the working directory deep inside it.

@@ -1,0 +1,294 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/failure/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/custom"
+)
+
+const (
+	// workflowGrace is how long a workflow that has run out of time may take to end, once it is cancelled.
+	workflowGrace = 5 * time.Second
+	// tryMemo holds, in the memo of a workflow that applies, the attempt that it was started for.
+	tryMemo = "convergeTry"
+)
+
+// UserWorkflows run workflows of users, as part of an activity and in its namespace (D28). Payloads are plain JSON, whatever
+// Converge's own are encrypted with: the workers of a user have no keys of ours.
+type UserWorkflows struct {
+	Client client.Client
+}
+
+// RunWorkflow implements custom.Workflows. The id is that of the instance, so that the server lets one run at a time; whose it is
+// says its memo.
+func (u UserWorkflows) RunWorkflow(ctx context.Context, r custom.WorkflowRequest) ([]byte, error) {
+	if protocol.OwnTaskQueue(r.TaskQueue) { // a definition that nobody compiled
+		return nil, runtimes.Permanent(fmt.Errorf("%s is a task queue of Converge's own", r.TaskQueue))
+	}
+	f := &userWorkflow{
+		service: u.Client.WorkflowService(), request: r, namespace: activity.GetInfo(ctx).Namespace,
+		execution: &commonpb.WorkflowExecution{WorkflowId: protocol.ApplyWorkflowID(r.One)},
+	}
+	if err := f.begin(ctx); err != nil {
+		return nil, err
+	}
+	runtimes.ProgressOf(ctx).At(fmt.Sprintf("workflow %s, run %s, on task queue %s", f.execution.WorkflowId, f.execution.RunId, r.TaskQueue))
+	result, err := f.follow(ctx)
+	if ctx.Err() != nil && f.open {
+		err = f.end(ctx, err)
+	}
+	return result, err
+}
+
+// userWorkflow is one run of one.
+type userWorkflow struct {
+	service   workflowservice.WorkflowServiceClient
+	request   custom.WorkflowRequest
+	namespace string
+	execution *commonpb.WorkflowExecution
+	page      []byte
+	begun     bool // a worker of its has completed something
+	open      bool
+}
+
+// begin finds the run of this attempt, or starts it, once one of another attempt has ended.
+func (f *userWorkflow) begin(ctx context.Context) error {
+	for {
+		found, err := f.service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{Namespace: f.namespace, Execution: f.execution})
+		var none *serviceerror.NotFound
+		if err != nil && !errors.As(err, &none) {
+			return runtimes.Unready(fmt.Errorf("ask for workflow %s: %w", f.execution.WorkflowId, err))
+		}
+		last := found.GetWorkflowExecutionInfo()
+		var try string
+		_ = converter.GetDefaultDataConverter().FromPayload(last.GetMemo().GetFields()[tryMemo], &try) // of somebody else's there is none
+		f.open = last.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+		switch {
+		case err == nil && try == f.request.Try:
+			f.execution.RunId = last.GetExecution().GetRunId()
+			return nil
+		case f.open:
+			earlier := &userWorkflow{service: f.service, namespace: f.namespace, execution: last.GetExecution(), open: true}
+			if err := earlier.end(ctx, nil); err != nil {
+				return fmt.Errorf("the workflow of an earlier apply still runs: %w", err)
+			}
+		}
+		if err := f.polled(ctx); err != nil {
+			return err
+		}
+		if started, err := f.start(ctx); started || err != nil {
+			return err
+		}
+	}
+}
+
+// polled tells by an error that nobody polls the task queue. It is no attempt: the workflow has not begun.
+func (f *userWorkflow) polled(ctx context.Context) error {
+	q, err := f.service.DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: f.namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: f.request.TaskQueue}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
+	})
+	switch {
+	case err != nil:
+		return runtimes.Unready(fmt.Errorf("ask who polls task queue %s: %w", f.request.TaskQueue, err))
+	case len(q.GetPollers()) == 0:
+		return runtimes.Unready(fmt.Errorf("nobody polls task queue %s for workflows, in namespace %s", f.request.TaskQueue, f.namespace))
+	}
+	return nil
+}
+
+// start starts a run; false: another one is there.
+func (f *userWorkflow) start(ctx context.Context) (bool, error) {
+	to := converter.GetDefaultDataConverter()
+	input, err := to.ToPayloads(f.request.Input)
+	if err != nil {
+		return false, err
+	}
+	try, err := to.ToPayload(f.request.Try)
+	if err != nil {
+		return false, err
+	}
+	started, err := f.service.StartWorkflowExecution(ctx, &workflowservice.StartWorkflowExecutionRequest{
+		Namespace: f.namespace, WorkflowId: f.execution.WorkflowId, RequestId: f.request.Try, Identity: "converge",
+		WorkflowType: &commonpb.WorkflowType{Name: f.request.Type}, TaskQueue: &taskqueuepb.TaskQueue{Name: f.request.TaskQueue},
+		Input: input, Memo: &commonpb.Memo{Fields: map[string]*commonpb.Payload{tryMemo: try}},
+		// Should nobody be left who could end it.
+		WorkflowExecutionTimeout: durationpb.New(f.request.Timeout + 2*workflowGrace),
+		WorkflowIdReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		WorkflowIdConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+	})
+	var there *serviceerror.WorkflowExecutionAlreadyStarted
+	if errors.As(err, &there) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("start workflow %s: %w", f.request.Type, err)
+	}
+	f.execution.RunId, f.open = started.GetRunId(), true
+	return true, nil
+}
+
+// follow reads what becomes of the run until it is closed.
+func (f *userWorkflow) follow(ctx context.Context) ([]byte, error) {
+	for {
+		history, err := f.service.GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
+			Namespace: f.namespace, Execution: f.execution, NextPageToken: f.page, WaitNewEvent: true,
+		})
+		if err != nil && !wait(ctx, err) {
+			return nil, fmt.Errorf("follow workflow %s: %w", f.execution.WorkflowId, err)
+		}
+		if err != nil {
+			continue
+		}
+		f.page = history.GetNextPageToken()
+		for _, event := range history.GetHistory().GetEvents() {
+			result, closed, err := f.event(ctx, event)
+			if closed || err != nil {
+				return result, err
+			}
+		}
+	}
+}
+
+// wait waits for a server that does not answer; false: it did, or there is no more time.
+func wait(ctx context.Context, err error) bool {
+	var gone *serviceerror.NotFound
+	var wrong *serviceerror.InvalidArgument
+	var denied *serviceerror.PermissionDenied
+	if errors.As(err, &gone) || errors.As(err, &wrong) || errors.As(err, &denied) {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(time.Second):
+		return true
+	}
+}
+
+// event takes one in, and says how the run ended if it did.
+func (f *userWorkflow) event(ctx context.Context, e *historypb.HistoryEvent) (result []byte, closed bool, err error) {
+	switch e.GetEventType() {
+	case enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+		f.begun = true
+		return nil, false, nil
+	case enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+		if f.begun { // its workers try again, and may be mended meanwhile
+			return nil, false, nil
+		}
+		err = fmt.Errorf("the workers of task queue %s cannot begin it: %s", f.request.TaskQueue, e.GetWorkflowTaskFailedEventAttributes().GetFailure().GetMessage())
+		return nil, false, errors.Join(err, f.terminate(ctx, "its workers cannot begin it"))
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+		f.execution.RunId, f.page = e.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId(), nil
+		return nil, false, nil
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
+		result, err = document(e.GetWorkflowExecutionCompletedEventAttributes().GetResult())
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+		err = failed(e.GetWorkflowExecutionFailedEventAttributes().GetFailure())
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+		err = errors.New("it did not finish in time and was ended by the server")
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
+		err = errors.New("it was cancelled")
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
+		err = fmt.Errorf("it was terminated: %s", e.GetWorkflowExecutionTerminatedEventAttributes().GetReason())
+	default:
+		return nil, false, nil
+	}
+	f.open = false
+	return result, true, err
+}
+
+// failed is how a workflow failed by itself: for good, if it says so.
+func failed(f *failure.Failure) error {
+	err := temporal.GetDefaultFailureConverter().FailureToError(f)
+	if f.GetApplicationFailureInfo().GetNonRetryable() {
+		return runtimes.Permanent(err)
+	}
+	return err
+}
+
+// document is what a workflow returned, as JSON; nothing where it returned nothing.
+func document(result *commonpb.Payloads) ([]byte, error) {
+	for _, p := range result.GetPayloads() {
+		switch encoding := string(p.GetMetadata()[converter.MetadataEncoding]); {
+		case encoding == converter.MetadataEncodingNil:
+		case encoding != converter.MetadataEncodingJSON || !json.Valid(p.GetData()):
+			return nil, runtimes.Permanent(fmt.Errorf("its result is no JSON (encoding %q): return a value that is, or nothing", encoding))
+		default:
+			return append(p.GetData(), '\n'), nil
+		}
+	}
+	return nil, nil
+}
+
+// end ends the run, as far as it has to end: ctx is over because of its time, or since that was asked for, or another attempt is
+// to begin (a nil err). What was cut off goes on. Until when it may take is the deadline of ctx, or the grace.
+func (f *userWorkflow) end(ctx context.Context, err error) error {
+	cause, deadline := context.Cause(ctx), time.Now().Add(workflowGrace)
+	switch {
+	case errors.Is(cause, runtimes.ErrAsked):
+		if until, bounded := ctx.Deadline(); bounded && until.After(deadline) {
+			deadline = until
+		}
+	case ctx.Err() != nil && !errors.Is(cause, context.DeadlineExceeded):
+		return err
+	}
+	life := runtimes.LifelineOf(ctx)
+	ctx, done := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer done()
+	go func() { // what is terminated gets no time
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		for !life.Over() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
+		done()
+	}()
+	_, asked := f.service.RequestCancelWorkflowExecution(ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
+		Namespace: f.namespace, WorkflowExecution: f.execution, Reason: "the apply is to end",
+	})
+	if asked == nil {
+		_, _ = f.follow(ctx) // how it ended does not matter any more
+	}
+	if f.open {
+		return errors.Join(err, f.terminate(context.WithoutCancel(ctx), "it did not end when it was cancelled"))
+	}
+	return err
+}
+
+// terminate ends the run at once.
+func (f *userWorkflow) terminate(ctx context.Context, reason string) error {
+	ctx, done := context.WithTimeout(ctx, workflowGrace)
+	defer done()
+	_, err := f.service.TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
+		Namespace: f.namespace, WorkflowExecution: f.execution, Reason: reason, Identity: "converge",
+	})
+	var gone *serviceerror.NotFound
+	if err != nil && !errors.As(err, &gone) {
+		return fmt.Errorf("terminate workflow %s: %w", f.execution.WorkflowId, err)
+	}
+	f.open = false
+	return nil
+}

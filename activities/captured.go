@@ -1,0 +1,173 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/sops"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// This file captures what setting up services produced (E2): a command prints it, and from there on it is encrypted. It is decrypted by the
+// worker alone, for a command that is about to start and for nobody else.
+
+// maxCaptured bounds what is captured of a service, in bytes.
+const maxCaptured = 256 << 10
+
+// Captured decrypts what was captured of a service in a release channel. No error shows any of it.
+func (a *Activities) Captured(ctx context.Context, application, channel, service string) (map[string]string, error) {
+	c, err := a.Store.Captured(ctx, application, channel, service)
+	if store.IsNotFound(err) {
+		return nil, fmt.Errorf("nothing was captured of service %s in %s yet", service, channel)
+	}
+	if err != nil {
+		return nil, err
+	}
+	texts, err := a.Sops.Texts(application, []byte(c.File))
+	if err != nil {
+		return nil, fmt.Errorf("decrypt what was captured of service %s in %s: %w", service, channel, err)
+	}
+	return texts, nil
+}
+
+// capturedBefore returns the version that was captured before of the service of a command, and whether its secrets are captured again: when
+// some are missing, or a person asks.
+func (a *Activities) capturedBefore(ctx context.Context, r *protocol.PlanRunRequest) (version int64, again bool, err error) {
+	c, err := a.Store.Captured(ctx, r.Application, r.Channel, r.Command.Service)
+	if store.IsNotFound(err) || store.IsDamaged(err) {
+		return c.Version, true, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	for _, name := range r.Command.Captures {
+		again = again || !slices.Contains(c.Names, name)
+	}
+	if !again {
+		record, err := a.Store.Plan(ctx, r.PlanRef)
+		if err != nil {
+			return 0, false, err
+		}
+		again = slices.Contains(record.Recapture, r.Command.Service)
+	}
+	return c.Version, again, nil
+}
+
+// capture encrypts and keeps what a command printed. Whoever was faster has captured it. No error shows any of it.
+func (a *Activities) capture(ctx context.Context, work *plan.Work, r *protocol.PlanRunRequest, before int64, stdout []byte) error {
+	texts, err := parseCaptured(stdout, r.Command.Captures)
+	if err != nil {
+		return err
+	}
+	file, err := sops.Seal(r.Command.Service, texts, work.Recipients, time.Now())
+	if err != nil {
+		return err
+	}
+	_, err = a.Store.CreateCaptured(ctx, store.Captured{
+		Application: r.Application, Channel: r.Channel, Service: r.Command.Service, Version: before + 1, Names: r.Command.Captures, File: string(file),
+	})
+	return err
+}
+
+// parseCaptured reads secrets that a command printed, each of those that are wanted and no other: a JSON object of texts, or lines of
+// NAME=TEXT. What is wrong is said without any text.
+func parseCaptured(printed []byte, wanted []string) (map[string]string, error) {
+	if len(printed) > maxCaptured {
+		return nil, fmt.Errorf("it printed %d bytes; expected at most %d", len(printed), maxCaptured)
+	}
+	if !utf8.Valid(printed) || bytes.IndexByte(printed, 0) >= 0 {
+		return nil, errors.New("it printed what is no text")
+	}
+	texts, err := map[string]string{}, error(nil)
+	if trimmed := bytes.TrimSpace(printed); bytes.HasPrefix(trimmed, []byte("{")) {
+		if json.Unmarshal(trimmed, &texts) != nil {
+			return nil, errors.New("it printed no JSON object of texts")
+		}
+	} else if texts, err = capturedLines(string(trimmed)); err != nil {
+		return nil, err
+	}
+	for _, name := range wanted {
+		if texts[name] == "" {
+			return nil, fmt.Errorf("it did not print %s", name)
+		}
+	}
+	if len(texts) > len(wanted) {
+		return nil, fmt.Errorf("it printed %d secrets; expected %s and nothing else", len(texts), strings.Join(wanted, ", "))
+	}
+	return texts, nil
+}
+
+func capturedLines(printed string) (map[string]string, error) {
+	texts := map[string]string{}
+	for n, line := range strings.Split(printed, "\n") {
+		line = strings.TrimSuffix(line, "\r")
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, text, found := strings.Cut(line, "=")
+		if !found {
+			return nil, fmt.Errorf("line %d of what it printed is no NAME=TEXT, and all of it is no JSON object", n+1)
+		}
+		if _, twice := texts[name]; twice {
+			return nil, fmt.Errorf("line %d of what it printed has a name that was there before", n+1)
+		}
+		texts[name] = text
+	}
+	return texts, nil
+}
+
+// fillInput makes the document of a node, with what was captured in its places.
+func (a *Activities) fillInput(ctx context.Context, work *plan.Work, w *protocol.PlanWork, with *extra) error {
+	var err error
+	if work, err = with.reported.located(ctx, work, with.reports); err != nil {
+		return err
+	}
+	input := work.Input(nodeOf(w))
+	if input.Fragments, err = a.collected(ctx, work, w); err != nil {
+		return err
+	}
+	known := map[string]map[string]string{}
+	for i := range input.Fragments {
+		f := &input.Fragments[i]
+		if f.Captured {
+			err = a.fillCaptured(ctx, work, f, known, with)
+		}
+		if f.Reported && err == nil { // after that: what is reported names no secret
+			f.Reported, f.Content = false, with.reported.text(ctx, f.Content)
+			err = with.reported.err
+		}
+		if err != nil {
+			return fmt.Errorf("what %s has for %s: %w", f.Service, f.Aggregator, err)
+		}
+	}
+	document, err := json.Marshal(input)
+	with.document = string(document)
+	return err
+}
+
+// fillCaptured puts what was captured in its places in a fragment; known has that by service.
+func (a *Activities) fillCaptured(ctx context.Context, work *plan.Work, f *plan.Fragment, known map[string]map[string]string, with *extra) (missing error) {
+	f.Captured = false
+	f.Content = plan.WithCaptured(f.Content, func(service, name string) string {
+		if _, have := known[service]; !have {
+			texts, err := a.Captured(ctx, work.Application, work.Channel, service)
+			known[service], missing = texts, errors.Join(missing, err)
+		}
+		text, captured := known[service][name]
+		if !captured {
+			missing = errors.Join(missing, fmt.Errorf("%s was not captured of service %s", name, service))
+		}
+		with.hidden = append(with.hidden, text)
+		return text
+	})
+	return missing
+}

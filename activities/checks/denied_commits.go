@@ -1,0 +1,40 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// deniedCommits fails what brings a commit to the channel that its present incarnation does not have (A20). What is there already is
+// kept out no more.
+type deniedCommits struct{ Sources }
+
+func (c deniedCommits) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
+	d := a.Definition.DeniedCommits
+	if d == nil {
+		return incomplete(a)
+	}
+	if c.Commits == nil {
+		return entities.CheckReading{}, errors.New("no store is known here, which has the commits")
+	}
+	brought, err := c.Commits.Brought(ctx, a.Definition.Application, a.Evaluation.Since, a.Evaluation.Incarnation)
+	if err != nil {
+		return entities.CheckReading{}, err
+	}
+	for _, i := range brought.Commits {
+		for _, commit := range i.Commits {
+			for _, denied := range d.Commits {
+				if strings.HasPrefix(commit.SHA, denied) {
+					return fail("commit %s, which came with incarnation %d, is denied%s", commit, i.Incarnation, entities.Because(d.Reason))
+				}
+			}
+		}
+	}
+	if brought.Unknown != "" {
+		return unevaluated("whether it brings a denied commit cannot be told: %s; a person can let it pass: converge bypass", brought.Unknown)
+	}
+	return pass("none of its commits is denied")
+}

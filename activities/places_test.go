@@ -1,0 +1,112 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/fake"
+)
+
+// Whoever hangs takes its part of the places and no more. Who finds none stays away for longer, the longer it hangs.
+func TestPlaces_A7(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := places{all: 3, each: 2}
+		take := func(who string) (leave func(), away time.Duration) { return p.take(who, time.Now()) }
+		first, _ := take("a")
+		second, _ := take("a")
+		require.NotNil(t, first)
+		require.NotNil(t, second)
+		none, away := take("a")
+		require.Nil(t, none)
+		require.Equal(t, shortestAway, away)
+		time.Sleep(7 * time.Second)
+		_, away = take("a")
+		require.Equal(t, 14*time.Second, away)
+		time.Sleep(time.Hour)
+		_, away = take("a")
+		require.Equal(t, longestAway, away)
+
+		third, _ := take("b")
+		require.NotNil(t, third, "another one is not held up")
+		none, away = take("c")
+		require.Nil(t, none, "all are taken")
+		require.Equal(t, shortestAway, away)
+		first()
+		fourth, _ := take("c")
+		require.NotNil(t, fourth)
+		for _, leave := range []func(){second, third, fourth} {
+			leave()
+		}
+		require.Empty(t, p.taken)
+		require.Zero(t, p.now)
+	})
+}
+
+// Readings of a runtime that hangs leave room for those of others; what found no place is tried again later, without a word to the
+// workflow.
+func TestHangingRuntimeHoldsUpNoOther_A7(t *testing.T) {
+	s, err := store.Open(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	rt := fake.New(nil)
+	a := New(s, nil, map[entities.RuntimeKind]Factory{
+		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return rt, nil },
+	})
+	t.Cleanup(a.Close)
+	a.readings = places{all: 3, each: 2}
+	digests := map[string]string{}
+	for _, name := range []string{"hangs", "well"} {
+		digests[name], err = s.PutRuntime(t.Context(), entities.RuntimeDefinition{Name: name, Kind: entities.RuntimeFake})
+		require.NoError(t, err)
+	}
+	observe := func(service, runtime string) (protocol.ObserveAnswer, error) {
+		env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+		env.RegisterActivityWithOptions(a.Observe, activity.RegisterOptions{Name: protocol.ActivityObserve})
+		value, err := env.ExecuteActivity(protocol.ActivityObserve, protocol.ObserveRequest{
+			Application: "shop", Service: service, ServiceID: "shop." + service, Runtime: runtime, RuntimeDigest: digests[runtime], Timeout: time.Minute,
+			Instances: []protocol.InstanceRef{{ID: entities.InstanceID{Channel: "prod", Name: entities.OnlyInstance}}},
+		})
+		var answer protocol.ObserveAnswer
+		if err == nil {
+			err = value.Get(&answer)
+		}
+		return answer, err
+	}
+	var hanging sync.WaitGroup
+	for n := range 2 {
+		service := fmt.Sprint("s", n)
+		release := rt.At("shop", service, "prod").HangReadings()
+		t.Cleanup(func() { release(); hanging.Wait() })
+		hanging.Go(func() { _, _ = observe(service, "hangs") })
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, rt.Await(ctx, func() bool {
+		a.readings.mu.Lock()
+		defer a.readings.mu.Unlock()
+		return a.readings.now == 2 && rt.At("shop", "s0", "prod").Readings()+rt.At("shop", "s1", "prod").Readings() == 2
+	}))
+	_, err = observe("s2", "hangs")
+	var later *temporal.ApplicationError
+	require.True(t, errors.As(err, &later), "%v", err)
+	require.Equal(t, protocol.ErrUnchanged, later.Type())
+	require.Contains(t, later.Message(), "no place for one more of the readings of runtime hangs")
+	require.GreaterOrEqual(t, later.NextRetryDelay(), shortestAway*9/10)
+	answer, err := observe("s3", "well")
+	require.NoError(t, err)
+	require.Len(t, answer.Readings, 1)
+}

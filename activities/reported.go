@@ -1,0 +1,157 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// This file keeps what extensions, and steps of plans, report (A21, E15), and puts it where it is used: what is used is that of the same full
+// version, or of the same plan, and of the same release channel.
+
+// filler puts what was reported in its places.
+type filler struct {
+	a    *Activities
+	of   store.Report // without the extension
+	open bool         // what is not there stays open
+	// Addresses are those of the targets of a plan.
+	addresses map[string]string
+	read      map[string]entities.Reported
+	used      map[string]string
+	err       error
+}
+
+// ofVersion has what the extensions of a service reported for a full version.
+func (a *Activities) ofVersion(application, service, channel, fullVersion string) *filler {
+	return &filler{a: a, of: store.Report{Application: application, Service: service, Channel: channel, Of: fullVersion}}
+}
+
+// ofSteps has what the steps of a plan reported.
+func (a *Activities) ofSteps(ref protocol.PlanRef) *filler {
+	return a.ofVersion(ref.Application, ofPlan, ref.Channel, ref.Name)
+}
+
+// text is a text with what was reported. The first thing that is missing is the filler's error.
+func (f *filler) text(ctx context.Context, text string) string {
+	return entities.WithReported(text, func(name string) string {
+		value, err := f.value(ctx, name)
+		if err != nil && f.open {
+			return "${{ " + name + " }}"
+		}
+		if f.err == nil {
+			f.err = err
+		}
+		if f.used == nil {
+			f.used = map[string]string{}
+		}
+		f.used[name] = value
+		return value
+	})
+}
+
+func (f *filler) value(ctx context.Context, name string) (string, error) {
+	group, key, _ := strings.Cut(name, ".")
+	if group == "addresses" {
+		if address := f.addresses[key]; address != "" {
+			return address, nil
+		}
+		return "", fmt.Errorf("nothing says the address of %s", key)
+	}
+	extension, output, _ := strings.Cut(key, ".")
+	reported, err := f.by(ctx, extension)
+	if err != nil {
+		return "", err
+	}
+	text, found := reported.Outputs[output]
+	if !found {
+		return "", runtimes.Permanent(fmt.Errorf("extension %s did not report %s for %s in %s; it reported %s",
+			extension, output, f.of.Of, f.of.Channel, entities.Few(entities.SortedKeys(reported.Outputs))))
+	}
+	return text, nil
+}
+
+// by is what an extension reported.
+func (f *filler) by(ctx context.Context, extension string) (entities.Reported, error) {
+	if reported, known := f.read[extension]; known {
+		return reported, nil
+	}
+	of := f.of
+	of.Extension = extension
+	record, err := f.a.Store.Report(ctx, of)
+	if store.IsNotFound(err) {
+		return entities.Reported{}, runtimes.Permanent(fmt.Errorf("extension %s reported nothing for %s in %s", extension, f.of.Of, f.of.Channel))
+	}
+	if err != nil {
+		return entities.Reported{}, err
+	}
+	if f.read == nil {
+		f.read = map[string]entities.Reported{}
+	}
+	f.read[extension] = record.Reported
+	return record.Reported, nil
+}
+
+// definition fills in what an extension runs.
+func (f *filler) definition(ctx context.Context, d *entities.ExtensionDefinition) error {
+	fill := func(text string) string { return f.text(ctx, text) }
+	entities.FillEnv(d.Env, fill)
+	for n, text := range d.Command.Argv {
+		d.Command.Argv[n] = fill(text)
+	}
+	return f.err
+}
+
+// keep notes what an extension reported that succeeded. What is wrong with it is how the extension failed.
+func (f *filler) keep(ctx context.Context, d *entities.ExtensionDefinition, release, stdout string) (failed string, err error) {
+	reported, err := entities.ParseReported(stdout, d.Outputs, d.Addresses)
+	if err == nil {
+		err = checkAddresses(reported.Addresses)
+	}
+	if err != nil {
+		return runtimes.Clip(fmt.Sprintf("extension %s: %s", d.Name, err), tailSize), nil
+	}
+	of := f.of
+	of.Extension = d.Name
+	return "", f.a.Store.PutReport(ctx, of, release, reported)
+}
+
+// checkAddresses refuses what commands could take for something else than an address.
+func checkAddresses(addresses map[string]string) error {
+	for _, name := range entities.SortedKeys(addresses) {
+		if text := addresses[name]; text == "" || len(text) > 253 || strings.ContainsFunc(text, notOfAddress) {
+			return fmt.Errorf("the address of %s that it reported is none: %q", name, runtimes.Clip(text, 100))
+		}
+	}
+	return nil
+}
+
+// notOfAddress tells whether a character is in neither names nor IP addresses.
+func notOfAddress(r rune) bool {
+	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:[]", r)
+}
+
+// located is the work of a plan with the addresses that its steps reported. Early: for one of these, which may know of none yet.
+func (f *filler) located(ctx context.Context, work *plan.Work, early bool) (*plan.Work, error) {
+	at := *work
+	at.Targets = slices.Clone(work.Targets)
+	f.addresses = map[string]string{}
+	for n := range at.Targets {
+		t := &at.Targets[n]
+		if t.ReportedBy != "" {
+			reported, err := f.by(ctx, t.ReportedBy)
+			if err != nil && !early {
+				return nil, fmt.Errorf("the address of %s: %w", t.Name, err)
+			}
+			t.Address = reported.Addresses[t.Name]
+		}
+		f.addresses[t.Name] = t.Address
+	}
+	return &at, nil
+}

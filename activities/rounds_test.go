@@ -1,0 +1,316 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// crowd is a queue of workers and what they look after. Time is that of a bubble (testing/synctest).
+type crowd struct {
+	t     *testing.T
+	store kept
+
+	mu      sync.Mutex
+	version map[runtimes.Owner]string
+	read    map[runtimes.Owner]map[string]int // by worker
+	woken   map[runtimes.Owner]int
+}
+
+const readEvery = 5 * time.Minute
+
+func newCrowd(t *testing.T, instances int) *crowd {
+	c := &crowd{t: t, version: map[runtimes.Owner]string{}, woken: map[runtimes.Owner]int{}}
+	for n := range instances {
+		c.version[runtimes.Owner{Application: "shop", Service: fmt.Sprintf("s%d", n), ID: entities.Only("prod")}] = "v1"
+	}
+	c.forget()
+	return c
+}
+
+// forget begins to count anew.
+func (c *crowd) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read = map[runtimes.Owner]map[string]int{}
+}
+
+// worker begins to serve the queue.
+func (c *crowd) worker() *hints { return c.workerWith(beatEvery) }
+
+// workerWith says of itself so often that it is there.
+func (c *crowd) workerWith(every time.Duration) *hints {
+	a := &Activities{readings: places{all: readingPlaces, each: runtimePlaces}}
+	h := newHints(a)
+	h.records, h.rounds.every = &c.store, every
+	h.observe = func(_ context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		owner := ownerOf(r, ref.ID)
+		if c.read[owner] == nil {
+			c.read[owner] = map[string]int{}
+		}
+		c.read[owner][h.rounds.peers.me]++
+		return c.reading(owner)
+	}
+	h.wake = func(_ context.Context, owner runtimes.Owner, _ string) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.woken[owner]++
+		return nil
+	}
+	go h.goRounds()
+	synctest.Wait()
+	return h
+}
+
+// unreachable is the version of what cannot be read.
+const unreachable = "unreachable"
+
+func (c *crowd) reading(owner runtimes.Owner) entities.Reading {
+	if c.version[owner] == unreachable {
+		return entities.Reading{Err: &entities.ReadingError{Code: unreachable}}
+	}
+	return entities.Reading{Objects: []entities.Object{{
+		Name: "web", Type: "Process", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: c.version[owner], Active: true}},
+	}}}
+}
+
+// killed ends a worker that says nothing more.
+func killed(h *hints) {
+	h.mu.Lock()
+	h.ended = true
+	h.mu.Unlock()
+	h.end()
+}
+
+// observed is the workflow's observation of an instance by a worker.
+func (c *crowd) observed(h *hints, owner runtimes.Owner) {
+	c.mu.Lock()
+	reading := c.reading(owner)
+	c.mu.Unlock()
+	ref := protocol.InstanceRef{ID: owner.ID, FullVersion: "v1", Known: reading.Digest()}
+	request := protocol.ObserveRequest{Application: owner.Application, Service: owner.Service, Runtime: "vm", Interval: readEvery, Steady: true}
+	h.settle(owner, h.begin(owner), &observed{request: request, ref: ref, shape: shapeOf(reading, ref)})
+}
+
+func (c *crowd) everythingIsObserved(h *hints) {
+	for owner := range c.version {
+		c.observed(h, owner)
+	}
+	synctest.Wait()
+}
+
+func (c *crowd) change(owner runtimes.Owner, version string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version[owner] = version
+}
+
+func (c *crowd) one() runtimes.Owner {
+	return runtimes.Owner{Application: "shop", Service: "s0", ID: entities.Only("prod")}
+}
+
+func (c *crowd) wakes(owner runtimes.Owner) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.woken[owner]
+}
+
+// by is how often each worker read since it was counted anew, and how many instances nobody read.
+func (c *crowd) by() (reads map[string]int, unread int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	reads = map[string]int{}
+	for owner := range c.version {
+		if len(c.read[owner]) == 0 {
+			unread++
+		}
+		for worker, n := range c.read[owner] {
+			reads[worker] += n
+		}
+	}
+	return reads, unread
+}
+
+// What is steady is read every interval by a worker; nobody is told anything until something is otherwise, and then at once.
+func TestWhatIsSteadyIsReadByWorkers_F4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 1)
+		h := c.worker()
+		defer h.stop()
+		c.everythingIsObserved(h)
+		time.Sleep(10 * readEvery)
+		synctest.Wait()
+		reads, _ := c.by()
+		require.InDelta(t, 10, reads[h.rounds.peers.me], 1)
+		require.Zero(t, c.wakes(c.one()))
+
+		c.change(c.one(), "v0")
+		time.Sleep(readEvery + readEvery/5)
+		synctest.Wait()
+		require.Equal(t, 1, c.wakes(c.one()))
+		c.observed(h, c.one()) // the workflow
+		time.Sleep(10 * readEvery)
+		synctest.Wait()
+		require.Equal(t, 1, c.wakes(c.one()))
+	})
+}
+
+// Workers of a queue share what is steady, each about half; what they have in common is in the store.
+func TestWorkersShareWhatIsSteady_F4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 200)
+		a, b := c.worker(), c.worker()
+		defer a.stop()
+		defer b.stop()
+		c.everythingIsObserved(a)
+		time.Sleep(15 * time.Minute) // until the other is relied on
+		c.forget()
+		time.Sleep(10 * readEvery)
+		synctest.Wait()
+		reads, unread := c.by()
+		require.Zero(t, unread)
+		require.InDelta(t, 2000, reads[a.rounds.peers.me]+reads[b.rounds.peers.me], 200)
+		require.Greater(t, reads[a.rounds.peers.me], 700)
+		require.Greater(t, reads[b.rounds.peers.me], 700)
+	})
+}
+
+// Of a worker that is gone, stopped or killed, another one reads everything within a minute.
+func TestRoundsOfAWorkerThatIsGone_F4_H9(t *testing.T) {
+	for name, end := range map[string]func(*hints){"stopped": (*hints).stop, "killed": killed} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrowd(t, 50)
+				a, b := c.worker(), c.worker()
+				defer a.stop()
+				c.everythingIsObserved(a)
+				time.Sleep(20 * time.Minute)
+				var its []runtimes.Owner
+				for owner := range c.version {
+					if b.rounds.peers.mine(owner) {
+						its = append(its, owner)
+					}
+				}
+				require.NotEmpty(t, its)
+				end(b)
+				c.forget()
+				for _, owner := range its {
+					c.change(owner, "v0")
+				}
+				time.Sleep(time.Minute + time.Second)
+				synctest.Wait()
+				for _, owner := range its {
+					require.NotZero(t, c.wakes(owner), owner)
+				}
+				left, err := c.store.beats(t.Context())
+				require.NoError(t, err)
+				require.NotContains(t, left, b.rounds.peers.me)
+			})
+		})
+	}
+}
+
+// What another worker's observation told the workflow is what this one compares with from then on, and not what it remembers.
+func TestWhatAnotherWorkerToldIsKnown_F4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 20)
+		a, b := c.worker(), c.worker()
+		defer a.stop()
+		defer b.stop()
+		c.everythingIsObserved(a)
+		time.Sleep(20 * time.Minute)
+		for owner := range c.version { // released; either may observe, and the other still reads its part
+			c.change(owner, "v2")
+			c.observed(b, owner)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		killed(b)
+		for owner := range c.version {
+			require.Zero(t, c.wakes(owner), owner)
+			c.change(owner, "v1") // as it was when the first one read it last
+		}
+		time.Sleep(readEvery + readEvery/5)
+		synctest.Wait()
+		for owner := range c.version {
+			require.NotZero(t, c.wakes(owner), owner)
+		}
+	})
+}
+
+// While the store is away each goes on with its part.
+func TestRoundsWithoutTheStore_F4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 50)
+		a, b := c.worker(), c.worker()
+		defer a.stop()
+		defer b.stop()
+		c.everythingIsObserved(a)
+		time.Sleep(20 * time.Minute)
+		c.store.fails(errors.New("the store is away"))
+		c.forget()
+		time.Sleep(readEvery + readEvery/5)
+		synctest.Wait()
+		_, unread := c.by()
+		require.Zero(t, unread)
+		c.change(c.one(), "v0")
+		time.Sleep(readEvery + readEvery/5)
+		c.store.fails(nil)
+		time.Sleep(readEvery)
+		synctest.Wait()
+		require.NotZero(t, c.wakes(c.one()))
+	})
+}
+
+// What can be read no more is news like any other change, once.
+func TestWhatCannotBeReadAnyMoreIsTold_F4_C5(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 1)
+		h := c.worker()
+		defer h.stop()
+		c.everythingIsObserved(h)
+		c.change(c.one(), unreachable)
+		time.Sleep(readEvery + readEvery/5)
+		synctest.Wait()
+		require.Equal(t, 1, c.wakes(c.one()))
+	})
+}
+
+// What a worker told that has just begun, or that comes back, is believed like that of any other.
+func TestWhatANewWorkerToldIsKnown_F4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 20)
+		a := c.worker()
+		defer a.stop()
+		c.everythingIsObserved(a)
+		time.Sleep(20 * time.Minute)
+		b := c.workerWith(time.Second)
+		for owner := range c.version {
+			c.change(owner, "v2")
+			c.observed(b, owner)
+		}
+		time.Sleep(5 * time.Second) // the other one has not seen the first of what it said
+		killed(b)
+		synctest.Wait()
+		for owner := range c.version {
+			c.change(owner, "v1") // as it was when the first one read it last
+		}
+		time.Sleep(readEvery + readEvery/5 + time.Minute)
+		synctest.Wait()
+		for owner := range c.version {
+			require.NotZero(t, c.wakes(owner), owner)
+		}
+	})
+}

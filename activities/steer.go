@@ -1,0 +1,41 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Steer has the rollouts of an instance go on, or go back (H3). That it could not is an answer. It does not wait for an apply of the
+// instance: that may be waiting for this very rollout.
+func (a *Activities) Steer(ctx context.Context, r protocol.SteerRequest) (protocol.SteerAnswer, error) {
+	ctx, life := a.lifeline(ctx, "")
+	defer life.stop()
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	did, err := a.steer(ctx, r)
+	if err != nil {
+		return protocol.SteerAnswer{Err: runtimes.Clip(err.Error(), 1000)}, nil
+	}
+	return protocol.SteerAnswer{Did: did}, nil
+}
+
+func (a *Activities) steer(ctx context.Context, r protocol.SteerRequest) ([]string, error) {
+	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
+	line, in, err := a.prepareApply(ctx, owner, protocol.ApplyRequest{
+		ServiceID: r.ServiceID, Runtime: r.Runtime, RuntimeDigest: r.RuntimeDigest, Instance: r.Instance,
+	})
+	if err == nil && r.Way != protocol.Abort { // no pause keeps anything from going back
+		err = a.held(ctx, r.Application, r.Runtime)
+	}
+	if err != nil {
+		return nil, err
+	}
+	steerer, ok := line.Runtime.(runtimes.Steerer)
+	if !ok {
+		return nil, fmt.Errorf("runtime %s (%s) has no rollouts that go on in steps of their own", r.Runtime, line.definition.Kind)
+	}
+	return steerer.Steer(ctx, in, runtimes.Steer{Abort: r.Way == protocol.Abort, Full: r.Full, At: r.At})
+}

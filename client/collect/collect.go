@@ -1,0 +1,176 @@
+// Package collect keeps a store small: it removes content that neither the store's own records nor any history in Temporal refers to
+// (docs/operating.md, The store is kept small). What refers to what is the store's business; this package reads histories, and
+// refuses a store that belongs to another installation, whose histories are elsewhere.
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/proxy"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/codec"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// Collect says what to collect.
+type Collect struct {
+	Client    client.Client
+	Namespace string
+	Store     *store.Store
+	// Payloads is the codec of the client. Nil: nothing is encrypted.
+	Payloads *codec.Codec
+	store.Collection
+}
+
+// historiesAtOnce is how many histories are read at a time.
+const historiesAtOnce = 8
+
+// Run collects once. Nothing is changed when anything that may refer to content cannot be read.
+func (c Collect) Run(ctx context.Context) ([]store.CollectedKind, error) {
+	if err := c.belongs(ctx); err != nil {
+		return nil, err
+	}
+	known, _, err := c.Store.PayloadKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c.Payloads == nil {
+		c.Payloads = &codec.Codec{}
+	}
+	c.Payloads.Know(known)
+	if c.Now.IsZero() {
+		c.Now = time.Now()
+	}
+	c.Texts = c.histories
+	return c.Store.Collect(ctx, c.Collection)
+}
+
+// belongs refuses a store whose workflows are not in this namespace: nobody here knows what they refer to.
+func (c Collect) belongs(ctx context.Context) error {
+	i, err := c.Store.Installation(ctx)
+	if store.IsNotFound(err) {
+		return fmt.Errorf("the store %s belongs to no installation yet: no worker has ever served from it [no-installation]", c.Store.URL())
+	}
+	if err != nil {
+		return err
+	}
+	importing, err := c.Store.Importing(ctx)
+	if err != nil {
+		return err
+	}
+	d, err := c.Client.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: c.Namespace})
+	switch {
+	case err != nil:
+		return fmt.Errorf("describe namespace %s: %w", c.Namespace, err)
+	case i.Exported != "":
+		return fmt.Errorf("the installation of the store %s was exported by %s: what refers to it is elsewhere [exported]", c.Store.URL(), i.Exported)
+	case importing != "":
+		return fmt.Errorf("an archive is being written to the store %s, or was when that was cut off; import it again first [importing]", c.Store.URL())
+	case i.NamespaceID != d.GetNamespaceInfo().GetId():
+		return fmt.Errorf("the store %s belongs to namespace %s (%s), and this is %s (%s): what refers to it is there [other-namespace]",
+			c.Store.URL(), i.Namespace, i.NamespaceID, c.Namespace, d.GetNamespaceInfo().GetId())
+	}
+	return nil
+}
+
+// run is a run of a workflow.
+type run struct{ id, run string }
+
+// ours are the workflows whose histories refer to the store, those that have ended too, as long as the server has them.
+var ours = "WorkflowType IN ('" + strings.Join([]string{
+	protocol.ServiceWorkflow, protocol.ApplicationWorkflow, protocol.RuntimeWorkflow, protocol.InstallationWorkflow, protocol.PlanWorkflow, protocol.PreviewWorkflow,
+}, "','") + "')"
+
+// histories hands over all payloads of the histories of all runs: those that the server lists, and the present one of each workflow
+// that has a checkpoint, of which the list may not know.
+func (c Collect) histories(ctx context.Context, take func(string, []byte) error) error {
+	runs, err := c.runs(ctx)
+	if err != nil {
+		return err
+	}
+	ids, err := c.Store.Checkpointed(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		runs[run{id: id}] = true
+	}
+	var mu sync.Mutex
+	serial := func(application string, text []byte) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return take(application, text)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(historiesAtOnce)
+	for r := range runs {
+		g.Go(func() error {
+			if err := c.history(ctx, r, serial); err != nil {
+				return fmt.Errorf("history of %s: %w", r.id, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (c Collect) runs(ctx context.Context) (map[run]bool, error) {
+	runs := map[run]bool{}
+	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: c.Namespace, PageSize: 1000, Query: ours}
+	for {
+		page, err := c.Client.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, fmt.Errorf("list workflows of %s: %w", c.Namespace, err)
+		}
+		for _, e := range page.GetExecutions() {
+			runs[run{e.GetExecution().GetWorkflowId(), e.GetExecution().GetRunId()}] = true
+		}
+		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			return runs, nil
+		}
+	}
+}
+
+// history hands over what one run has. One that is gone by now refers to nothing any more.
+func (c Collect) history(ctx context.Context, r run, take func(string, []byte) error) error {
+	application := store.ApplicationOfWorkflow(r.id)
+	visit := proxy.VisitPayloadsOptions{Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
+		for _, p := range payloads {
+			text, err := c.Payloads.Plain(p)
+			if err == nil {
+				err = take(application, text)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		return payloads, nil
+	}}
+	events := c.Client.GetWorkflowHistory(ctx, r.id, r.run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		var gone *serviceerror.NotFound
+		if errors.As(err, &gone) {
+			return nil
+		}
+		if err == nil {
+			err = proxy.VisitPayloads(ctx, e, visit)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package origin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/tests/gittest"
+)
+
+const sold = "apiVersion: converge/v1\nkind: Service\nname: web # ours\ncustom: {env: {PRICE: \"%s\", COLOUR: \"%s\"}}\n"
+
+// writable is a repository that is served and may be pushed to.
+func writable(t *testing.T, before func(http.ResponseWriter, *http.Request) bool) (*gittest.Repo, string) {
+	r := gittest.New(t)
+	config, err := r.Config()
+	require.NoError(t, err)
+	config.Raw.Section("http").SetOption("receivepack", "true")
+	config.Raw.Section("receive").SetOption("denyCurrentBranch", "ignore")
+	require.NoError(t, r.SetConfig(config))
+	return r, "git::" + r.Serve(t, before) + "//deploy?ref=main"
+}
+
+func price(value string) Edit {
+	return Edit{Path: "Service/web.custom.env.PRICE", Value: value, Author: "Ada", Email: "ada@acme.dev", Message: "Sell at " + value}
+}
+
+// editor is a source that can be written.
+func editor(t *testing.T, name string) Editor {
+	t.Helper()
+	s, err := Parse(name)
+	require.NoError(t, err)
+	return s.(Editor)
+}
+
+// newest is what main has in deploy/converge.yaml, and who committed it why.
+func newest(t *testing.T, r *git.Repository) (text, line string) {
+	t.Helper()
+	head, err := r.Reference("refs/heads/main", true)
+	require.NoError(t, err)
+	commit, err := r.CommitObject(head.Hash())
+	require.NoError(t, err)
+	file, err := commit.File("deploy/converge.yaml")
+	require.NoError(t, err)
+	text, err = file.Contents()
+	require.NoError(t, err)
+	return text, fmt.Sprintf("%s <%s>: %s", commit.Author.Name, commit.Author.Email, commit.Message)
+}
+
+// An edit is a commit with one value changed, over a push by HTTP as into a bare repository of this machine.
+func TestEditIsACommit_D28(t *testing.T) {
+	cacheHere(t)
+	r, url := writable(t, nil)
+	base := r.Commit(t, "begin", map[string]string{"deploy/converge.yaml": fmt.Sprintf(sold, "1", "red"), "README": "stays", "deploy/run": "x"})
+	bare := filepath.Join(t.TempDir(), "bare.git")
+	copied, err := git.PlainClone(bare, true, &git.CloneOptions{URL: r.Dir})
+	require.NoError(t, err)
+	for name, repo := range map[string]*git.Repository{url: r.Repository, "git::file://" + bare + "//deploy": copied} {
+		s := editor(t, name)
+		checked := ""
+		e := price("2")
+		e.Check = func(_ context.Context, tree Tree) error {
+			data, err := os.ReadFile(filepath.Join(tree.Dir, "converge.yaml"))
+			checked = string(data)
+			return err
+		}
+		done, err := s.Edit(t.Context(), e)
+		require.NoError(t, err)
+		text, line := newest(t, repo)
+		require.Equal(t, fmt.Sprintf(sold, "2", "red"), text)
+		require.Equal(t, text, checked)
+		require.Equal(t, "Ada <ada@acme.dev>: Sell at 2", line)
+		commit, err := repo.CommitObject(plumbing.NewHash(done.Commit))
+		require.NoError(t, err)
+		require.Equal(t, []plumbing.Hash{base}, commit.ParentHashes)
+		require.Equal(t, Edited{File: "converge.yaml", Before: "1", After: "2", Commit: commit.Hash.String()}, done)
+		other, err := commit.File("README")
+		require.NoError(t, err)
+		content, err := other.Contents()
+		require.NoError(t, err)
+		require.Equal(t, "stays", content)
+
+		done, err = s.Edit(t.Context(), price("2"))
+		require.NoError(t, err)
+		require.Empty(t, done.Commit, "it is so already")
+		one := "1"
+		e = price("3")
+		e.Was = &one
+		_, err = s.Edit(t.Context(), e)
+		require.ErrorContains(t, err, `Service/web.custom.env.PRICE is "2" by now, and was to be "1"`)
+		no := errors.New("not at that price")
+		e = price("3")
+		e.Check = func(context.Context, Tree) error { return no }
+		_, err = s.Edit(t.Context(), e)
+		require.ErrorIs(t, err, no)
+		text, _ = newest(t, repo)
+		require.Equal(t, fmt.Sprintf(sold, "2", "red"), text, "nothing was pushed")
+	}
+}
+
+// Somebody else pushes between reading and writing: another value is kept beside, the same value is not written over.
+func TestEditAmongOthers_D28(t *testing.T) {
+	cacheHere(t)
+	for _, row := range []struct{ theirs, text, want string }{
+		{fmt.Sprintf(sold, "1", "blue"), fmt.Sprintf(sold, "2", "blue"), ""},
+		{fmt.Sprintf(sold, "7", "red"), fmt.Sprintf(sold, "7", "red"), `PRICE is "7" by now, and was to be "1"`},
+	} {
+		var r *gittest.Repo
+		pushed := false
+		r, url := writable(t, func(_ http.ResponseWriter, q *http.Request) bool {
+			if !pushed && strings.HasSuffix(q.URL.Path, "/git-receive-pack") && q.Method == http.MethodPost { // ours has begun
+				pushed = true
+				r.Commit(t, "theirs", map[string]string{"deploy/converge.yaml": row.theirs})
+			}
+			return false
+		})
+		r.Commit(t, "begin", map[string]string{"deploy/converge.yaml": fmt.Sprintf(sold, "1", "red")})
+		_, err := editor(t, url).Edit(t.Context(), price("2"))
+		if row.want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, row.want)
+		}
+		require.True(t, pushed)
+		text, _ := newest(t, r.Repository)
+		require.Equal(t, row.text, text)
+	}
+}
+
+func TestWhatCannotBeEdited(t *testing.T) {
+	cacheHere(t)
+	r := gittest.New(t)
+	first := r.Commit(t, "begin", map[string]string{"deploy/converge.yaml": fmt.Sprintf(sold, "1", "red")})
+	require.NoError(t, os.Symlink("converge.yaml", filepath.Join(r.Dir, "deploy", "a.converge.yaml")))
+	tree, err := r.Worktree()
+	require.NoError(t, err)
+	_, err = tree.Add("deploy/a.converge.yaml")
+	require.NoError(t, err)
+	r.Commit(t, "link", nil)
+	for name, want := range map[string]string{
+		r.URL() + "//deploy":                               "main is checked out in",
+		r.Serve(t, nil) + "//deploy?ref=gone":              "it has no branch or tag gone",
+		r.Serve(t, nil) + "//deploy":                       "it is a link, which is not written through",
+		r.URL() + "//deploy?ref=gone":                      "it has no branch gone",
+		r.Serve(t, nil) + "//deploy?ref=" + first.String(): "is no branch",
+	} {
+		_, err := editor(t, "git::"+name).Edit(t.Context(), price("2"))
+		require.ErrorContains(t, err, want, name)
+	}
+	require.NoError(t, os.Remove(filepath.Join(r.Dir, "deploy", "a.converge.yaml")))
+	_, err = tree.Add("deploy/a.converge.yaml")
+	require.NoError(t, err)
+	r.Commit(t, "no link", nil)
+	_, err = editor(t, "git::"+r.Serve(t, nil)+"//deploy").Edit(t.Context(), price("2"))
+	require.ErrorContains(t, err, "push:", "its server takes no push")
+}

@@ -1,0 +1,214 @@
+package origin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"path/filepath"
+	"strings"
+
+	godigest "github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/credentials"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// maxManifest bounds manifests and signatures, in bytes.
+const maxManifest = 1 << 20
+
+// artifact is a tag or a digest in a repository of an OCI registry, and a directory in what it holds.
+type artifact struct {
+	name       string // as the person wrote it
+	repository string // with its host
+	reference  string // a tag or a digest
+	path       string // of the configuration, with slashes; empty: the root
+	key        string // the file of the public key that has to have signed it; empty: none
+	place      place
+}
+
+// parseArtifact reads HOST/REPOSITORY:TAG//PATH?key=FILE, or @DIGEST in the place of the tag.
+func parseArtifact(text string) (Source, error) {
+	wrong := func(what string) error {
+		return fmt.Errorf("%s%s: %s; expected oci://HOST/REPOSITORY:TAG//PATH?key=FILE, or @sha256:… in the place of the tag", artifactPrefix, withoutSecrets("://" + text)[3:], what)
+	}
+	where, said, _ := strings.Cut(text, "?")
+	query, err := url.ParseQuery(said)
+	if err != nil {
+		return nil, wrong("what follows ? cannot be read")
+	}
+	a := &artifact{name: artifactPrefix + text, key: query.Get("key")}
+	if query.Del("key"); len(query) > 0 {
+		return nil, wrong("only key can be said behind the path")
+	}
+	where, in, _ := strings.Cut(where, "//")
+	if in = strings.Trim(in, "/"); in != "" && (!filepath.IsLocal(in) || path.Clean(in) != in) {
+		return nil, wrong("the path leads nowhere")
+	}
+	repository, err := remote.NewRepository(where)
+	switch {
+	case strings.Contains(strings.SplitN(where, "/", 2)[0], "@"):
+		return nil, wrong("a password or token in it would be seen by everybody; log in with docker login or oras login")
+	case err != nil:
+		return nil, wrong(err.Error())
+	case repository.Reference.Reference == "":
+		return nil, wrong("it has neither a tag nor a digest")
+	}
+	a.repository, a.reference, a.path = repository.Reference.Registry+"/"+repository.Reference.Repository, repository.Reference.Reference, in
+	a.place, err = placeOf(a.name)
+	return a, err
+}
+
+func (a *artifact) String() string { return a.name }
+
+// open connects to the repository, with the credentials of `docker login`. Only on this machine it may be without TLS.
+func (a *artifact) open() (*remote.Repository, error) {
+	repository, err := remote.NewRepository(a.repository)
+	if err != nil {
+		return nil, err
+	}
+	known, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
+	if err != nil {
+		return nil, err
+	}
+	host, err := url.Parse("oci://" + repository.Reference.Host())
+	if err != nil {
+		return nil, err
+	}
+	repository.PlainHTTP = loopback(host.Hostname())
+	repository.MaxMetadataBytes = maxManifest
+	repository.Client = &auth.Client{
+		Client: &http.Client{Transport: boundedTransport{http.DefaultTransport}}, Cache: auth.NewCache(), Credential: credentials.Credential(known),
+	}
+	return repository, nil
+}
+
+// Newest asks what the tag stands for.
+func (a *artifact) Newest(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	repository, err := a.open()
+	if err != nil {
+		return "", a.failed("look at", err)
+	}
+	found, err := repository.Resolve(ctx, a.reference)
+	return found.Digest.String(), a.failed("look at", err)
+}
+
+func (a *artifact) failed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", doing, a.name, err)
+}
+
+// Fetch resolves the tag, and brings what has that digest; what it is signed with is asked before.
+func (a *artifact) Fetch(ctx context.Context, since Since) (Tree, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	tree, err := a.fetch(ctx, since)
+	return tree, a.failed("fetch", err)
+}
+
+func (a *artifact) fetch(ctx context.Context, since Since) (tree Tree, err error) {
+	repository, err := a.open()
+	if err != nil {
+		return tree, err
+	}
+	found, err := repository.Resolve(ctx, a.reference)
+	if err != nil {
+		return tree, err
+	}
+	if err := a.signed(ctx, repository, found.Digest); err != nil {
+		return tree, err
+	}
+	manifest, err := manifestOf(ctx, repository, found)
+	if err != nil {
+		return tree, err
+	}
+	layer, err := layerOf(manifest)
+	if err != nil {
+		return tree, err
+	}
+	root, err := a.place.put(func(dir string) error { return a.unpack(ctx, repository, layer, dir) })
+	if err != nil {
+		return tree, err
+	}
+	tree = Tree{
+		State: found.Digest.String(), Dir: filepath.Join(root, filepath.FromSlash(a.path)), Root: root,
+		Origin: protocol.Origin{Path: a.repository + "//" + a.path, Commit: found.Digest.String()},
+	}
+	if since == nil || since(tree.Dir) != tree.Origin.Commit {
+		tree.Causes = Causes([]string{a.cause(found.Digest, manifest)}, false)
+	}
+	return tree, nil
+}
+
+// cause is a line: what came, by which name, and of which commit it says that it was made.
+func (a *artifact) cause(is godigest.Digest, m ocispec.Manifest) string {
+	line := is.Encoded()[:12]
+	if a.reference != is.String() {
+		line += " " + a.reference
+	}
+	if revision := m.Annotations[ocispec.AnnotationRevision]; revision != "" {
+		line += " of " + entities.Visible(revision)
+	}
+	return line
+}
+
+// manifestOf reads a manifest that has that digest.
+func manifestOf(ctx context.Context, repository *remote.Repository, of ocispec.Descriptor) (m ocispec.Manifest, err error) {
+	if of.Size > maxManifest {
+		return m, fmt.Errorf("its manifest has more than %d MiB", maxManifest>>20)
+	}
+	data, err := content.FetchAll(ctx, repository, of)
+	if err == nil {
+		err = json.Unmarshal(data, &m)
+	}
+	return m, err
+}
+
+// layerOf is the one archive that an artifact has.
+func layerOf(m ocispec.Manifest) (found ocispec.Descriptor, err error) {
+	n := 0
+	for _, layer := range m.Layers {
+		if strings.HasSuffix(layer.MediaType, "tar+gzip") || strings.HasSuffix(layer.MediaType, ".tar.gzip") {
+			found, n = layer, n+1
+		}
+	}
+	switch {
+	case n != 1:
+		return found, fmt.Errorf("it has %d layers that are tar+gzip; expected one", n)
+	case found.Size > maxDownload:
+		return found, errTooLarge
+	}
+	return found, nil
+}
+
+func (a *artifact) unpack(ctx context.Context, repository *remote.Repository, layer ocispec.Descriptor, dir string) error {
+	body, err := repository.Blobs().Fetch(ctx, layer)
+	if err != nil {
+		return err
+	}
+	defer body.Close() // only read
+	verified := content.NewVerifyReader(body, layer)
+	if err := unpack(ctx, verified, dir, a.path); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, verified); err != nil {
+		return err
+	}
+	if err := verified.Verify(); err != nil {
+		return errors.Join(errors.New("it is not what its digest says"), err)
+	}
+	return nil
+}

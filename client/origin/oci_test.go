@@ -1,0 +1,315 @@
+package origin
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	godigest "github.com/opencontainers/go-digest"
+	specs "github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/stretchr/testify/require"
+	"oras.land/oras-go/v2/registry/remote"
+)
+
+// artifacts is a repository in a registry that is served on loopback.
+type artifacts struct {
+	*remote.Repository
+	name string // oci://HOST/acme/shop
+	away bool
+	// user and password that it asks for; empty: nobody is asked.
+	user, password string
+}
+
+func newArtifacts(t *testing.T) *artifacts {
+	t.Helper()
+	a := &artifacts{}
+	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a.away {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+			return
+		}
+		if user, password, _ := r.BasicAuth(); user != a.user || password != a.password {
+			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	where := strings.TrimPrefix(server.URL, "http://") + "/acme/shop"
+	repository, err := remote.NewRepository(where)
+	require.NoError(t, err)
+	repository.PlainHTTP = true
+	a.Repository, a.name = repository, "oci://"+where
+	return a
+}
+
+// blob pushes content, and describes it.
+func (a *artifacts) blob(t *testing.T, media string, data []byte) ocispec.Descriptor {
+	t.Helper()
+	d := ocispec.Descriptor{MediaType: media, Digest: godigest.FromBytes(data), Size: int64(len(data))}
+	require.NoError(t, a.Blobs().Push(t.Context(), d, bytes.NewReader(data)))
+	return d
+}
+
+// push makes a manifest of layers what a tag stands for.
+func (a *artifacts) push(t *testing.T, tag string, layers ...ocispec.Descriptor) godigest.Digest {
+	t.Helper()
+	config := a.blob(t, "application/vnd.oci.empty.v1+json", []byte("{}"))
+	data, err := json.Marshal(ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: config, Layers: layers,
+		Annotations: map[string]string{ocispec.AnnotationRevision: "main@sha1:4be1a90c"},
+	})
+	require.NoError(t, err)
+	d := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: godigest.FromBytes(data), Size: int64(len(data))}
+	require.NoError(t, a.Manifests().PushReference(t.Context(), d, bytes.NewReader(data), tag))
+	return d.Digest
+}
+
+const fluxMedia = "application/vnd.cncf.flux.content.v1.tar+gzip"
+
+// archive is tar in gzip.
+func archive(t *testing.T, entries ...tar.Header) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	w := tar.NewWriter(z)
+	for _, e := range entries {
+		content := e.PAXRecords["content"]
+		e.PAXRecords, e.Size = nil, int64(len(content))
+		if e.Mode == 0 {
+			e.Mode = 0o644
+		}
+		require.NoError(t, w.WriteHeader(&e))
+		_, err := io.WriteString(w, content)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, z.Close())
+	return out.Bytes()
+}
+
+func tarFile(name, content string) tar.Header {
+	return tar.Header{Typeflag: tar.TypeReg, Name: name, PAXRecords: map[string]string{"content": content}}
+}
+
+// say makes a configuration what the tag stands for.
+func (a *artifacts) say(t *testing.T, content string) godigest.Digest {
+	t.Helper()
+	return a.push(t, "v1", a.blob(t, fluxMedia, archive(t, tarFile("./deploy/converge.yaml", content))))
+}
+
+func artifactKind(t *testing.T) kind {
+	a := newArtifacts(t)
+	return kind{
+		name: a.name + ":v1//deploy",
+		save: func(t *testing.T, content string) { a.say(t, content) },
+		take: func(*testing.T) { a.away = true }, back: func(*testing.T) { a.away = false },
+	}
+}
+
+// An artifact is what its digest says, whatever its tag stands for by then.
+func TestArtifactsByDigest_D8(t *testing.T) {
+	cacheHere(t)
+	a := newArtifacts(t)
+	first := a.say(t, "one")
+	second := a.say(t, "two")
+	for reference, want := range map[string]godigest.Digest{"@" + first.String(): first, ":v1": second} {
+		s, err := Parse(a.name + reference + "//deploy")
+		require.NoError(t, err)
+		tree, err := s.Fetch(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, want.String(), tree.Origin.Commit)
+		require.Equal(t, strings.TrimPrefix(a.name, "oci://")+"//deploy", tree.Origin.Path)
+		require.Len(t, tree.Causes, 1)
+		require.Contains(t, tree.Causes[0], want.Encoded()[:12])
+		require.Contains(t, tree.Causes[0], "of main@sha1:4be1a90c")
+		tree, err = s.Fetch(t.Context(), after(want.String()))
+		require.NoError(t, err)
+		require.Empty(t, tree.Causes, "it was published already")
+	}
+}
+
+func TestNamesOfArtifacts(t *testing.T) {
+	cacheHere(t)
+	for text, want := range map[string]string{
+		"oci://ghcr.io/acme/shop":              "it has neither a tag nor a digest",
+		"oci://u:s3cret@ghcr.io/acme/shop:v1":  "a password or token in it would be seen by everybody",
+		"oci://ghcr.io/acme/shop:v1//../b":     "the path leads nowhere",
+		"oci://ghcr.io/acme/shop:v1?ref=main":  "only key can be said behind the path",
+		"oci://ghcr.io:v1":                     "expected oci://HOST/REPOSITORY:TAG//PATH?key=FILE",
+		"oci://ghcr.io/acme/shop@sha256:12345": "expected oci://HOST/REPOSITORY:TAG//PATH?key=FILE",
+	} {
+		_, err := Parse(text)
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
+	s, err := Parse("oci://ghcr.io/acme/shop:v1//deploy/eu?key=keys/cosign.pub")
+	require.NoError(t, err)
+	is := *s.(*artifact)
+	is.name, is.place = "", ""
+	require.Equal(t, artifact{repository: "ghcr.io/acme/shop", reference: "v1", path: "deploy/eu", key: "keys/cosign.pub"}, is)
+}
+
+// Who is logged in to a registry is known where docker login keeps it, and is told to that registry alone.
+func TestCredentialsOfARegistry(t *testing.T) {
+	cacheHere(t)
+	a := newArtifacts(t)
+	a.say(t, "one")
+	a.user, a.password = "ada", "s3cret"
+	s, err := Parse(a.name + ":v1//deploy")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", dir)
+	login := func(host, password string) string {
+		return `{"auths":{"` + host + `":{"auth":"` + base64.StdEncoding.EncodeToString([]byte("ada:"+password)) + `"}}}`
+	}
+	host := a.Reference.Registry
+	for _, config := range []string{"{}", login("elsewhere.dev", "s3cret"), login(host, "wrong")} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600))
+		_, err = s.Newest(t.Context())
+		require.Error(t, err, config)
+		require.NotContains(t, err.Error(), "wrong")
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(login(host, "s3cret")), 0o600))
+	_, err = s.Fetch(t.Context(), nil)
+	require.NoError(t, err)
+}
+
+// Whatever an archive has in it, nothing is written outside of its place.
+func TestHostileArchives_G4(t *testing.T) {
+	cacheHere(t)
+	a := newArtifacts(t)
+	good := tarFile("converge.yaml", "fine")
+	link := func(name, target string) tar.Header {
+		return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target}
+	}
+	for name, row := range map[string]struct {
+		entries []tar.Header
+		want    string // empty: it is taken
+	}{
+		"inside":         {[]tar.Header{good, link("b", "./converge.yaml"), {Typeflag: tar.TypeDir, Name: "./", Mode: 0o755}}, ""},
+		"absolute":       {[]tar.Header{good, tarFile("/etc/x", "")}, `"/etc/x", which is no name`},
+		"up":             {[]tar.Header{good, tarFile("a/../../x", "")}, `"a/../../x", which is no name`},
+		"link out":       {[]tar.Header{good, link("a", "../x")}, "a is a link that leads out of the repository"},
+		"link to /":      {[]tar.Header{good, link("a", "/etc")}, "a is a link that leads out of the repository"},
+		"through a link": {[]tar.Header{good, {Typeflag: tar.TypeDir, Name: "d", Mode: 0o755}, link("a", "d"), tarFile("a/x", "")}, "file exists"},
+		"twice":          {[]tar.Header{good, tarFile("converge.yaml", "other")}, "file exists"},
+		"hard link":      {[]tar.Header{good, {Typeflag: tar.TypeLink, Name: "a", Linkname: "/etc/passwd"}}, "a is no file, no directory and no symbolic link"},
+		"device":         {[]tar.Header{good, {Typeflag: tar.TypeChar, Name: "a"}}, "a is no file"},
+		"git directory":  {[]tar.Header{good, tarFile(".git/config", "")}, "which is no name"},
+		"large file":     {[]tar.Header{good, tarFile("a", largeFileMark+"v1")}, "is kept by Git LFS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a.push(t, "v1", a.blob(t, fluxMedia, archive(t, row.entries...)))
+			s, err := Parse(a.name + ":v1")
+			require.NoError(t, err)
+			tree, err := s.Fetch(t.Context(), nil)
+			if row.want == "" {
+				require.NoError(t, err)
+				require.Equal(t, "fine", says(t, tree))
+				return
+			}
+			require.ErrorContains(t, err, row.want)
+			left, err := filepath.Glob(filepath.Join(string(s.(*artifact).place), treePrefix+"*"))
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(left), 1, "what was not fetched whole is not kept")
+		})
+	}
+	layer := a.blob(t, fluxMedia, archive(t, good))
+	for want, layers := range map[string][]ocispec.Descriptor{
+		"it has 0 layers that are tar+gzip": {a.blob(t, "text/plain", []byte("x"))}, "it has 2 layers that are tar+gzip": {layer, layer},
+		"gzip: invalid header": {a.blob(t, fluxMedia, []byte("no archive at all"))},
+	} {
+		a.push(t, "v1", layers...)
+		s, err := Parse(a.name + ":v1")
+		require.NoError(t, err)
+		_, err = s.Fetch(t.Context(), nil)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// An archive is small, and what is in it is not.
+func TestArchivesAreBounded_G6(t *testing.T) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	w := tar.NewWriter(z)
+	require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o644, Size: maxBytes + 1}))
+	require.NoError(t, z.Close())
+	require.ErrorContains(t, unpack(t.Context(), &out, t.TempDir(), ""), "its files have more than 256 MiB")
+
+	out.Reset()
+	z = gzip.NewWriter(&out)
+	w = tar.NewWriter(z)
+	for range maxFiles + 1 {
+		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "x"}}))
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, z.Close())
+	require.ErrorIs(t, unpack(t.Context(), &out, t.TempDir(), ""), errTooMany)
+}
+
+// sign has a key sign something, as cosign does, and keeps the signature where it does.
+func (a *artifacts) sign(t *testing.T, key *ecdsa.PrivateKey, of godigest.Digest, says string) {
+	t.Helper()
+	text := []byte(`{"critical":{"identity":{"docker-reference":"shop"},"image":{"docker-manifest-digest":"` + says + `"},"type":"cosign container image signature"},"optional":null}`)
+	sum := sha256.Sum256(text)
+	signature, err := ecdsa.SignASN1(rand.Reader, key, sum[:])
+	require.NoError(t, err)
+	layer := a.blob(t, signatureMedia, text)
+	layer.Annotations = map[string]string{signatureAnnotation: base64.StdEncoding.EncodeToString(signature)}
+	a.push(t, "sha256-"+of.Encoded()+".sig", layer)
+}
+
+// Where a key is named, what it has not signed is not taken.
+func TestSignedArtifacts_D8(t *testing.T) {
+	cacheHere(t)
+	a := newArtifacts(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "cosign.pub")
+	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), 0o600))
+
+	is := a.say(t, "one")
+	s, err := Parse(a.name + ":v1//deploy?key=" + file)
+	require.NoError(t, err)
+	fetch := func() error {
+		_, err := s.Fetch(t.Context(), nil)
+		return err
+	}
+	require.ErrorContains(t, fetch(), "is not signed")
+	a.sign(t, other, is, is.String())
+	require.ErrorIs(t, fetch(), errUnsigned, "by another key")
+	a.sign(t, key, is, godigest.FromString("another").String())
+	require.ErrorIs(t, fetch(), errUnsigned, "of another artifact")
+	a.sign(t, key, is, is.String())
+	require.NoError(t, fetch())
+	a.say(t, "two")
+	require.ErrorContains(t, fetch(), "is not signed", "the tag stands for something else")
+
+	require.NoError(t, os.WriteFile(file, []byte("none"), 0o600))
+	require.ErrorContains(t, fetch(), "it is no PEM file")
+}

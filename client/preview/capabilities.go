@@ -1,0 +1,39 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Capabilities asks the workers what charts see of the clusters of some runtimes, by name. One that cannot be asked is an error.
+func (p *Planner) Capabilities(ctx context.Context, application string, all []entities.RuntimeDefinition) (map[string]protocol.Capabilities, error) {
+	out := map[string]protocol.Capabilities{}
+	if err := p.Store.Reach(all); err != nil {
+		return nil, err
+	}
+	for _, definition := range all {
+		digest, err := p.Store.PutRuntime(ctx, definition) // by its content: it harms nobody
+		if err != nil {
+			return nil, err
+		}
+		items := []protocol.PreviewItem{{Runtime: definition.Name, RuntimeDigest: digest, Remote: definition.Remote, Capabilities: true}}
+		answers, err := p.ask(ctx, application, "*", "lock "+application+" "+definition.Name, items)
+		if err != nil {
+			return nil, err
+		}
+		switch answer := answers[0]; {
+		case answer.Capabilities != nil:
+			out[definition.Name] = *answer.Capabilities
+		case answer.Code == protocol.PreviewNoWorker, answer.Code == protocol.PreviewTimeout, answer.Code == protocol.PreviewNotReady, answer.Code == protocol.PreviewNoPlanner:
+			return nil, fmt.Errorf("runtime %s: %s [%s]", definition.Name, answer.Message, answer.Code)
+		case answer.Code != "":
+			return nil, fmt.Errorf("runtime %s: the cluster cannot be asked: %s", definition.Name, answer.Message)
+		default:
+			return nil, fmt.Errorf("runtime %s: its worker is of an earlier version, which cannot say what its cluster is", definition.Name)
+		}
+	}
+	return out, nil
+}

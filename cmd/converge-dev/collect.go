@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/converge-engine/converge/client/collect"
+	"github.com/converge-engine/converge/intent/codec"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// What a dev server keeps, and how often it looks. The first look comes once what is started has settled.
+const (
+	collectGrace = time.Hour
+	collectKeep  = 30 * 24 * time.Hour
+	collectFirst = 5 * time.Minute
+	collectEvery = time.Hour
+)
+
+// collector keeps the store of a dev server small.
+type collector struct {
+	client   client.Client
+	payloads *codec.Codec
+	store    string
+	out      io.Writer
+}
+
+// run collects again and again until ctx ends, and says once what is wrong.
+func (c *collector) run(ctx context.Context) {
+	said := ""
+	for wait := collectFirst; ; wait = collectEvery {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		err := c.collect(ctx)
+		if err != nil && err.Error() != said && ctx.Err() == nil {
+			said = err.Error()
+			fmt.Fprintf(c.out, "the store is not kept small: %v\n", err)
+		}
+	}
+}
+
+func (c *collector) collect(ctx context.Context) error {
+	s, err := store.Open(ctx, c.store)
+	if err != nil {
+		return err
+	}
+	defer s.Close() // nothing is being written any more
+	_, err = collect.Collect{
+		Client: c.client, Namespace: client.DefaultNamespace, Store: s, Payloads: c.payloads,
+		Collection: store.Collection{By: "converge dev", Grace: collectGrace, Keep: collectKeep},
+	}.Run(ctx)
+	return err
+}

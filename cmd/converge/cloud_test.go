@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"encoding/pem"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+)
+
+// keyed is a server that remembers by which key it was asked.
+type keyed struct {
+	workflowservice.UnimplementedWorkflowServiceServer
+	key atomic.Value
+}
+
+func (k *keyed) GetSystemInfo(ctx context.Context, _ *workflowservice.GetSystemInfoRequest) (*workflowservice.GetSystemInfoResponse, error) {
+	of, _ := metadata.FromIncomingContext(ctx)
+	k.key.Store(append(of.Get("authorization"), "none")[0])
+	return &workflowservice.GetSystemInfoResponse{}, nil
+}
+
+// With an API key and nothing else about encryption, as Temporal Cloud wants it, the key goes out over TLS and not otherwise.
+func TestAPIKeyGoesOverTLS(t *testing.T) {
+	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
+	authority := httptest.NewTLSServer(nil) // for its certificate, which is of 127.0.0.1
+	defer authority.Close()
+	serve := func(options ...grpc.ServerOption) (*keyed, string) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		k, g := &keyed{}, grpc.NewServer(options...)
+		workflowservice.RegisterWorkflowServiceServer(g, k)
+		go func() { _ = g.Serve(listener) }()
+		t.Cleanup(g.Stop)
+		return k, listener.Addr().String()
+	}
+	encrypted, at := serve(grpc.Creds(credentials.NewServerTLSFromCert(&authority.TLS.Certificates[0])))
+	plain, plainAt := serve()
+	certificate := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate().Raw}), 0o600))
+
+	t.Setenv("TEMPORAL_API_KEY", "a-key")
+	t.Setenv("TEMPORAL_NAMESPACE", "releases.a1b2c")
+	t.Setenv("TEMPORAL_ADDRESS", plainAt)
+	o, err := connection{}.options()
+	require.NoError(t, err)
+	require.Equal(t, "releases.a1b2c", o.Namespace)
+	_, err = client.Dial(o)
+	require.Error(t, err)
+	require.Nil(t, plain.key.Load(), "it was sent in clear")
+
+	t.Setenv("TEMPORAL_ADDRESS", at)
+	t.Setenv("TEMPORAL_TLS_SERVER_CA_CERT_PATH", certificate)
+	o, err = connection{}.options()
+	require.NoError(t, err)
+	c, err := client.Dial(o)
+	require.NoError(t, err)
+	defer c.Close()
+	require.Equal(t, "Bearer a-key", encrypted.key.Load())
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/entities/explain"
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// This file shows plans that run, or ran (E16).
+
+// print shows a plan as it is now.
+func (o *deployOptions) print(s protocol.PlanStatus) (err error) {
+	p, so := graphOfRun(s)
+	switch o.format {
+	case "dot":
+		_, err = fmt.Fprint(o.f.Out, p.DOT(so))
+	case "mermaid":
+		_, err = fmt.Fprint(o.f.Out, p.Mermaid(so))
+	case "svg":
+		_, err = fmt.Fprint(o.f.Out, p.SVG(so))
+	case "json":
+		err = o.f.screen().JSON(s)
+	default:
+		err = o.f.screen().Laid(runText(o.f.screen(), s))
+	}
+	return err
+}
+
+// graphOfRun is the plan of a status, and what became of its nodes.
+func graphOfRun(s protocol.PlanStatus) (*plan.Plan, []plan.Progress) {
+	p, letters := &plan.Plan{}, make([]byte, 0, len(s.Nodes))
+	for _, n := range s.Nodes {
+		node := plan.Named(n.Node)
+		node.Needs, node.After = n.Needs, n.After
+		p.Nodes = append(p.Nodes, node)
+		letters = append(letters, plan.State(n.State).Letter())
+	}
+	return p, p.Read(string(letters))
+}
+
+// runText lists the nodes, those that may begin first at the top. On a terminal those of the longest way are marked.
+func runText(screen show.Screen, s protocol.PlanStatus) string {
+	p, _ := graphOfRun(s)
+	longest := p.Longest()
+	t := show.Table{Header: []string{"NODE", "STATE", ""}, Phases: true}
+	for _, n := range p.InOrder() {
+		node := s.Nodes[n]
+		if screen.TTY {
+			mark := "  "
+			if slices.Contains(longest, n) {
+				mark = "* "
+			}
+			node.Node = mark + node.Node
+		}
+		t.Rows = append(t.Rows, []string{node.Node, node.State, node.Text})
+	}
+	text := screen.String(t)
+	if screen.TTY {
+		text += "* is on the longest way\n"
+	}
+	return text + lined([]string{explain.Plan(s)})
+}
+
+// watchPlan shows a plan anew.
+func (o *deployOptions) watchPlan(live *show.Live, s protocol.PlanStatus) error {
+	if o.f.json() {
+		return o.f.screen().JSONLine(s)
+	}
+	return live.Frame(runText(o.f.screen(), s))
+}
+
+// plansOf says how far the plans are that run in an application, or in all. They stand beside what was asked for, so what cannot be
+// asked is left out.
+func (f *Factory) plansOf(ctx context.Context, application string) (lines []string) {
+	api, err := f.client(ctx)
+	if err != nil {
+		return nil
+	}
+	ids, err := api.Plans(ctx, application)
+	if err != nil {
+		return nil
+	}
+	for _, id := range ids {
+		var s protocol.PlanStatus
+		if api.Query(ctx, id, protocol.QueryStatus, &s) == nil {
+			lines = append(append(lines, explain.Plan(s)), explain.PlanTroubles(s)...)
+		}
+	}
+	return lines
+}

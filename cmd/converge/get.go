@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/intent/incarnation"
+)
+
+// newCmdGet groups what is read by other programs.
+func newCmdGet(f *Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "get",
+		Short:   "Read what an incarnation is made of, as JSON",
+		Long:    `Read incarnations as other programs want them: as JSON, part by part.`,
+		Example: `  converge get assets shop --kind Service`,
+	}
+	cmd.AddCommand(newCmdGetAssets(f, nil))
+	return cmd
+}
+
+type assetsOptions struct {
+	f           *Factory
+	application string
+	incarnation int64 // 0: the newest
+	kind        string
+	labels      []string
+	addon       string
+	store       string
+	watch       bool
+}
+
+// assetsEvery is the time between two looks for a newer incarnation.
+const assetsEvery = 2 * time.Second
+
+func newCmdGetAssets(f *Factory, runF func(context.Context, *assetsOptions) error) *cobra.Command {
+	o := &assetsOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "assets [APP]",
+		Short: "Print the assets of an incarnation as JSON",
+		Long: `Print what an incarnation is made of: release channels, services, and the instances of
+services in channels, each with an id, a kind, labels, a payload and the addons of a
+service. The newest is meant unless one is named. With --watch one line of JSON is printed
+for the newest incarnation, and one more whenever there is a newer one. APP may be dropped
+inside a directory that defines it.`,
+		Example: `  converge get assets shop --kind Instance --label tier=prod
+  converge get assets shop --addon example.com/oncall
+  converge get assets shop --incarnation 41
+  converge get assets shop --watch`,
+		Args: asUsed,
+		RunE: running(o, runF, o.run, func(args []string) (err error) {
+			o.application, err = f.application(args)
+			return err
+		}),
+	}
+	cmd.Flags().Int64Var(&o.incarnation, "incarnation", 0, "the incarnation of that number (default: the newest)")
+	cmd.Flags().StringVar(&o.kind, "kind", "", "only assets of that kind: "+kindsOfAssets())
+	cmd.Flags().StringArrayVarP(&o.labels, "label", "l", nil, "only assets with that label, NAME=VALUE (repeatable)")
+	cmd.Flags().StringVar(&o.addon, "addon", "", "only services with an addon of that type")
+	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
+	cmd.Flags().BoolVar(&o.watch, "watch", false, "go on with each newer incarnation")
+	return cmd
+}
+
+func kindsOfAssets() string {
+	var names []string
+	for _, kind := range incarnation.AssetKinds() {
+		names = append(names, string(kind))
+	}
+	return strings.Join(names, ", ")
+}
+
+// assetsOf is what is printed of one incarnation.
+type assetsOf struct {
+	Application string              `json:"application"`
+	Incarnation int64               `json:"incarnation"`
+	Hash        string              `json:"hash"`
+	Assets      []incarnation.Asset `json:"assets"`
+}
+
+func (o *assetsOptions) run(ctx context.Context) error {
+	wanted, err := o.wanted()
+	if err != nil {
+		return err
+	}
+	last, said := int64(0), ""
+	for {
+		found, err := o.read(ctx, last, wanted)
+		if err != nil && last == 0 {
+			return err
+		}
+		if err != nil && err.Error() != said { // an outage passes
+			said = err.Error()
+			o.f.note("%s", said)
+		}
+		if found != nil && !o.watch {
+			return o.f.screen().JSON(found)
+		}
+		if found != nil {
+			if err := json.NewEncoder(o.f.Out).Encode(found); err != nil {
+				return err
+			}
+			last = found.Incarnation
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(assetsEvery):
+		}
+	}
+}
+
+// wanted says which assets are meant.
+func (o *assetsOptions) wanted() (func(incarnation.Asset) bool, error) {
+	if o.kind != "" && !slices.Contains(incarnation.AssetKinds(), incarnation.AssetKind(o.kind)) {
+		return nil, fmt.Errorf("--kind %q: expected one of %s", o.kind, kindsOfAssets())
+	}
+	if o.watch && o.incarnation != 0 {
+		return nil, fmt.Errorf("--incarnation %d never changes; expected it, or --watch", o.incarnation)
+	}
+	labels := map[string]string{}
+	for _, label := range o.labels {
+		name, value, ok := strings.Cut(label, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--label %q: expected NAME=VALUE", label)
+		}
+		labels[name] = value
+	}
+	return func(a incarnation.Asset) bool {
+		return (o.kind == "" || string(a.Kind) == o.kind) && (o.addon == "" || a.HasAddon(o.addon)) && a.Has(labels)
+	}, nil
+}
+
+// read reads the incarnation that is meant; nil: none is newer than the last.
+func (o *assetsOptions) read(ctx context.Context, last int64, wanted func(incarnation.Asset) bool) (*assetsOf, error) {
+	h, err := o.f.history(ctx, o.application, o.store)
+	if err != nil {
+		return nil, err
+	}
+	defer h.store.Close() // only read
+	number := o.incarnation
+	if number == 0 {
+		number = h.status.Newest
+	}
+	if number == last {
+		return nil, nil //nolint:nilnil // there is nothing new
+	}
+	inc, err := h.incarnation(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	assets, err := inc.Assets()
+	if err != nil {
+		return nil, err
+	}
+	return &assetsOf{o.application, number, inc.Hash(), slices.DeleteFunc(assets, func(a incarnation.Asset) bool { return !wanted(a) })}, nil
+}

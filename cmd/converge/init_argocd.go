@@ -1,0 +1,209 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/intent/config"
+)
+
+// fromArgo reads the Applications of Argo CD among the manifests of a directory, of which the sources lie there too.
+func (d *deployed) fromArgo() error {
+	objects, err := d.objects("argoproj.io")
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		switch kind, name := textAt(o, "kind"), textAt(o, "metadata", "name"); kind {
+		case "Application":
+			d.argo(name, field(o, "spec"))
+		case "ApplicationSet":
+			d.argoSet(name, field(o, "spec"))
+		case "AppProject":
+			d.leave("AppProject %s: who may release what where is said by people, and by allow of a Runtime", name)
+		}
+	}
+	if len(d.services) == 0 {
+		return errors.New(strings.Join(append([]string{"there is no Application of Argo CD in it whose source lies there too"}, d.left...), "; "))
+	}
+	return nil
+}
+
+// argo notes an Application.
+func (d *deployed) argo(name string, spec any) {
+	source := field(spec, "source")
+	if all := listAt(spec, "sources"); len(all) > 0 {
+		source = all[0]
+		if len(all) > 1 {
+			d.leave("%s has %d sources, and only the first is carried over", name, len(all))
+		}
+	}
+	kubernetes := d.source(name, textAt(source, "path"), textAt(source, "chart"), textAt(source, "repoURL"))
+	if kubernetes == nil {
+		return
+	}
+	if helm, ok := kubernetes["helm"].(map[string]any); ok {
+		d.argoHelm(name, helm, field(source, "helm"))
+	}
+	for _, what := range []string{"kustomize", "directory", "plugin"} {
+		if field(source, what) != nil {
+			d.leave("%s: source.%s", name, what)
+		}
+	}
+	base, channel := environmentOf(name)
+	part := deployedPart{
+		cluster: d.argoCluster(name, spec), namespace: textAt(spec, "destination", "namespace"), kubernetes: kubernetes,
+	}
+	d.argoPolicy(name, spec, &part)
+	d.put(base, channel, "", part)
+}
+
+// argoPolicy carries over how an Application is synchronised.
+func (d *deployed) argoPolicy(name string, spec any, part *deployedPart) {
+	automated := field(spec, "syncPolicy", "automated")
+	if field(automated, "prune") == true {
+		part.kubernetes["prune"] = true
+	}
+	part.observe = field(automated, "selfHeal") != true
+	if automated == nil {
+		d.leave("%s is synchronised by hand: here a release goes out once its gates let it", name)
+	}
+	for _, each := range listAt(spec, "syncPolicy", "syncOptions") {
+		if option := fmt.Sprint(each); option == "CreateNamespace=true" {
+			part.kubernetes["createNamespace"] = true
+		} else if !slices.Contains([]string{"ServerSideApply=true", "CreateNamespace=false", "RespectIgnoreDifferences=true"}, option) {
+			d.leave("%s: syncOptions %s", name, option) // the last is as it is here
+		}
+	}
+	if ignored := d.argoIgnored(name, spec); len(ignored) > 0 {
+		part.kubernetes["ignoreDifferences"] = ignored
+	}
+}
+
+// argoIgnored are the differences that an Application ignores, which are spelled here as there, but for expressions of jq.
+func (d *deployed) argoIgnored(name string, spec any) (all []any) {
+	for _, each := range listAt(spec, "ignoreDifferences") {
+		kind := textAt(each, "kind")
+		if field(each, "jqPathExpressions") != nil {
+			d.leave("%s: ignoreDifferences of %s, jqPathExpressions: name the fields as jsonPointers", name, kind)
+		}
+		ignored := map[string]any{}
+		for _, key := range []string{"group", "kind", "name", "namespace"} {
+			if text := textAt(each, key); text != "" {
+				ignored[key] = text
+			}
+		}
+		var pointers []any
+		for _, pointer := range listAt(each, "jsonPointers") {
+			if config.JSONPointer(fmt.Sprint(pointer)).Check() != nil {
+				d.leave("%s: ignoreDifferences of %s, the pointer %s", name, kind, pointer)
+				continue
+			}
+			pointers = append(pointers, pointer)
+		}
+		managers := listAt(each, "managedFieldsManagers")
+		if len(pointers) > 0 {
+			ignored["jsonPointers"] = pointers
+		}
+		if len(managers) > 0 {
+			ignored["managedFieldsManagers"] = managers
+		}
+		if len(pointers)+len(managers) > 0 {
+			all = append(all, ignored)
+		}
+	}
+	return all
+}
+
+// argoCluster is the cluster of an Application; empty for the one that Argo CD is on.
+func (d *deployed) argoCluster(name string, spec any) string {
+	cluster := cmp.Or(textAt(spec, "destination", "name"), textAt(spec, "destination", "server"))
+	if cluster == "" || cluster == "in-cluster" || cluster == "https://kubernetes.default.svc" {
+		return ""
+	}
+	d.leave("%s goes to the cluster %s: it is taken for the name of a context in the kubeconfig", name, cluster)
+	return cluster
+}
+
+// source is what of the payload lies where a tool says; nil where that is not in the directory.
+func (d *deployed) source(name, dir, chart, repository string) map[string]any {
+	if chart != "" {
+		for _, at := range []string{path.Join("charts", chart), chart} {
+			if d.exists(path.Join(at, "Chart.yaml")) {
+				return d.at(at)
+			}
+		}
+		d.leave("%s: the chart %s of %s is not in charts/%[2]s: helm pull --untar puts it there", name, chart, repository)
+		return nil
+	}
+	found := d.at(cmp.Or(dir, "."))
+	if found == nil {
+		d.leave("%s: there is no %s in this directory, of %s", name, dir, repository)
+	}
+	if _, plain := found["manifests"]; plain && path.Clean(dir) == "." {
+		d.leave("%s is all of this directory, its own declaration too", name)
+		return nil
+	}
+	return found
+}
+
+// argoHelm carries over what a chart is rendered with.
+func (d *deployed) argoHelm(name string, helm map[string]any, from any) {
+	chart, _ := helm["chart"].(string)
+	var files []any
+	for _, each := range listAt(from, "valueFiles") {
+		file := path.Join(chart, fmt.Sprint(each))
+		if !d.exists(file) {
+			d.leave("%s: valueFiles %s is not in this directory", name, each)
+			continue
+		}
+		files = append(files, file)
+	}
+	if len(files) > 0 {
+		helm["valuesFiles"] = files
+	}
+	values := d.argoValues(name, from)
+	if len(values) > 0 {
+		helm["values"] = values
+	}
+	if release := textAt(from, "releaseName"); release != "" {
+		helm["releaseName"] = release
+	} else if isName(name) {
+		helm["releaseName"] = name
+	}
+}
+
+// argoValues are the values that a chart is rendered with: those in place, and parameters over them.
+func (d *deployed) argoValues(name string, from any) map[string]any {
+	values, _ := field(from, "valuesObject").(map[string]any)
+	if text := textAt(from, "values"); text != "" && values == nil && yaml.Unmarshal([]byte(text), &values) != nil {
+		d.leave("%s: helm.values is no mapping", name)
+	}
+	for _, each := range listAt(from, "parameters") {
+		key := textAt(each, "name")
+		if key == "" || strings.ContainsAny(key, `[]\,=`) {
+			d.leave("%s: the parameter %s of its chart", name, key)
+			continue
+		}
+		value := field(each, "value")
+		if text, ok := value.(string); ok && field(each, "forceString") != true {
+			_ = yaml.Unmarshal([]byte(text), &value) // as --set reads it
+		}
+		nested := map[string]any{}
+		inner := nested
+		parts := strings.Split(key, ".")
+		for _, part := range parts[:len(parts)-1] {
+			next := map[string]any{}
+			inner[part], inner = next, next
+		}
+		inner[parts[len(parts)-1]] = value
+		values = overlaid(values, nested)
+	}
+	return values
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// This file makes the Applications that an ApplicationSet of Argo CD makes: of a list, and of directories that lie there. A template
+// may name parameters, and do nothing else with them.
+
+// argoSet notes the Applications of an ApplicationSet, or says why it has none here.
+func (d *deployed) argoSet(name string, spec any) {
+	switch {
+	case field(spec, "templatePatch") != nil:
+		d.leave("ApplicationSet %s: templatePatch changes what its template says: name the Applications that it makes", name)
+		return
+	case len(listAt(spec, "generators")) == 0:
+		d.leave("ApplicationSet %s: it has no generators", name)
+	case field(spec, "strategy") != nil:
+		d.leave("ApplicationSet %s: strategy: which channel comes after which is said by their preconditions", name)
+	}
+	goTemplate := field(spec, "goTemplate") == true
+	for n, generator := range listAt(spec, "generators") {
+		sets, why := d.argoGenerated(generator, goTemplate)
+		if why != "" {
+			d.leave("ApplicationSet %s, generator %d: %s: name the Applications that it makes, or declare a fleet", name, n+1, why)
+			continue
+		}
+		for _, parameters := range sets {
+			d.argoMade(name, field(spec, "template"), parameters, goTemplate)
+		}
+	}
+}
+
+// argoMade notes one Application of a set.
+func (d *deployed) argoMade(set string, template any, parameters map[string]string, goTemplate bool) {
+	filled, err := argoFilled(template, parameters, goTemplate)
+	if err != nil {
+		d.leave("ApplicationSet %s: %v", set, err)
+		return
+	}
+	name := textAt(filled, "metadata", "name")
+	if name == "" {
+		d.leave("ApplicationSet %s: its template names no Application", set)
+		return
+	}
+	d.argo(name, field(filled, "spec"))
+}
+
+// argoGenerated are the parameters of each Application that a generator makes, or why that is not known here.
+func (d *deployed) argoGenerated(generator any, goTemplate bool) (sets []map[string]string, why string) {
+	kinds, _ := generator.(map[string]any)
+	for _, what := range []string{"selector", "template"} {
+		if kinds[what] != nil {
+			return nil, "it has a " + what + " of its own"
+		}
+	}
+	list, git := kinds["list"], kinds["git"]
+	switch {
+	case list != nil && field(list, "elementsYaml") != nil:
+		return nil, "list.elementsYaml is computed"
+	case list != nil && field(list, "template") != nil, git != nil && field(git, "template") != nil:
+		return nil, "it has a template of its own"
+	case list != nil:
+		for _, element := range listAt(list, "elements") {
+			sets = append(sets, flatParameters(element))
+		}
+		return sets, ""
+	case git != nil && len(listAt(git, "directories")) > 0 && field(git, "files") == nil:
+		return d.argoDirectories(git, goTemplate)
+	case git != nil:
+		return nil, "git.files is not read"
+	}
+	return nil, strings.Join(slices.Sorted(maps.Keys(kinds)), ", ") + " is not known from files"
+}
+
+// flatParameters are the values of an element, by the path that a template names them by.
+func flatParameters(element any) map[string]string {
+	flat := map[string]string{}
+	var walk func(at string, value any)
+	walk = func(at string, value any) {
+		if inner, ok := value.(map[string]any); ok {
+			for key, each := range inner {
+				walk(strings.TrimPrefix(at+"."+key, "."), each)
+			}
+			return
+		}
+		if _, list := value.([]any); !list && value != nil {
+			flat[at] = fmt.Sprint(value)
+		}
+	}
+	walk("", element)
+	return flat
+}
+
+// argoDirectories are the directories that a generator of git finds, where they lie in this one.
+func (d *deployed) argoDirectories(git any, goTemplate bool) (sets []map[string]string, why string) {
+	if field(git, "pathParamPrefix") != nil {
+		return nil, "git.pathParamPrefix"
+	}
+	var takes, excludes []string
+	for _, each := range listAt(git, "directories") {
+		pattern := path.Clean(textAt(each, "path"))
+		if _, err := path.Match(pattern, ""); err != nil {
+			return nil, "git.directories: " + pattern + " is no pattern"
+		}
+		if field(each, "exclude") == true {
+			excludes = append(excludes, pattern)
+		} else {
+			takes = append(takes, pattern)
+		}
+	}
+	extra := flatParameters(map[string]any{"values": field(git, "values")})
+	for value := range maps.Values(extra) {
+		if strings.Contains(value, "{{") {
+			return nil, "git.values has templates"
+		}
+	}
+	for _, at := range d.directories() {
+		matches := func(pattern string) bool { ok, _ := path.Match(pattern, at); return ok }
+		if slices.ContainsFunc(takes, matches) && !slices.ContainsFunc(excludes, matches) {
+			sets = append(sets, directoryParameters(at, extra, goTemplate))
+		}
+	}
+	if len(sets) == 0 {
+		return nil, "none of its directories (" + strings.Join(takes, ", ") + ") is in this one"
+	}
+	return sets, ""
+}
+
+var notInAppNames = regexp.MustCompile(`[^-a-z0-9.]`)
+
+// directoryParameters are what a template knows of a directory.
+func directoryParameters(at string, extra map[string]string, goTemplate bool) map[string]string {
+	base := path.Base(at)
+	normalized := notInAppNames.ReplaceAllString(strings.ToLower(base), "-")
+	parameters := maps.Clone(extra)
+	parameters["path.basename"], parameters["path.basenameNormalized"] = base, normalized
+	if goTemplate {
+		parameters["path.path"] = at
+		return parameters
+	}
+	parameters["path"] = at
+	for n, segment := range strings.Split(at, "/") {
+		parameters[fmt.Sprintf("path[%d]", n)] = segment
+	}
+	return parameters
+}
+
+// directories are all below this one, but for hidden ones, in order.
+func (d *deployed) directories() (all []string) {
+	_ = fs.WalkDir(os.DirFS(d.dir), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil || !entry.IsDir() || name == ".":
+			return nil //nolint:nilerr // what cannot be read is not found
+		case strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		}
+		all = append(all, filepath.ToSlash(name))
+		return nil
+	})
+	return all
+}
+
+var templateRE = regexp.MustCompile(`\{\{-?\s*([^{}]*?)\s*-?\}\}`)
+
+// simpleName is a name and nothing else; in templates of Go it begins with a point.
+var simpleName = regexp.MustCompile(`^\.?[A-Za-z_][-A-Za-z0-9_]*(\.[A-Za-z_][-A-Za-z0-9_]*|\[[0-9]+\])*$`)
+
+// argoFilled is a template with parameters in it. What is more than the name of one, or names none, is an error.
+func argoFilled(template any, parameters map[string]string, goTemplate bool) (any, error) {
+	switch x := template.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for _, key := range slices.Sorted(maps.Keys(x)) {
+			name, err := argoText(key, parameters, goTemplate)
+			if err != nil {
+				return nil, err
+			}
+			if out[name], err = argoFilled(x[key], parameters, goTemplate); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case []any:
+		out := make([]any, len(x))
+		for n := range x {
+			var err error
+			if out[n], err = argoFilled(x[n], parameters, goTemplate); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case string:
+		return argoText(x, parameters, goTemplate)
+	}
+	return template, nil
+}
+
+func argoText(text string, parameters map[string]string, goTemplate bool) (string, error) {
+	var wrong error
+	filled := templateRE.ReplaceAllStringFunc(text, func(found string) string {
+		name := templateRE.FindStringSubmatch(found)[1]
+		value, known := parameters[strings.TrimPrefix(name, ".")]
+		switch {
+		case !simpleName.MatchString(name) || strings.HasPrefix(name, ".") != goTemplate:
+			wrong = fmt.Errorf("its template says %s, which is more than the name of a parameter", found)
+		case !known:
+			wrong = fmt.Errorf("its template says %s, and nothing of that name is generated", found)
+		}
+		return value
+	})
+	if wrong == nil && strings.Contains(templateRE.ReplaceAllString(text, ""), "{{") {
+		wrong = fmt.Errorf("its template says %s, which is no template", strings.Join(strings.Fields(text), " "))
+	}
+	return filled, wrong
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// writtenService is a service as it is written.
+type writtenService struct {
+	APIVersion        string           `yaml:"apiVersion"`
+	Kind              string           `yaml:"kind"`
+	Name              string           `yaml:"name"`
+	Runtime           string           `yaml:"runtime,omitempty"`
+	InitialVersion    string           `yaml:"initialVersion"`
+	ReleaseChannels   []string         `yaml:"releaseChannels,omitempty"`
+	Dependencies      []map[string]any `yaml:"dependencies,omitempty"`
+	Kubernetes        map[string]any   `yaml:"kubernetes"`
+	PerReleaseChannel []map[string]any `yaml:"perReleaseChannel,omitempty"`
+}
+
+// yaml is the configuration.
+func (d *deployed) yaml(application, from string) ([]byte, error) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# What %s deploys from here. The objects that it made are adopted, once: their fields become ours, and what is not declared\n"+
+		"# here goes. Look at converge plan first, and have %[1]s let go of them before converge apply.\n", from)
+	for _, line := range d.left {
+		fmt.Fprintf(&b, "# Left out: %s\n", entities.Visible(line))
+	}
+	channels, runtimes := d.channels(), d.runtimes()
+	written := []map[string]any{}
+	for i, channel := range channels {
+		refs := []any{}
+		for _, r := range runtimes {
+			if at, ok := r.at[channel]; ok {
+				refs = append(refs, map[string]any{"name": r.on(at.cluster), "namespace": cmp.Or(at.namespace, "default")})
+			}
+		}
+		c := map[string]any{"name": channel, "runtimes": refs}
+		if i > 0 && channel != only {
+			c["preconditions"] = []any{map[string]any{"releaseChannelStable": map[string]any{"releaseChannel": channels[i-1]}}}
+		}
+		written = append(written, c)
+	}
+	documents := []any{map[string]any{"apiVersion": "converge/v1", "kind": "Application", "name": application, "releaseChannels": written}}
+	for _, r := range runtimes {
+		for _, cluster := range r.clusters() {
+			connection := map[string]any{}
+			if cluster != "" {
+				connection["context"] = cluster
+			}
+			documents = append(documents, map[string]any{"apiVersion": "converge/v1", "kind": "Runtime", "name": r.on(cluster), "kubernetes": connection})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.services)) {
+		documents = append(documents, d.written(name, runtimes, channels))
+	}
+	encoder := yaml.NewEncoder(&b)
+	encoder.SetIndent(2)
+	for _, document := range documents {
+		if err := encoder.Encode(document); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), encoder.Close()
+}
+
+// place is a namespace of a cluster.
+type place struct{ cluster, namespace string }
+
+// writtenRuntime is a runtime, with where it leads in each channel.
+type writtenRuntime struct {
+	name string
+	at   map[string]place
+}
+
+// clusters are where it leads, its own first.
+func (r writtenRuntime) clusters() []string {
+	var all []string
+	for _, at := range r.at {
+		all = append(all, at.cluster)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// on is the runtime for one of its clusters.
+func (r writtenRuntime) on(cluster string) string {
+	if cluster == "" {
+		return r.name
+	}
+	return r.name + "-" + metaName(cluster)
+}
+
+func (s *deployedService) places() map[string]place {
+	at := map[string]place{}
+	for channel, part := range s.parts {
+		at[channel] = place{part.cluster, part.namespace}
+	}
+	return at
+}
+
+// runtimes are as many as are needed for each service to be in its own namespaces.
+func (d *deployed) runtimes() (all []writtenRuntime) {
+	for _, name := range slices.Sorted(maps.Keys(d.services)) {
+		at := d.services[name].places()
+		fits := func(r writtenRuntime) bool {
+			for channel, where := range at {
+				if other, ok := r.at[channel]; ok && other != where {
+					return false
+				}
+			}
+			return true
+		}
+		i := slices.IndexFunc(all, fits)
+		if i < 0 {
+			name := "cluster"
+			if len(all) > 0 {
+				name = fmt.Sprintf("cluster-%d", len(all)+1)
+			}
+			all = append(all, writtenRuntime{name: name, at: map[string]place{}})
+			i = len(all) - 1
+		}
+		maps.Copy(all[i].at, at)
+	}
+	return all
+}
+
+// written is a service: what is the same in all its channels, and what is otherwise in each.
+func (d *deployed) written(name string, runtimes []writtenRuntime, channels []string) writtenService {
+	s := d.services[name]
+	w := writtenService{APIVersion: "converge/v1", Kind: "Service", Name: name, InitialVersion: cmp.Or(s.version, "adopted")}
+	if len(runtimes) > 1 {
+		at := s.places()
+		w.Runtime = runtimes[slices.IndexFunc(runtimes, func(r writtenRuntime) bool {
+			return !slices.ContainsFunc(slices.Collect(maps.Keys(at)), func(c string) bool { return r.at[c] != at[c] })
+		})].name
+	}
+	for _, other := range s.needs {
+		w.Dependencies = append(w.Dependencies, map[string]any{"service": other, "rule": "stable"})
+	}
+	own := slices.SortedFunc(maps.Keys(s.parts), inTurn)
+	if len(own) < len(channels) {
+		w.ReleaseChannels = own
+	}
+	var parts []map[string]any
+	for _, channel := range own {
+		parts = append(parts, s.parts[channel].kubernetes)
+	}
+	w.Kubernetes = common(parts)
+	for _, channel := range own {
+		over := map[string]any{}
+		if differs := without(s.parts[channel].kubernetes, w.Kubernetes); len(differs) > 0 {
+			over["kubernetes"] = differs
+		}
+		if s.parts[channel].observe {
+			over["drift"] = "observe"
+		}
+		if len(over) > 0 {
+			over["releaseChannel"] = channel
+			w.PerReleaseChannel = append(w.PerReleaseChannel, over)
+		}
+	}
+	w.Kubernetes["adopt"] = true
+	if s.tag != nil {
+		helm, _ := w.Kubernetes["helm"].(map[string]any)
+		if helm == nil {
+			helm = map[string]any{}
+			w.Kubernetes["helm"] = helm
+		}
+		values, _ := helm["values"].(map[string]any)
+		helm["values"] = overlaid(values, s.tag)
+	}
+	return w
+}
+
+// common are the fields that are the same in all of some mappings.
+func common(all []map[string]any) map[string]any {
+	same := map[string]any{}
+	for name, value := range all[0] {
+		inner, nested := value.(map[string]any)
+		of := []map[string]any{inner}
+		equal := true
+		for _, other := range all[1:] {
+			equal = equal && reflect.DeepEqual(other[name], value)
+			mapping, ok := other[name].(map[string]any)
+			nested = nested && ok
+			of = append(of, mapping)
+		}
+		if equal {
+			same[name] = value
+		} else if nested {
+			if shared := common(of); len(shared) > 0 {
+				same[name] = shared
+			}
+		}
+	}
+	return same
+}
+
+// without are the fields of a mapping that another one does not have.
+func without(all, other map[string]any) map[string]any {
+	rest := map[string]any{}
+	for name, value := range all {
+		inner, nested := value.(map[string]any)
+		shared, has := other[name].(map[string]any)
+		switch {
+		case reflect.DeepEqual(other[name], value):
+		case nested && has:
+			rest[name] = without(inner, shared)
+		default:
+			rest[name] = value
+		}
+	}
+	return rest
+}
+
+// overlaid is a mapping with another one laid over it, as deep as both are mappings.
+func overlaid(under, upper map[string]any) map[string]any {
+	all := maps.Clone(under)
+	if all == nil {
+		all = map[string]any{}
+	}
+	for name, value := range upper {
+		inner, nested := value.(map[string]any)
+		if below, ok := all[name].(map[string]any); ok && nested {
+			value = overlaid(below, inner)
+		}
+		all[name] = value
+	}
+	return all
+}

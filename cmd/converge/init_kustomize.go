@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// overlays are the folders that have a kustomization for each environment.
+var overlays = []string{"overlays", "environments", "envs", "env"}
+
+// fromKustomize reads kustomizations: overlays are channels, and a kustomization without any is deployed once.
+func (d *deployed) fromKustomize() error {
+	for _, under := range append([]string{"."}, d.folders(".")...) {
+		if slices.Contains(overlays, under) {
+			continue
+		}
+		found := false
+		for _, of := range overlays {
+			for _, overlay := range d.folders(path.Join(under, of)) {
+				if dir := path.Join(under, of, overlay); d.kustomized(dir) {
+					d.kustomization(under, overlay, dir)
+					found = true
+				}
+			}
+		}
+		if !found && under != "base" && d.kustomized(under) {
+			d.kustomization(under, only, under)
+			found = true
+		}
+		if under == "." && found {
+			break // what lies within is a part of it
+		}
+	}
+	if len(d.services) == 0 {
+		return errors.New("there is no kustomization in it, nor in its folders or their overlays")
+	}
+	return nil
+}
+
+// folders are the names of the directories in one, sorted.
+func (d *deployed) folders(dir string) (names []string) {
+	found, _ := filepath.Glob(filepath.Join(d.dir, dir, "*", "."))
+	for _, each := range found {
+		if name := filepath.Base(filepath.Clean(each)); !strings.HasPrefix(name, ".") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (d *deployed) kustomization(under, channel, dir string) {
+	name := under
+	if under == "." {
+		abs, err := filepath.Abs(d.dir)
+		if err != nil {
+			return
+		}
+		name = filepath.Base(abs)
+	}
+	var document map[string]any
+	for _, file := range []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} {
+		if document == nil {
+			document = d.document(path.Join(dir, file))
+		}
+	}
+	version := ""
+	for _, each := range listAt(document, "images") {
+		if tag := textAt(each, "newTag"); tag != "" {
+			version = tag
+			d.leave("images.newTag of %s is %s: say ${{ version }} there, for releases to change it", dir, tag)
+		}
+	}
+	s := d.put(name, channel, version, deployedPart{namespace: textAt(document, "namespace"), kubernetes: map[string]any{"kustomize": dir}})
+	if s != nil && slices.SortedFunc(maps.Keys(s.parts), inTurn)[0] == channel {
+		s.version = version // what is released first goes there first
+	}
+}

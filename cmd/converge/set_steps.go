@@ -1,0 +1,330 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/client/origin"
+	"github.com/converge-engine/converge/client/publish"
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/incarnation"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// This file sets one value after the other, each by a commit of its own, and goes on once what it changed has converged (D25).
+
+// steps are several edits, in order.
+type steps struct {
+	*setOptions
+	source origin.Source
+	editor origin.Editor
+	edit   origin.Edit // but for its path
+	all    []setStep
+
+	store *store.Store
+	// manifest is that of the tree that was compiled last, and application what it configures.
+	manifest, application string
+}
+
+// What becomes of a step.
+const (
+	stepDone      = "done"
+	stepAlready   = "already" // it was so
+	stepFailed    = "failed"
+	stepTakenBack = "taken back"
+	stepNotBegun  = "not begun"
+)
+
+// setStep is one edit, and what became of it.
+type setStep struct {
+	Path string `json:"path"`
+	origin.Edited
+	State string `json:"state"`
+	Why   string `json:"why,omitempty"`
+}
+
+func (s setStep) String() string {
+	text := s.Path + ": " + s.State
+	if s.Commit != "" {
+		text += fmt.Sprintf(", %q is %q by commit %s", s.Before, s.After, s.Commit[:12])
+	}
+	return text + entities.Because(s.Why)
+}
+
+// run takes one step after the other. The first that fails ends it.
+func (s *steps) run(ctx context.Context) (err error) {
+	for _, path := range append([]string{s.path}, s.then...) {
+		s.all = append(s.all, setStep{Path: path, State: stepNotBegun})
+	}
+	defer s.close()
+	for n := range s.all {
+		if n > 0 && s.all[n-1].State == stepDone {
+			err = s.f.Sleep(ctx, s.pause)
+		}
+		if err == nil {
+			err = s.step(ctx, &s.all[n])
+		}
+		if err != nil {
+			break
+		}
+		if err := s.say(s.all[n]); err != nil {
+			return err
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if s.revert && ctx.Err() == nil {
+		s.takeBack(ctx)
+	}
+	for _, one := range s.all {
+		if one.State != stepDone && one.State != stepAlready {
+			err = errors.Join(err, s.say(one))
+		}
+	}
+	return err
+}
+
+func (s *steps) say(one setStep) error {
+	if s.f.json() {
+		return s.f.screen().JSONLine(one)
+	}
+	return s.f.screen().Lines(one.String())
+}
+
+func (s *steps) close() {
+	if s.store != nil {
+		s.store.Close() // only read
+	}
+}
+
+// step makes one edit, and waits until what it changes has converged. One that is there already is waited for, too: somebody may have
+// been interrupted.
+func (s *steps) step(ctx context.Context, one *setStep) error {
+	one.State = stepFailed
+	fail := func(err error) error {
+		one.Why = err.Error()
+		if coded := new(exitErr); errors.As(err, &coded) && coded.err == nil { // it is said already
+			one.Why = "what it changes has not converged"
+		}
+		return err
+	}
+	if s.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+	}
+	if err := s.open(ctx); err != nil {
+		return fail(err)
+	}
+	before, err := s.status(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	if err := s.commit(ctx, one); err != nil {
+		return fail(err)
+	}
+	now, err := s.published(ctx, one.Commit, before.Newest)
+	if err != nil {
+		return fail(err)
+	}
+	names, err := s.changed(ctx, *one, before, now)
+	if err == nil {
+		err = s.converge(ctx, names, now.Newest)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if one.State = stepDone; one.Commit == "" {
+		one.State = stepAlready
+	}
+	return nil
+}
+
+// open reads the source once, to know which application it configures and where its store is.
+func (s *steps) open(ctx context.Context) error {
+	if s.store != nil {
+		return nil
+	}
+	tree, err := s.source.Fetch(ctx, nil)
+	if err != nil {
+		return err
+	}
+	s.application = publish.ApplicationIn(tree.Dir)
+	if s.setOptions.store, err = s.f.storeFor(ctx, tree, s.setOptions.store); err != nil {
+		return err
+	}
+	s.store, err = store.Open(ctx, s.setOptions.store)
+	return err
+}
+
+func (s *steps) status(ctx context.Context) (protocol.ApplicationStatus, error) {
+	api, err := s.f.client(ctx)
+	if err != nil {
+		return protocol.ApplicationStatus{}, err
+	}
+	c, _ := api.Temporal()
+	status, err := publish.Status(ctx, c, s.application)
+	if err == nil && status.Newest == 0 {
+		err = fmt.Errorf("%s is not published yet: converge apply, or converge watch", s.application)
+	}
+	return status, err
+}
+
+// compile checks a tree, and remembers what services would go by.
+func (s *steps) compile(ctx context.Context, tree origin.Tree) error {
+	compiled, err := s.f.compileTree(ctx, tree, s.setOptions.store, s.allowCommands)
+	if err != nil {
+		return err
+	}
+	specs, err := compiled.Specs()
+	s.manifest = incarnation.ManifestOf(specs).Digest()
+	return err
+}
+
+// commit makes the edit, and publishes it if it is to.
+func (s *steps) commit(ctx context.Context, one *setStep) (err error) {
+	e := s.edit
+	e.Path, e.Check = one.Path, s.compile
+	e.Message = first(s.message, fmt.Sprintf("Set %s to %s", one.Path, s.value))
+	var changed *origin.ChangedError
+	if one.Edited, err = s.editor.Edit(ctx, e); errors.As(err, &changed) && changed.Is == s.value {
+		one.Before, one.After, one.Commit, err = s.value, s.value, "", nil
+	}
+	if err != nil {
+		return err
+	}
+	if one.Commit == "" {
+		tree, err := s.source.Fetch(ctx, nil)
+		if err != nil {
+			return err
+		}
+		if err := s.compile(ctx, tree); err != nil {
+			return err
+		}
+	}
+	return s.publishIt(ctx)
+}
+
+func (s *steps) publishIt(ctx context.Context) error {
+	if !s.publish {
+		return nil
+	}
+	return (&applyOptions{f: s.f, source: s.setOptions.source, store: s.setOptions.store, allowCommands: s.allowCommands}).run(ctx)
+}
+
+// published waits until services know of a commit, or go by what it says anyway.
+func (s *steps) published(ctx context.Context, commit string, floor int64) (protocol.ApplicationStatus, error) {
+	for said := false; ; said = true {
+		now, err := s.status(ctx)
+		switch {
+		case err != nil && !transient(err):
+			return now, err
+		case err == nil && now.Pin != nil:
+			return now, fmt.Errorf("%s is pinned to incarnation %d, so that nothing newer takes effect", s.application, now.Pin.Incarnation.Number)
+		case err == nil && now.NotifiedOf == now.Manifest && (now.Manifest == s.manifest || s.has(ctx, now, commit, floor)):
+			return now, nil
+		}
+		if !said && !s.publish {
+			s.f.note("waiting until it is published, which converge watch does")
+		}
+		if s.f.Sleep(ctx, pollSoon) != nil {
+			return now, s.late(ctx, "it was not published")
+		}
+	}
+}
+
+// has tells whether a commit is in an incarnation that came after another one.
+func (s *steps) has(ctx context.Context, now protocol.ApplicationStatus, commit string, floor int64) bool {
+	for _, i := range now.Incarnations {
+		if commit == "" || i.Number <= floor {
+			continue
+		}
+		c, _ := s.store.Commits(ctx, i.Commits) // a lost list has none
+		if i.Origin.Commit == commit || slices.ContainsFunc(c.All, func(c protocol.Commit) bool { return c.SHA == commit }) {
+			return true
+		}
+	}
+	return false
+}
+
+// late is what a context ended with.
+func (s *steps) late(ctx context.Context, what string) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &exitErr{exitTimeout, fmt.Errorf("%s within %s", what, s.timeout)}
+	}
+	return exit(exitInterrupted)
+}
+
+// changed are the services that a step changes; of one that was there already, the service that its path names, or all.
+func (s *steps) changed(ctx context.Context, one setStep, before, now protocol.ApplicationStatus) (names []serviceName, err error) {
+	to, err := s.store.Manifest(ctx, now.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	services := entities.SortedKeys(to)
+	if one.Commit != "" {
+		from, err := s.store.Manifest(ctx, before.Manifest)
+		if err != nil {
+			return nil, err
+		}
+		services, _ = to.Since(from)
+	} else if document, of := strings.CutPrefix(one.Path, "Service/"); of {
+		name, _, _ := strings.Cut(document, ".")
+		services = slices.DeleteFunc(services, func(key string) bool { return now.Names.Title(key) != name })
+	}
+	for _, service := range services {
+		names = append(names, serviceName{s.application, service})
+	}
+	return names, nil
+}
+
+// converge waits until services know of an incarnation, and have settled.
+func (s *steps) converge(ctx context.Context, names []serviceName, number int64) error {
+	for _, n := range names {
+		for {
+			status, err := s.f.status(ctx, n)
+			if err != nil && !transient(err) {
+				return err
+			}
+			if err == nil && status.Incarnation >= number {
+				break
+			}
+			if s.f.Sleep(ctx, pollSoon) != nil {
+				return s.late(ctx, n.String()+" did not hear of it")
+			}
+		}
+	}
+	left := time.Duration(0)
+	if at, bounded := ctx.Deadline(); bounded {
+		left = time.Until(at)
+	}
+	return s.f.concludeAll(ctx, names, goal{}, left)
+}
+
+// takeBack undoes what was committed, the last first, each by a commit.
+func (s *steps) takeBack(ctx context.Context) {
+	for n := len(s.all) - 1; n >= 0; n-- {
+		one := &s.all[n]
+		if one.Commit == "" {
+			continue
+		}
+		e := s.edit
+		e.Path, e.Value, e.Was, e.Check = one.Path, one.Before, &one.After, s.compile
+		e.Message = fmt.Sprintf("Take back %s: it is %s again", one.Path, one.Before)
+		back, err := s.editor.Edit(ctx, e)
+		if err != nil {
+			s.f.note("%s is not taken back: %v", one.Path, err)
+			continue
+		}
+		one.State, one.Edited = stepTakenBack, back
+	}
+	if err := s.publishIt(ctx); err != nil {
+		s.f.note("what was taken back is not published: %v", err)
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/entities/simulate"
+)
+
+// simulatedPlan are the options of simulate that play a plan forward (E8, E16).
+type simulatedPlan struct {
+	wanted  bool
+	graph   planGraph
+	dir     string
+	limit   int
+	command time.Duration
+}
+
+func (p *simulatedPlan) flags(flags *pflag.FlagSet) {
+	flags.BoolVar(&p.wanted, "plan", false, "play the plan of an application, or of a directory")
+	flags.StringVar(&p.graph.channel, "channel", "", "with --plan: the release channel, where several have plans")
+	flags.StringSliceVar(&p.graph.changed, "changed", nil, "with --plan: only what a change of these services makes necessary")
+	flags.StringVar(&p.graph.ifFails, "if-fails", "", "with --plan: the deployments of this service fail")
+	flags.IntVar(&p.limit, "max-parallelism", 0, "with --plan: how many nodes run at once (default: as is declared)")
+	flags.DurationVar(&p.command, "command", 0, "with --plan: how long a node takes that runs a command (default 10s)")
+}
+
+// unused refuses what goes with --plan alone.
+func (p *simulatedPlan) unused() error {
+	if g := &p.graph; g.channel != "" || len(g.changed) > 0 || g.ifFails != "" || p.limit != 0 || p.command != 0 {
+		return errors.New("--channel, --changed, --if-fails, --max-parallelism and --command go with --plan")
+	}
+	return nil
+}
+
+func (p *simulatedPlan) parse(o *simulateOptions, args []string) error {
+	if len(args) != 1 || o.aspect != "" || o.approved {
+		return errors.New("usage: converge simulate APP --plan, with neither a version nor --aspect nor --approved")
+	}
+	if p.limit < 0 || p.command < 0 || o.apply < 0 {
+		return errors.New("--max-parallelism, --command and --apply: expected nothing below 0")
+	}
+	if p.command == 0 {
+		p.command = 10 * time.Second
+	}
+	if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
+		p.dir = args[0]
+	} else {
+		p.graph.application = args[0]
+	}
+	return o.checkExport()
+}
+
+// runPlan plays a plan that begins at a moment.
+func (o *simulateOptions) runPlan(ctx context.Context, at time.Time) error {
+	of := planOptions{f: o.f, dir: o.plan.dir, store: o.store, graph: o.plan.graph}
+	inc, err := of.graphOf(ctx)
+	if err != nil {
+		return o.f.problems(err, "; nothing played")
+	}
+	work, p, err := of.graph.plan(inc)
+	if err != nil {
+		return err
+	}
+	in := simulate.PlanInput{
+		Plan: p, Title: fmt.Sprintf("the plan of %s in %s", work.Application, work.Channel), Limit: work.Limit,
+		Deploy: o.apply, Command: o.plan.command, Fails: o.plan.graph.ifFails,
+	}
+	if o.plan.limit > 0 {
+		in.Limit = o.plan.limit
+	}
+	if in.Fails != "" && !slices.ContainsFunc(p.Nodes, func(n plan.Node) bool { return n.Kind == plan.Deploy && n.Service == in.Fails }) {
+		return unplanned(work, in.Fails)
+	}
+	played := simulate.RunPlan(in)
+	if err := o.write(played.SVG(at)); err != nil {
+		return err
+	}
+	if o.f.json() {
+		return o.f.screen().JSON(struct {
+			Schema string `json:"schema"`
+			*simulate.PlanTimeline
+		}{"converge.plan-simulation/v1", played})
+	}
+	return o.f.screen().Lines(append(played.Table(),
+		fmt.Sprintf("if each deployment takes %s, and each command %s, and every gate passes", o.apply, o.plan.command))...)
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/converge-engine/converge/entities/maestro"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+// shownCommits is how many commits of a channel are listed for people.
+const shownCommits = 20
+
+// withCommits is a status with what releases bring to its channels.
+type withCommits struct {
+	protocol.Status
+	Commits []protocol.Brought `json:"commits"`
+}
+
+// bring finds out what the newest release of each channel brings to it, or brought.
+func (o *statusOptions) bring(ctx context.Context, all []protocol.Status) ([]withCommits, error) {
+	out := make([]withCommits, 0, len(all))
+	for _, s := range all {
+		at, err := o.f.storeRead(o.store, s.Store)
+		if err != nil {
+			return nil, err
+		}
+		with, err := broughtTo(ctx, at, s)
+		if err != nil {
+			return nil, fmt.Errorf("commits of %s/%s: %w", s.Application, s.Service, err)
+		}
+		out = append(out, with)
+	}
+	return out, nil
+}
+
+func broughtTo(ctx context.Context, location string, s protocol.Status) (withCommits, error) {
+	with := withCommits{Status: s, Commits: []protocol.Brought{}}
+	store, err := store.Open(ctx, location)
+	if err != nil {
+		return with, err
+	}
+	defer store.Close() // only read
+	for _, c := range s.Channels {
+		r, since, ok := enters(s, c)
+		if !ok {
+			continue
+		}
+		b, err := store.Brought(ctx, s.Application, since, r.Incarnation)
+		if err != nil {
+			return with, err
+		}
+		b.Channel, b.Version = c.Name, r.Version
+		with.Commits = append(with.Commits, b)
+	}
+	return with, nil
+}
+
+// enters is the release that a channel goes to, or went to last, and the incarnation of what it takes the place of; 0: of nothing.
+func enters(s protocol.Status, c protocol.ChannelStatus) (r protocol.ReleaseStatus, since int64, ok bool) {
+	version := first(c.Desired, c.Target)
+	r, ok = releaseWhere(s, func(r protocol.ReleaseStatus) bool { return r.Version == version })
+	before, known := releaseWhere(s, func(b protocol.ReleaseStatus) bool {
+		if c.Target != version {
+			return b.Version == c.Target
+		}
+		return b.Version != version && b.At.Before(r.At) && b.Phases[c.Name] == string(maestro.Succeeded)
+	})
+	if known {
+		since = before.Incarnation
+	}
+	return r, since, ok
+}
+
+// lines are what is brought, for people.
+func (w withCommits) lines() (lines []string) {
+	for _, b := range w.Commits {
+		lines = append(lines, "", fmt.Sprintf("%s/%s %s: %s of %s%s", w.Application, w.Service, b.Channel, count(b.Count(), "commit"), b.Version, sinceIncarnation(b.Since)))
+		shown := b.Bounded(shownCommits)
+		for _, i := range shown.Commits {
+			for _, c := range i.Commits {
+				line := fmt.Sprintf("  %s (incarnation %d", c, i.Incarnation)
+				if c.Elsewhere {
+					line += ", outside of the configuration"
+				}
+				lines = append(lines, line+")")
+			}
+		}
+		if more := b.Count() - shown.Count(); more > 0 {
+			lines = append(lines, fmt.Sprintf("  and %d more: --output json", more))
+		}
+		if b.Unknown != "" {
+			lines = append(lines, "  not all are known: "+b.Unknown)
+		}
+	}
+	return lines
+}
+
+func sinceIncarnation(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" since incarnation %d", n)
+}

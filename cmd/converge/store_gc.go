@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/client/collect"
+	"github.com/converge-engine/converge/cmd/internal/show"
+	"github.com/converge-engine/converge/intent/store"
+)
+
+func newCmdStore(f *Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "store",
+		Short:   "Keep the store small",
+		Long:    "Keep the store small, which has all that was ever published and released.",
+		Example: `  converge store gc --dry-run`,
+	}
+	cmd.AddCommand(newCmdCollect(f, nil))
+	return cmd
+}
+
+type collectOptions struct {
+	f           *Factory
+	store       string
+	dry         bool
+	grace, keep time.Duration
+}
+
+// What is kept when nothing else is said, and the shortest time in which what is put into a store is referred to for sure.
+const (
+	defaultGrace = 24 * time.Hour
+	defaultKeep  = 90 * 24 * time.Hour
+	leastGrace   = time.Hour
+)
+
+func newCmdCollect(f *Factory, runF func(context.Context, *collectOptions) error) *cobra.Command {
+	o := &collectOptions{f: f}
+	cmd := &cobra.Command{
+		Use:   "gc",
+		Short: "Remove from the store what nothing refers to any more",
+		Long: `Remove content from the store that nothing refers to any more: no service and no release,
+nothing that was published, released or written down within --keep, and no history that
+Temporal still has. It takes two runs: the first sets aside what is older than --older-than,
+and a later one removes what has been aside for as long and was not read again. Trails of
+what people did, numbers and what versions are called are not content, and stay.
+
+It may run beside workers, and be cut off. What cannot be read ends it with nothing removed.`,
+		Example: `  converge store gc --dry-run
+  converge store gc --store s3://releases --keep 720h`,
+		Args: asUsed,
+		RunE: running(o, runF, o.run, func([]string) error {
+			if o.grace < leastGrace || o.keep < 0 {
+				return fmt.Errorf("store gc: --older-than is %s and --keep is %s; expected at least %s, and 0", o.grace, o.keep, leastGrace)
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&o.store, "store", "", "the store: a URL or a directory (CONVERGE_STORE; default: the one that an application names)")
+	cmd.Flags().BoolVar(&o.dry, "dry-run", false, "change nothing, and say what would be")
+	cmd.Flags().DurationVar(&o.grace, "older-than", defaultGrace, "only what was put or set aside so long ago")
+	cmd.Flags().DurationVar(&o.keep, "keep", defaultKeep, "how long what was published and released stays, whatever became of it")
+	return cmd
+}
+
+func (o *collectOptions) run(ctx context.Context) error {
+	s, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close() // nothing is being written any more
+	api, err := o.f.client(ctx)
+	if err != nil {
+		return err
+	}
+	c, namespace := api.Temporal()
+	kinds, err := collect.Collect{
+		Client: c, Namespace: namespace, Store: s, Payloads: o.f.conn.payloads,
+		Collection: store.Collection{By: o.f.by(), Now: o.f.Now(), Grace: o.grace, Keep: o.keep, DryRun: o.dry},
+	}.Run(ctx)
+	if err != nil {
+		return fmt.Errorf("store gc: %w", err)
+	}
+	if o.f.json() {
+		return o.f.screen().JSON(kinds)
+	}
+	if o.dry {
+		o.f.note("nothing was changed; without --dry-run this would be done")
+	}
+	return o.f.screen().Table(collected(kinds))
+}
+
+func (o *collectOptions) open(ctx context.Context) (*store.Store, error) {
+	return (&libraryOptions{f: o.f, store: o.store}).open(ctx)
+}
+
+// collected is what was found of each kind, and of all.
+func collected(kinds []store.CollectedKind) show.Table {
+	t := show.Table{Header: []string{"KIND", "KEPT", "SET ASIDE", "WAITING", "CAME BACK", "REMOVED"}}
+	all := store.CollectedKind{Kind: "all"}
+	for _, k := range kinds {
+		for n, of := range counts(&k) {
+			total := counts(&all)[n]
+			total.N, total.Bytes = total.N+of.N, total.Bytes+of.Bytes
+		}
+	}
+	for _, k := range append(slices.Clip(kinds), all) {
+		row := []string{k.Kind}
+		for _, of := range counts(&k) {
+			row = append(row, counted(*of))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func counts(k *store.CollectedKind) [5]*store.Count {
+	return [...]*store.Count{&k.Kept, &k.SetAside, &k.Waiting, &k.Returned, &k.Removed}
+}
+
+// counted reads 12 (3.4 MB).
+func counted(c store.Count) string {
+	if c.N == 0 {
+		return "-"
+	}
+	size, units := float64(c.Bytes), []string{"B", "kB", "MB", "GB", "TB"}
+	at := 0
+	for ; size >= 1000 && at < len(units)-1; at++ {
+		size /= 1000
+	}
+	digits := 1
+	if at == 0 {
+		digits = 0
+	}
+	return fmt.Sprintf("%d (%s %s)", c.N, strconv.FormatFloat(size, 'f', digits, 64), units[at])
+}

@@ -1,0 +1,22 @@
+package entities
+
+// PodSecurity is what the pods of a Job may, as in Kubernetes.
+type PodSecurity struct {
+	RunAsNonRoot       *bool   `json:"runAsNonRoot,omitempty"`
+	RunAsUser          *int64  `json:"runAsUser,omitempty"`
+	RunAsGroup         *int64  `json:"runAsGroup,omitempty"`
+	FSGroup            *int64  `json:"fsGroup,omitempty"`
+	SupplementalGroups []int64 `json:"supplementalGroups,omitempty"`
+	SeccompProfile     string  `json:"seccompProfile,omitempty"` // RuntimeDefault when empty
+}
+
+// ContainerSecurity is what the container of a Job may, as in Kubernetes.
+type ContainerSecurity struct {
+	RunAsNonRoot             *bool    `json:"runAsNonRoot,omitempty"`
+	RunAsUser                *int64   `json:"runAsUser,omitempty"`
+	RunAsGroup               *int64   `json:"runAsGroup,omitempty"`
+	AllowPrivilegeEscalation bool     `json:"allowPrivilegeEscalation,omitempty"`
+	ReadOnlyRootFilesystem   bool     `json:"readOnlyRootFilesystem,omitempty"`
+	DropCapabilities         []string `json:"dropCapabilities,omitempty"`
+	AddCapabilities          []string `json:"addCapabilities,omitempty"`
+}

@@ -1,0 +1,39 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// Plan says how far a plan is, in a line (E16): "plan i12 of home in production: 12 of 30 done, 2 running, 1 failed".
+func Plan(s protocol.PlanStatus) string {
+	of := map[string]int{}
+	for _, n := range s.Nodes {
+		of[n.State]++
+	}
+	parts := []string{fmt.Sprintf("%d of %d done", of["done"], len(s.Nodes))}
+	for _, state := range []string{"running", "held", "failed", "blocked", "superseded"} {
+		if of[state] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", of[state], state))
+		}
+	}
+	text := fmt.Sprintf("plan %s of %s in %s: %s", s.Name, s.Application, s.Channel, strings.Join(parts, ", "))
+	for _, why := range []string{s.Ended, strings.TrimSpace(s.Trouble)} {
+		if why != "" {
+			text += "; " + why
+		}
+	}
+	return text
+}
+
+// PlanTroubles are the nodes of a plan that failed, and why.
+func PlanTroubles(s protocol.PlanStatus) (lines []string) {
+	for _, n := range s.Nodes {
+		if n.State == "failed" {
+			lines = append(lines, n.Node+" failed: "+n.Text)
+		}
+	}
+	return lines
+}

@@ -1,0 +1,249 @@
+package plan
+
+import (
+	"container/heap"
+	"slices"
+)
+
+// Walker goes through a plan: it is told what became of nodes, and says what begins next (E8–E10). What it does for one of them grows with the
+// edges of that node and not with the plan, so that a thousand nodes cost no more each than ten.
+type Walker struct {
+	plan          *Plan
+	so            []Progress
+	letters       []byte
+	count         map[State]int
+	needed, after [][]int // by node: those that need it, and those that come after it
+	unmet         []int   // by node: how many that it waits for are not so yet
+	place         []int   // by node: whose turn is how early
+	deploys, rest queue   // what is ready, of DEPLOY and of all others
+	queued        []bool
+	parked        map[string]*queue // what is ready, while its serial target is busy
+	busy          map[string]int    // nodes that run, by serial target
+	failed        []int             // since what they block was noted
+	undeployed    []string
+	stale         bool // undeployed
+	looked        int
+}
+
+// Walker begins where this became of the nodes so far.
+func (p *Plan) Walker(so []Progress) *Walker {
+	size := len(p.Nodes)
+	w := &Walker{
+		plan: p, so: make([]Progress, size), letters: make([]byte, size), count: map[State]int{Waiting: size}, unmet: make([]int, size),
+		place: make([]int, size), queued: make([]bool, size), parked: map[string]*queue{}, busy: map[string]int{}, needed: p.needed(), after: make([][]int, size),
+	}
+	for turn, n := range p.inTurn() {
+		w.place[n] = turn
+	}
+	w.deploys.of, w.rest.of = w, w
+	for n := range p.Nodes {
+		w.letters[n] = Waiting.Letter()
+		w.unmet[n] = len(p.Nodes[n].Needs) + len(p.Nodes[n].After)
+		for _, m := range p.Nodes[n].After {
+			w.after[m] = append(w.after[m], n)
+		}
+	}
+	for n := range p.Nodes {
+		if w.wait(n); n < len(so) {
+			w.Set(n, so[n].State)
+			w.so[n].Cause = so[n].Cause
+		}
+	}
+	return w
+}
+
+// So is what became of a node.
+func (w *Walker) So(n int) Progress { return w.so[n] }
+
+// Count is how many nodes are so.
+func (w *Walker) Count(s State) int { return w.count[s] }
+
+// Letters has a letter for each node.
+func (w *Walker) Letters() string { return string(w.letters) }
+
+// Looked is how many nodes and edges were looked at so far.
+func (w *Walker) Looked() int { return w.looked }
+
+// Over tells whether nothing more comes of any node.
+func (w *Walker) Over() bool { return w.count[Waiting]+w.count[Running]+w.count[Held] == 0 }
+
+// Set notes what became of a node.
+func (w *Walker) Set(n int, is State) {
+	was := w.so[n].State
+	if was == is {
+		return
+	}
+	w.looked++
+	w.so[n], w.letters[n] = Progress{State: is}, is.Letter()
+	w.count[was]--
+	w.count[is]++
+	w.tell(w.needed[n], was == Done, is == Done)
+	w.tell(w.after[n], was.over(), is.over())
+	w.stale = w.stale || w.plan.Nodes[n].Kind == Deploy && (was.undeployed() || is.undeployed())
+	if is == Failed {
+		w.failed = append(w.failed, n)
+	}
+	w.occupy(n, was, is)
+	w.wait(n)
+}
+
+// tell has nodes know whether one that they wait for is as they need it.
+func (w *Walker) tell(nodes []int, was, is bool) {
+	if was == is {
+		return
+	}
+	w.looked += len(nodes)
+	for _, n := range nodes {
+		if is {
+			w.unmet[n]--
+		} else {
+			w.unmet[n]++
+		}
+		w.wait(n)
+	}
+}
+
+// occupy keeps how many run on a serial target. Once none does, whose turn it is there may begin.
+func (w *Walker) occupy(n int, was, is State) {
+	target := w.plan.Nodes[n].Target
+	if !w.plan.serial(target) {
+		return
+	}
+	if is == Running {
+		w.busy[target]++
+	}
+	if was != Running {
+		return
+	}
+	w.busy[target]--
+	w.unpark(target)
+}
+
+// unpark queues the next node of a serial target where none runs.
+func (w *Walker) unpark(target string) {
+	for q := w.parked[target]; q != nil && q.Len() > 0 && w.busy[target] == 0; {
+		n := heap.Pop(q).(int)
+		w.queued[n] = false
+		if w.wait(n); w.queued[n] {
+			return
+		}
+	}
+}
+
+// wait queues a node that may begin.
+func (w *Walker) wait(n int) {
+	if w.queued[n] || w.so[n].State != Waiting || w.unmet[n] > 0 {
+		return
+	}
+	w.looked++
+	w.queued[n] = true
+	if w.plan.Nodes[n].Kind == Deploy {
+		heap.Push(&w.deploys, n)
+	} else {
+		heap.Push(&w.rest, n)
+	}
+}
+
+// Room is how much may run at once.
+type Room struct {
+	Limit    int // nodes; 0: as many as there are
+	Taken    int // of these places by what is no node
+	Commands int // how many nodes may begin that are no DEPLOY; below 0: as many as there are
+}
+
+// Step says what is next, and notes that it runs, or is blocked. At most one node for each serial target runs at once. What is held counts
+// neither there nor for the limit. Of those that are ready the ones with the longest way behind them begin first.
+func (w *Walker) Step(room Room) (step Step) {
+	step.Block = w.block()
+	for room.Limit == 0 || w.count[Running]+room.Taken < room.Limit {
+		n, found := w.next(room.Commands != 0)
+		if !found {
+			break
+		}
+		if w.plan.Nodes[n].Kind != Deploy {
+			room.Commands--
+		}
+		w.Set(n, Running)
+		step.Begin = append(step.Begin, n)
+	}
+	step.Over = w.count[Running]+w.count[Held] == 0
+	return step
+}
+
+// next takes the node out of the queues whose turn it is.
+func (w *Walker) next(commands bool) (n int, found bool) {
+	for {
+		from := &w.deploys
+		if commands && w.rest.Len() > 0 && (from.Len() == 0 || w.place[w.rest.nodes[0]] < w.place[from.nodes[0]]) {
+			from = &w.rest
+		}
+		if from.Len() == 0 {
+			return 0, false
+		}
+		n = heap.Pop(from).(int)
+		w.queued[n] = false
+		w.looked++
+		switch target := w.plan.Nodes[n].Target; {
+		case w.busy[target] > 0:
+			w.park(target, n)
+		case w.so[n].State != Waiting || w.unmet[n] > 0: // it was ready once
+			w.unpark(target)
+		default:
+			return n, true
+		}
+	}
+}
+
+func (w *Walker) park(target string, n int) {
+	if w.parked[target] == nil {
+		w.parked[target] = &queue{of: w}
+	}
+	w.queued[n] = true
+	heap.Push(w.parked[target], n)
+}
+
+// block notes what failed nodes keep from ever beginning. The cause is the failed node itself, of several the first.
+func (w *Walker) block() (blocked []int) {
+	slices.Sort(w.failed)
+	for _, cause := range w.failed {
+		if w.so[cause].State != Failed {
+			continue
+		}
+		for from := []int{cause}; len(from) > 0; from = from[1:] {
+			w.looked += len(w.needed[from[0]])
+			for _, n := range w.needed[from[0]] {
+				if w.so[n].State == Waiting { // what is behind one that is blocked was blocked with it
+					w.Set(n, Blocked)
+					w.so[n].Cause = cause
+					blocked, from = append(blocked, n), append(from, n)
+				}
+			}
+		}
+	}
+	w.failed = nil
+	return blocked
+}
+
+// Undeployed lists the services with a DEPLOY that failed or is blocked, in order.
+func (w *Walker) Undeployed() []string {
+	if w.stale {
+		w.undeployed, w.stale = w.plan.Undeployed(w.so), false
+	}
+	return w.undeployed
+}
+
+// queue has nodes, the next one first.
+type queue struct {
+	of    *Walker
+	nodes []int
+}
+
+func (q *queue) Len() int           { return len(q.nodes) }
+func (q *queue) Less(a, b int) bool { return q.of.place[q.nodes[a]] < q.of.place[q.nodes[b]] }
+func (q *queue) Swap(a, b int)      { q.nodes[a], q.nodes[b] = q.nodes[b], q.nodes[a] }
+func (q *queue) Push(n any)         { q.nodes = append(q.nodes, n.(int)) }
+func (q *queue) Pop() any {
+	last := q.nodes[len(q.nodes)-1]
+	q.nodes = q.nodes[:len(q.nodes)-1]
+	return last
+}

@@ -1,0 +1,70 @@
+package protocol_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// inParts answers in parts of so many bytes.
+func inParts(t *testing.T, value any, of string, size int) func(protocol.InParts) protocol.Part {
+	t.Helper()
+	packed, err := protocol.Pack(value)
+	require.NoError(t, err)
+	return func(q protocol.InParts) protocol.Part {
+		from := q.From
+		if q.Of != of {
+			from = 0
+		}
+		return protocol.Part{Schema: protocol.PartSchema, Of: of, From: from, Size: len(packed), Packed: packed[from:min(from+size, len(packed))]}
+	}
+}
+
+// An answer in parts is put together; one that becomes another one in the middle is begun anew.
+func TestAnswerInParts_F8(t *testing.T) {
+	t.Parallel()
+	first, second := inParts(t, "an answer", "a", 7), inParts(t, "another answer", "b", 5)
+	asked := 0
+	ask := func(q protocol.InParts) (json.RawMessage, error) {
+		require.True(t, q.Parts)
+		if asked++; asked <= 2 {
+			return json.Marshal(first(q))
+		}
+		return json.Marshal(second(q))
+	}
+	var got string
+	require.NoError(t, protocol.Whole(ask, &got))
+	require.Equal(t, "another answer", got)
+
+	asked = -100
+	require.NoError(t, protocol.Whole(ask, &got))
+	require.Equal(t, "an answer", got)
+}
+
+// A worker of before answers whole; what cannot be asked is said.
+func TestAnswerOfOlderWorker_F8(t *testing.T) {
+	t.Parallel()
+	var status protocol.Status
+	whole := func(protocol.InParts) (json.RawMessage, error) {
+		return json.RawMessage(`{"schema":"converge.status/v1","service":"web"}`), nil
+	}
+	require.NoError(t, protocol.Whole(whole, &status))
+	require.Equal(t, "web", status.Service)
+	failing := func(protocol.InParts) (json.RawMessage, error) { return nil, errors.New("no worker answers") }
+	require.EqualError(t, protocol.Whole(failing, &status), "no worker answers")
+}
+
+// An answer that is another one each time it is asked for is not asked for without end.
+func TestAnswerThatKeepsChanging_F8(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	ask := func(q protocol.InParts) (json.RawMessage, error) {
+		asked++
+		return json.Marshal(inParts(t, "an answer", string(rune('a'+asked%20)), 7)(q))
+	}
+	require.EqualError(t, protocol.Whole(ask, new(string)), "the answer changes faster than it can be read; ask again")
+}

@@ -1,0 +1,97 @@
+package entities
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of what an extension reports.
+const (
+	MaxReported     = 16      // names
+	MaxReportedText = 4 << 10 // bytes of each
+)
+
+// Reported is what an extension, or a step of a plan, reported when it succeeded, by name (A21). Nothing of it is secret.
+type Reported struct {
+	Outputs map[string]string `json:"outputs,omitempty"`
+	// Addresses are those of targets of a plan (E15).
+	Addresses map[string]string `json:"addresses,omitempty"`
+}
+
+// reportedRE is where a text has something that is reported: its whole name.
+var reportedRE = regexp.MustCompile(`\$\{\{ ((?:outputs|addresses)\.[A-Za-z0-9_.-]+) \}\}`)
+
+// WithReported puts what was reported in its places in a text: "outputs.infra.host" and "addresses.media" are names.
+func WithReported(text string, value func(name string) string) string {
+	return reportedRE.ReplaceAllStringFunc(text, func(match string) string { return value(reportedRE.FindStringSubmatch(match)[1]) })
+}
+
+// NamesReported tells whether a text has something that is reported.
+func NamesReported(text string) bool { return reportedRE.MatchString(text) }
+
+// ParseReported reads what a command says that it reports: a JSON object with outputs, and addresses, with which what it printed ends, and
+// which begins a line. Other fields and names that nobody asks for are left out; one that is missing is an error.
+func ParseReported(printed string, outputs, addresses []string) (r Reported, err error) {
+	var said struct{ Outputs, Addresses map[string]any }
+	begins := strings.LastIndex("\n"+printed, "\n{")
+	if begins < 0 || decode(printed[begins:], &said) != nil {
+		return r, errors.New(`it reported nothing; expected {"outputs": {"NAME": "TEXT"}} at the end of its stdout`)
+	}
+	if r.Outputs, err = reportedOf("output", said.Outputs, outputs); err == nil {
+		r.Addresses, err = reportedOf("address", said.Addresses, addresses)
+	}
+	return r, err
+}
+
+// decode reads an object. Numbers stay as they are written.
+func decode(text string, into any) error {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(into); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return errors.New("there is more than an object")
+	}
+	return nil
+}
+
+// reportedOf are the wanted ones as text.
+func reportedOf(what string, said map[string]any, wanted []string) (texts map[string]string, err error) {
+	for _, name := range wanted {
+		text := ""
+		switch v := said[name].(type) {
+		case nil:
+			return nil, fmt.Errorf("it did not report the %s %s; it reported %s", what, name, Few(append(SortedKeys(said), none(said)...)))
+		case string:
+			text = v
+		case json.Number, bool:
+			text = fmt.Sprint(v)
+		default:
+			return nil, fmt.Errorf("the %s %s that it reported is no text", what, name)
+		}
+		switch {
+		case len(text) > MaxReportedText:
+			return nil, fmt.Errorf("the %s %s that it reported has %d bytes; expected at most %d", what, name, len(text), MaxReportedText)
+		case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
+			return nil, fmt.Errorf("the %s %s that it reported is no text", what, name)
+		}
+		if texts == nil {
+			texts = map[string]string{}
+		}
+		texts[name] = text
+	}
+	return texts, nil
+}
+
+func none(said map[string]any) []string {
+	if len(said) == 0 {
+		return []string{"none"}
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/converge-engine/converge/entities/chart"
+	"github.com/converge-engine/converge/entities/plan"
+)
+
+// PlanInput is a plan that is played forward (E8, E16).
+type PlanInput struct {
+	Plan  *plan.Plan
+	Title string // of the chart
+	// Limit is how many nodes run at once; 0: as many as may.
+	Limit int
+	// Deploy is how long a DEPLOY takes, its gates included, and Command how long any other node does.
+	Deploy, Command time.Duration
+	// Fails is a service whose DEPLOYs fail; "": none does.
+	Fails string
+}
+
+// PlanTimeline is when each node of a plan would run. Times are durations since the plan began.
+type PlanTimeline struct {
+	Title string     `json:"title"`
+	Nodes []PlanNode `json:"nodes"` // the first to begin first; those that never do last
+	Took  Seconds    `json:"took"`
+	// Longest is how long the longest way takes: no plan of these nodes is over sooner.
+	Longest Seconds `json:"longest"`
+}
+
+// Seconds is a duration that JSON has in seconds.
+type Seconds time.Duration
+
+// MarshalJSON implements json.Marshaler.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, "%g", time.Duration(s).Seconds()), nil
+}
+
+// PlanNode is when a node would run. It could have begun when it was Ready, and began when there was a place for it.
+type PlanNode struct {
+	Node  string     `json:"node"`
+	State plan.State `json:"state"` // done, failed or blocked
+	Ready Seconds    `json:"ready"`
+	From  Seconds    `json:"from"`
+	To    Seconds    `json:"to"`
+	By    string     `json:"by,omitempty"` // what blocks it
+}
+
+// RunPlan plays a plan by the walk that runs it.
+func RunPlan(in PlanInput) *PlanTimeline {
+	t := &PlanTimeline{Title: in.Title, Nodes: in.play(in.Plan, in.Limit)}
+	slices.SortStableFunc(t.Nodes, func(a, b PlanNode) int {
+		return cmp.Or(cmp.Compare(boolean(a.State == plan.Blocked), boolean(b.State == plan.Blocked)), cmp.Compare(a.From, b.From))
+	})
+	for _, n := range t.Nodes {
+		t.Took = max(t.Took, n.To)
+	}
+	for _, n := range in.play(&plan.Plan{Nodes: in.Plan.Nodes}, 0) {
+		t.Longest = max(t.Longest, n.To)
+	}
+	return t
+}
+
+func boolean(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (in *PlanInput) play(p *plan.Plan, limit int) []PlanNode {
+	out, walker := make([]PlanNode, len(p.Nodes)), p.Walker(nil)
+	var running []int
+	for now := Seconds(0); ; {
+		for _, n := range walker.Step(plan.Room{Limit: limit, Commands: -1}).Begin {
+			out[n].From, out[n].To = now, now+in.takes(&p.Nodes[n])
+			running = append(running, n)
+		}
+		if len(running) == 0 {
+			break
+		}
+		next := slices.MinFunc(running, func(a, b int) int { return cmp.Compare(out[a].To, out[b].To) })
+		now = out[next].To
+		running = slices.DeleteFunc(running, func(n int) bool {
+			if out[n].To > now {
+				return false
+			}
+			became := plan.Done
+			if p.Nodes[n].Kind == plan.Deploy && p.Nodes[n].Service == in.Fails && in.Fails != "" {
+				became = plan.Failed
+			}
+			walker.Set(n, became)
+			return true
+		})
+	}
+	for n := range out {
+		so := walker.So(n)
+		out[n].Node, out[n].State = p.Nodes[n].String(), so.State
+		for _, m := range slices.Concat(p.Nodes[n].Needs, p.Nodes[n].After) {
+			out[n].Ready = max(out[n].Ready, out[m].To)
+		}
+		if so.State == plan.Blocked {
+			out[n].Ready, out[n].By = 0, p.Nodes[so.Cause].String()
+		}
+	}
+	return out
+}
+
+func (in *PlanInput) takes(n *plan.Node) Seconds {
+	if n.Kind == plan.Deploy {
+		return Seconds(in.Deploy)
+	}
+	return Seconds(in.Command)
+}
+
+// Table is the timeline for a terminal: when each node begins and ends, and what it waits for beside what it needs.
+func (t *PlanTimeline) Table() []string {
+	width := len("NODE")
+	for _, n := range t.Nodes {
+		width = max(width, len(n.Node))
+	}
+	lines := []string{fmt.Sprintf("%-*s  %-8s  %s", width, "NODE", "BEGINS", "ENDS")}
+	for _, n := range t.Nodes {
+		from, to, why := span(time.Duration(n.From)), span(time.Duration(n.To)), ""
+		switch {
+		case n.State == plan.Blocked:
+			from, to, why = "-", "-", "blocked by "+n.By
+		case n.State == plan.Failed:
+			why = "fails"
+		case n.From > n.Ready:
+			why = "waits " + span(time.Duration(n.From-n.Ready)) + " for a place"
+		}
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("%-*s  %-8s  %-8s  %s", width, n.Node, from, to, why), " "))
+	}
+	return append(lines, fmt.Sprintf("over after %s; the longest way takes %s", span(time.Duration(t.Took)), span(time.Duration(t.Longest))))
+}
+
+// SVG draws the timeline as a Gantt chart of a plan that begins at a moment, in its time zone: a row for each node.
+func (t *PlanTimeline) SVG(from time.Time) string {
+	at := func(s Seconds) time.Time { return from.Add(time.Duration(s)) }
+	c := chart.Chart{Title: t.Title, From: from, To: at(t.Took), End: at(t.Took)}
+	for _, n := range t.Nodes {
+		row := chart.Row{Name: n.Node}
+		switch {
+		case n.State == plan.Blocked:
+			row.Note = "blocked by " + n.By
+		case n.From > n.Ready:
+			row.Spans = append(row.Spans, chart.Span{Kind: chart.Waits, From: at(n.Ready), To: at(n.From), Reasons: []string{"for a place"}})
+		}
+		kind := chart.Deploys
+		if n.State == plan.Failed {
+			kind = chart.Fails
+		}
+		if n.State != plan.Blocked {
+			row.Spans = append(row.Spans, chart.Span{Kind: kind, From: at(n.From), To: at(n.To), Reasons: []string{n.Node}})
+		}
+		c.Rows = append(c.Rows, row)
+	}
+	return c.SVG(from.Location())
+}

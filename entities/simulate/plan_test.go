@@ -1,0 +1,55 @@
+package simulate_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/entities/simulate"
+)
+
+// A plan is played by the walk that runs it: what fits beside each other overlaps, one thing at a time where a target or a cap says so,
+// and what fails blocks what needs it.
+func TestPlanIsPlayed_E8_E10_E16(t *testing.T) {
+	deploy := func(service string, needs ...int) plan.Node {
+		return plan.Node{Kind: plan.Deploy, Service: service, Target: "host", Needs: needs}
+	}
+	nodes := []plan.Node{deploy("db"), deploy("mail"), deploy("web", 0), {Kind: plan.DNS, After: []int{1, 2}}}
+	for _, tt := range []struct {
+		name string
+		in   simulate.PlanInput
+		want string
+	}{
+		{"beside each other", simulate.PlanInput{Plan: &plan.Plan{Nodes: nodes}}, `NODE              BEGINS    ENDS
+DEPLOY db@host    0s        1m
+DEPLOY mail@host  0s        1m
+DEPLOY web@host   1m        2m
+DNS               2m        2m10s
+over after 2m10s; the longest way takes 2m10s`},
+		{"one at a time", simulate.PlanInput{Plan: &plan.Plan{Nodes: nodes, Serial: []string{"host"}}}, `NODE              BEGINS    ENDS
+DEPLOY db@host    0s        1m
+DEPLOY mail@host  1m        2m        waits 1m for a place
+DEPLOY web@host   2m        3m        waits 1m for a place
+DNS               3m        3m10s
+over after 3m10s; the longest way takes 2m10s`},
+		{"one fails", simulate.PlanInput{Plan: &plan.Plan{Nodes: nodes}, Limit: 1, Fails: "db"}, `NODE              BEGINS    ENDS
+DEPLOY db@host    0s        1m        fails
+DEPLOY mail@host  1m        2m        waits 1m for a place
+DNS               2m        2m10s
+DEPLOY web@host   -         -         blocked by DEPLOY db@host
+over after 2m10s; the longest way takes 1m10s`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.in.Deploy, tt.in.Command = time.Minute, 10*time.Second
+			played := simulate.RunPlan(tt.in)
+			require.Equal(t, tt.want, strings.Join(played.Table(), "\n"))
+			svg := played.SVG(time.Unix(0, 0).UTC())
+			for n := range nodes {
+				require.Contains(t, svg, ">"+nodes[n].String()+"<")
+			}
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package charts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+)
+
+// fetchTimeout bounds bringing one thing.
+const fetchTimeout = 2 * time.Minute
+
+// Client brings charts. The zero value asks the network, with the credentials that docker's configuration and netrc have.
+type Client struct {
+	HTTP *http.Client             // nil: the default one
+	Env  func(name string) string // nil: that of the process
+}
+
+func (c Client) env(name string) string {
+	if c.Env == nil {
+		return os.Getenv(name)
+	}
+	return c.Env(name)
+}
+
+// FetchAddress returns what has a digest from an https:// address. It is fetched once.
+func (c Client) FetchAddress(ctx context.Context, address, digest string) ([]byte, error) {
+	return cached(ctx, digest, func(ctx context.Context) ([]byte, error) { return c.download(ctx, address, address, MaxChart) })
+}
+
+// Fetch returns the chart of an entry, from the cache where it has been fetched before.
+func (c Client) Fetch(ctx context.Context, e Entry) ([]byte, error) {
+	return cached(ctx, e.Digest, func(ctx context.Context) ([]byte, error) {
+		if e.Repository == "" {
+			return c.blob(ctx, e.Chart, e.Digest)
+		}
+		return c.download(ctx, e.Repository, e.URL, MaxChart)
+	})
+}
+
+// Resolve finds the newest version of a chart that is wanted, and brings it.
+func (c Client) Resolve(ctx context.Context, r Ref) (Entry, []byte, error) {
+	if wrong, expected := r.Check(); wrong != "" {
+		return Entry{}, nil, fmt.Errorf("%s; expected %s", wrong, expected)
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	resolve := c.inRepository
+	if r.Repository == "" {
+		resolve = c.inRegistry
+	}
+	e, data, err := resolve(ctx, r)
+	if err == nil {
+		keep(cachePath(e.Digest), data)
+	}
+	return e, data, err
+}
+
+// download gets something of a repository, whose host alone gets the credentials for it.
+func (c Client) download(ctx context.Context, repository, address string, limit int64) ([]byte, error) {
+	from, err := url.Parse(repository)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	known, err := credentialsOf(from.Hostname(), c.env)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.guarded(from, known).Do(request)
+	if err != nil {
+		return nil, plainly(err)
+	}
+	defer answer.Body.Close() // only read
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the server answered %s", answer.Status)
+	}
+	return bounded(answer.Body, limit)
+}
+
+func bounded(from io.Reader, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(from, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("it has more than %d bytes", limit)
+	}
+	return data, err
+}
+
+// plainly leaves the address out of an error: what follows a question mark may be a signature that lets one in.
+func plainly(err error) error {
+	if failed := new(url.Error); errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
+}
+
+// guarded is the client for what is of one repository.
+func (c Client) guarded(from *url.URL, known *credentials) *http.Client {
+	given := cmp.Or(c.HTTP, http.DefaultClient)
+	guarded := *given
+	through := given.Transport
+	if through == nil {
+		through = http.DefaultTransport
+	}
+	guarded.Transport = &guard{through, from, known}
+	guarded.Jar = nil
+	return &guarded
+}
+
+// guard is asked before each request, those of redirects and of sign-ins included.
+type guard struct {
+	through http.RoundTripper
+	from    *url.URL
+	known   *credentials // nil: none
+}
+
+// RoundTrip refuses what goes without TLS, and what leads from elsewhere to this machine. Credentials go to the host of the
+// repository and to no other one.
+func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	here := Loopback(r.URL.Hostname())
+	switch {
+	case r.URL.Scheme != "https" && (r.URL.Scheme != "http" || !here):
+		return nil, fmt.Errorf("it leads to %s://%s, which is not fetched from; expected https://", r.URL.Scheme, r.URL.Host)
+	case here && !Loopback(g.from.Hostname()):
+		return nil, fmt.Errorf("%s leads to %s, which is this machine", g.from.Host, r.URL.Host)
+	}
+	if g.known != nil && r.URL.Host == g.from.Host && r.Header.Get("Authorization") == "" {
+		r = r.Clone(r.Context())
+		r.SetBasicAuth(g.known.user, g.known.password)
+	}
+	return g.through.RoundTrip(r)
+}

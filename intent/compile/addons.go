@@ -1,0 +1,142 @@
+package compile
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/sources"
+)
+
+// This file checks what services carry for others to read, and the types of that (D1).
+
+// Bounds of the addons of a service: every check that is told what is known is told of them, too.
+const (
+	maxAddons     = 20
+	maxAddonBytes = 16 << 10 // as JSON, of all together
+	maxAddonDepth = 8        // of mappings and lists in each other
+)
+
+// defineAddonTypes checks the types of addons, those that are imported too. A type without a schema has a nil one.
+func (c *compiler) defineAddonTypes(app *config.Document[config.Application]) {
+	for i, t := range app.Spec.AddonTypes {
+		at := strict.Index("addonTypes", i)
+		if _, twice := c.addonTypes[string(t.Name)]; twice && t.Name != "" {
+			c.report(app.Decoder, at+".name", strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("the type of addons %q is declared twice", string(t.Name))})
+		}
+		var schema *sources.Schema
+		if t.Schema != nil && !app.Faulty(at+".schema") {
+			var wrong []sources.Violation
+			schema, wrong = sources.NewSchema(t.Schema.V)
+			for _, v := range wrong {
+				c.report(app.Decoder, pathTo(at+".schema", t.Schema.V, v.At), strict.Fault{Code: "bad-value", Message: v.Message, Expected: "a JSON Schema without references"})
+			}
+		}
+		c.addonTypes[string(t.Name)] = schema
+	}
+}
+
+// addons checks what the service carries.
+func (s *serviceCompiler) addons() map[string]entities.Addon {
+	all := map[string]entities.Addon{}
+	for i, a := range s.Spec.Addons {
+		at := strict.Index("addons", i)
+		if _, twice := all[string(a.Name)]; twice {
+			s.report(s.Decoder, at+".name", strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("the service has two addons %q", string(a.Name))})
+		}
+		addon := entities.Addon{Type: string(a.Type)}
+		if a.Value != nil {
+			addon.Value = a.Value.V
+			s.plainValue(at+".value", addon.Value, 1)
+		}
+		s.addonType(at, addon)
+		if a.Name != "" && !s.Faulty(at+".name") {
+			all[string(a.Name)] = addon
+		}
+	}
+	if len(s.Spec.Addons) > maxAddons {
+		s.report(s.Decoder, "addons", strict.Fault{Code: "too-large", Message: fmt.Sprintf("the service has %d addons", len(s.Spec.Addons)), Expected: fmt.Sprintf("at most %d", maxAddons)})
+	}
+	if text, err := json.Marshal(all); err == nil && len(text) > maxAddonBytes {
+		s.report(s.Decoder, "addons", strict.Fault{Code: "too-large", Message: fmt.Sprintf("the addons of the service have %d bytes", len(text)), Expected: fmt.Sprintf("at most %d", maxAddonBytes)})
+	}
+	return all
+}
+
+// addonType holds an addon to its type. One that nobody declares is refused: a misspelt one would be checked by nobody, and found by
+// nobody who looks for the right one.
+func (s *serviceCompiler) addonType(at string, addon entities.Addon) {
+	schema, declared := s.addonTypes[addon.Type]
+	if !declared {
+		if app := s.config.Application; !s.partial && !s.Faulty(at+".type") && !app.Faulty("addonTypes") && s.Has(at+".type") {
+			fault := strict.Unknown("unknown-addon-type", fmt.Sprintf("no type of addons is called %q", addon.Type), addon.Type, strict.Keys(s.addonTypes))
+			if len(s.addonTypes) == 0 {
+				fault.Expected = `it among "addonTypes" of the application, or of a library that it imports`
+			}
+			s.report(s.Decoder, at+".type", fault)
+		}
+		return
+	}
+	at += ".value"
+	if schema == nil || s.Faulty(at) {
+		return
+	}
+	value := addon.Value
+	if value == nil {
+		value = map[string]any{}
+	}
+	for _, v := range schema.Violations(value) {
+		s.report(s.Decoder, pathTo(at, value, v.At), strict.Fault{Code: "against-schema", Message: v.Message, Expected: "what the schema of " + addon.Type + " lets it be"})
+	}
+}
+
+// pathTo is the path of what keys and places lead to.
+func pathTo(at string, value any, steps []string) string {
+	for _, step := range steps {
+		switch v := value.(type) {
+		case map[string]any:
+			at, value = strict.Key(at, step), v[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(v) {
+				return at
+			}
+			at, value = strict.Index(at, i), v[i]
+		}
+	}
+	return at
+}
+
+// plainValue refuses what would not be the same wherever an addon is read, and what seems to be substituted.
+func (s *serviceCompiler) plainValue(at string, value any, depth int) {
+	if depth > maxAddonDepth {
+		s.report(s.Decoder, at, strict.Fault{Code: "too-large", Message: fmt.Sprintf("this is more than %d levels deep", maxAddonDepth), Expected: "a flatter value"})
+		return
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for _, key := range strict.Keys(v) {
+			s.plainValue(strict.Key(at, key), v[key], depth+1)
+		}
+	case []any:
+		for i, item := range v {
+			s.plainValue(strict.Index(at, i), item, depth+1)
+		}
+	case string:
+		switch {
+		case config.HasSubstitution(v):
+			s.noSubstitution(s.Decoder, at, "an addon", v)
+		case strings.ContainsRune(v, 0):
+			s.report(s.Decoder, at, strict.Fault{Code: "bad-value", Message: "this text has a NUL in it", Expected: "text without"})
+		}
+	case int64, uint64, float64:
+		if number, _ := strconv.ParseFloat(fmt.Sprint(v), 64); math.Abs(number) > config.MaxInt {
+			s.report(s.Decoder, at, strict.Fault{Code: "bad-value", Message: "this is too large a number", Expected: "at most 2^53 - 1"})
+		}
+	}
+}

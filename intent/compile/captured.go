@@ -1,0 +1,144 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+	"github.com/converge-engine/converge/intent/sops"
+)
+
+// This file checks what a plan captures of services, and who uses it (E2).
+
+// maxCaptures bounds the secrets that are captured of a service.
+const maxCaptures = 50
+
+// ownCaptures checks what is captured of the service, once for all channels.
+func (s *serviceCompiler) ownCaptures(app *config.Document[config.Application]) {
+	run := s.Spec.SetupCallback
+	if run == nil || len(run.Captures) == 0 {
+		return
+	}
+	const at = "setupCallback.captures"
+	for i, name := range run.Captures {
+		if slices.Contains(run.Captures[:i], name) {
+			s.report(s.Decoder, strict.Index(at, i), strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%q is captured twice", string(name))})
+		}
+	}
+	if len(run.Captures) > maxCaptures {
+		s.report(s.Decoder, at, strict.Fault{Code: "too-large", Message: fmt.Sprintf("%d secrets are captured", len(run.Captures)), Expected: fmt.Sprintf("at most %d", maxCaptures)})
+	}
+	if rules := app.Spec.Plan; (rules == nil || len(rules.AgeRecipients) == 0) && !app.Faulty("plan") {
+		s.report(s.Decoder, at, strict.Fault{
+			Code: "missing-field", Message: "nothing says for whom these secrets are encrypted", Expected: `age recipients at "plan.ageRecipients" of the application, that of its workers among them`,
+		})
+	}
+	where := config.ExtensionRun{CommandRun: run.CommandRun}
+	if doc := s.extensions[string(run.Ref)]; doc != nil {
+		where = doc.Spec.ExtensionRun
+	}
+	if where.Job != nil || where.Task != nil {
+		s.report(s.Decoder, "setupCallback", strict.Fault{
+			Code: "one-of", Message: "what a Job or a task prints can be read where it runs, and this captures secrets", Expected: "a command on the worker's machine",
+		})
+	}
+}
+
+// checkRecipients checks for whom captured secrets are encrypted.
+func (c *compiler) checkRecipients(app *config.Document[config.Application]) {
+	for i, name := range app.Spec.Plan.AgeRecipients {
+		at := strict.Index("plan.ageRecipients", i)
+		if err := sops.CheckRecipient(name); err != nil && !app.Faulty(at) {
+			c.report(app.Decoder, at, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no age recipient", strict.Clip(name)), Expected: "one that begins with age1, as of age-keygen"})
+		}
+	}
+}
+
+// notCaptured says why nothing of that name is ever captured of a service in a channel, or nil.
+func (c *compiler) notCaptured(channel, service, name string) *strict.Fault {
+	at := slices.IndexFunc(c.config.Services, func(s *config.Document[config.Service]) bool { return string(s.Spec.Name) == service })
+	var fault strict.Fault
+	switch {
+	case at < 0:
+		fault = unknownDocument("service", service, strict.Keys(c.goes))
+	case c.works[channel] == nil || !slices.Contains(c.goes[service], channel):
+		fault = strict.Fault{Code: "not-captured", Message: fmt.Sprintf("nothing is captured of service %q in this release channel", service), Expected: "a service that a plan deploys there"}
+	default:
+		var names []string
+		if run := c.config.Services[at].Spec.SetupCallback; run != nil {
+			names = strict.Map(run.Captures, func(n config.ParameterName) string { return string(n) })
+		}
+		if slices.Contains(names, name) {
+			return nil
+		}
+		fault = strict.Unknown("not-captured", fmt.Sprintf("no %q is captured of service %q", name, service), name, names)
+		if len(names) == 0 {
+			fault.Expected = `it among "captures" of its "setupCallback"`
+		}
+	}
+	return &fault
+}
+
+// wholeCaptured checks a reference to what is captured, where it is one.
+func (c *compiler) wholeCaptured(d *strict.Decoder, at, channel string, v entities.Value) {
+	if v.Captured == "" {
+		return
+	}
+	if fault := c.notCaptured(channel, v.Captured, v.Key); fault != nil {
+		c.reportIn(d, at, channel, substitute.Trouble{InChannel: true, Fault: *fault})
+	}
+}
+
+// takesCaptured tells whether the service has what is captured: in its payload, or in an extension that runs while it is deployed.
+func (s *serviceCompiler) takesCaptured(in *substitute.Scope, d *draft) bool {
+	scope := *in // what is used here is of no interest
+	for _, name := range strict.Keys(d.env) {
+		if v, t := scope.Env(d.env[name].v); t == nil && v.Captured != "" {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.extensionsIn(in.Channel, d), s.givenCaptured)
+}
+
+// givenCaptured tells whether an extension is given what is captured, or may be by a value of a parameter.
+func (c *compiler) givenCaptured(use extensionUse) bool {
+	env := use.Env
+	if doc := c.extensions[string(use.Ref)]; doc != nil {
+		env = doc.Spec.Env
+	}
+	for _, name := range strict.Keys(env) {
+		if env[config.EnvName(name)].Captured != "" {
+			return true
+		}
+	}
+	for _, name := range strict.Keys(use.Parameters) {
+		if v, is := use.Parameters[config.ParameterName(name)].V.(entities.Value); is && v.Captured != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// usesCaptured tells whether a command has what is captured.
+func usesCaptured(d entities.ExtensionDefinition) bool {
+	for _, name := range entities.SortedKeys(d.Env) {
+		if d.Env[name].Captured != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// afterCallback are the kinds of nodes that come after CALLBACK.
+var afterCallback = []plan.Kind{plan.Sync, plan.Redeploy, plan.Reconcile}
+
+// inTime refuses what is captured in a command that may run before.
+func (c *compiler) inTime(use extensionUse, kind plan.Kind, run entities.Extension) {
+	if !slices.Contains(afterCallback, kind) && usesCaptured(c.definitions.extensions[run.Definition]) {
+		c.report(use.d, use.at, strict.Fault{Code: "not-captured", Message: "this runs before anything is captured", Expected: "it in a reconciler, or where an aggregator is given what others have"})
+	}
+}

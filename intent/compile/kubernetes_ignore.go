@@ -1,0 +1,34 @@
+package compile
+
+import (
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/internal/substitute"
+)
+
+// ignored are the differences that are declared at a path not to be ours. What is wrong is reported once, for however many channels.
+func (c *compiler) ignored(in *strict.Decoder, at string, given []config.IgnoredDifference) (all []entities.IgnoredDifference) {
+	for n, d := range given {
+		here := strict.Index(at, n)
+		switch {
+		case len(d.JQPathExpressions) > 0:
+			c.reportIn(in, here+".jqPathExpressions", "", substitute.Trouble{Fault: strict.Fault{
+				Code: "bad-value", Message: "expressions of jq are not understood",
+				Expected: "the fields as jsonPointers (/spec/replicas), or who writes them as managedFieldsManagers",
+			}})
+			continue
+		case len(d.JSONPointers)+len(d.ManagedFieldsManagers) == 0 && !in.Faulty(here):
+			c.reportIn(in, here, "", substitute.Trouble{Fault: strict.Fault{
+				Code: "missing-field", Message: "it says of which objects, and not of which fields", Expected: `"jsonPointers" or "managedFieldsManagers"`,
+			}})
+			continue
+		}
+		all = append(all, entities.IgnoredDifference{
+			Group: string(d.Group), Kind: string(d.Kind), Name: string(d.Name), Namespace: string(d.Namespace),
+			JSONPointers: strict.Map(d.JSONPointers, func(p config.JSONPointer) string { return string(p) }),
+			Managers:     strict.Map(d.ManagedFieldsManagers, func(p config.NamePattern) string { return string(p) }),
+		})
+	}
+	return all
+}

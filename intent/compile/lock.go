@@ -1,0 +1,151 @@
+package compile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/charts"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/sources"
+)
+
+// Locked is what became of the lock of a configuration.
+type Locked struct {
+	Charts   int
+	Runtimes int      // of which the capabilities are captured
+	Changes  []string // one line each, of what the file says otherwise now
+	Written  bool
+}
+
+// Lock finds the versions and digests of the charts that the configuration in a directory names, and writes converge.lock there.
+// Charts that are locked already stay as they are, unless all are to be found anew. An error of type Problems lists what is
+// wrong; nothing is written then.
+func Lock(ctx context.Context, dir string, options config.Options, anew bool) (Locked, error) {
+	absolute, root, err := openDirectory(dir, &options)
+	if err != nil {
+		return Locked{}, err
+	}
+	defer root.Close()
+	l, err := config.Read(root.FS(), absolute, options)
+	if err != nil {
+		return Locked{}, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	if problems := l.Problems(); len(problems) > 0 {
+		return Locked{}, problems.Sorted()
+	}
+	made, err := sources.MakeLock(ctx, l, anew)
+	if err != nil {
+		return Locked{}, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	if problems := l.Problems(); len(problems) > 0 {
+		return Locked{}, problems.Sorted()
+	}
+	return write(dir, absolute, made)
+}
+
+// write writes the lock where it says otherwise than before.
+func write(dir, absolute string, made sources.Locking) (Locked, error) {
+	locked := Locked{Charts: len(made.Lock.Charts), Runtimes: len(made.Lock.Capabilities), Changes: made.Changes}
+	if text := made.Lock.Bytes(); !bytes.Equal(text, made.Was) && (locked.Charts+locked.Runtimes > 0 || made.Was != nil) {
+		if len(text) > charts.MaxLock {
+			return Locked{}, fmt.Errorf("lock %s: %s would have %d bytes; at most %d", dir, charts.LockFile, len(text), charts.MaxLock)
+		}
+		locked.Written = true
+		if err := replace(absolute, charts.LockFile, text); err != nil {
+			return Locked{}, fmt.Errorf("lock %s: %w", dir, strict.Reason(err))
+		}
+	}
+	return locked, nil
+}
+
+// Capture is what of clusters is to be captured.
+type Capture struct {
+	Runtimes []string // by name; none: all on Kubernetes that the configuration declares, or names in its channels
+	Anew     bool     // those that are captured already, too
+	// Ask is asked for some of them, and answers for all of these or with an error.
+	Ask func([]entities.RuntimeDefinition) ([]charts.Capabilities, error)
+}
+
+// LockCapabilities writes what the clusters of runtimes are into converge.lock of the configuration in a directory, for charts to
+// see; its charts stay as they are. An error of type Problems lists what is wrong; nothing is written with any error.
+func LockCapabilities(dir string, options config.Options, capture Capture) (Locked, error) {
+	absolute, root, err := openDirectory(dir, &options)
+	if err != nil {
+		return Locked{}, err
+	}
+	defer root.Close()
+	l, err := config.Read(root.FS(), absolute, options)
+	if err != nil {
+		return Locked{}, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	if problems := l.Problems(); len(problems) > 0 {
+		return Locked{}, problems.Sorted()
+	}
+	all, problems := onKubernetes(&Loaded{Config: l.Config})
+	if len(problems) > 0 {
+		return Locked{}, problems
+	}
+	names := capture.Runtimes
+	if len(names) == 0 {
+		names = strict.Keys(all)
+	}
+	for _, name := range names {
+		if _, ok := all[name]; !ok {
+			return Locked{}, fmt.Errorf("lock %s: the configuration has no runtime %s on Kubernetes; expected one of %s", dir, name, strict.OneOf(strict.Keys(all)))
+		}
+	}
+	made, err := sources.Capture(l, names, capture.Anew, func(wanted []string) ([]charts.Capabilities, error) {
+		return capture.Ask(strict.Map(wanted, func(name string) entities.RuntimeDefinition { return all[name] }))
+	})
+	if err != nil {
+		return Locked{}, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return write(dir, absolute, made)
+}
+
+// onKubernetes are the definitions of the runtimes on Kubernetes that a configuration declares, or is on. What its services are made
+// of is not looked at: that may not compile before the lock is written.
+func onKubernetes(config *Loaded) (map[string]entities.RuntimeDefinition, strict.Problems) {
+	c := newCompiler(config, true)
+	for _, known := range config.Config.Options.Runtimes {
+		c.runtimes[known.Name] = known
+	}
+	all := map[string]entities.RuntimeDefinition{}
+	for _, own := range c.defineRuntimes() {
+		all[own.Name] = own
+	}
+	if app := config.Config.Application; app != nil {
+		c.defineChannels(app)
+		for _, refs := range c.refs {
+			for _, ref := range refs {
+				all[ref.name] = c.runtimes[ref.name]
+			}
+		}
+	}
+	for _, name := range strict.Keys(all) {
+		if all[name].Kubernetes == nil {
+			delete(all, name)
+		}
+	}
+	return all, c.all()
+}
+
+// replace writes a file whole or not at all.
+func replace(dir, name string, text []byte) error {
+	f, err := os.CreateTemp(dir, "."+name+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), filepath.Join(dir, name))
+}

@@ -1,0 +1,164 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// This file checks what extensions, and steps of plans, report, and who uses it (A21, E15).
+
+// reporting checks the names of what an extension reports, once.
+func (c *compiler) reporting(d *strict.Decoder, at string, names []config.ParameterName) {
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			c.report(d, strict.Index(at, i), strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%q is reported twice", string(name))})
+		}
+	}
+	if len(names) > entities.MaxReported {
+		c.report(d, at, strict.Fault{Code: "too-large", Message: fmt.Sprintf("%d outputs are reported", len(names)), Expected: fmt.Sprintf("at most %d", entities.MaxReported)})
+	}
+}
+
+// addressing checks of which runtimes the steps before everything report the addresses.
+func (c *compiler) addressing(app *config.Document[config.Application]) {
+	seen := map[config.Name]bool{}
+	for i, step := range app.Spec.Plan.Before {
+		for j, name := range step.Addresses {
+			at := strict.Index(strict.Index("plan.before", i)+".addresses", j)
+			runtime, known := c.runtimes[string(name)]
+			switch {
+			case app.Faulty(at):
+			case !known && c.partial:
+			case !known:
+				c.report(app.Decoder, at, unknownDocument("runtime", string(name), strict.Keys(c.runtimes)))
+			case runtime.Address != "":
+				c.report(app.Decoder, at, strict.Fault{
+					Code: "one-of", Message: fmt.Sprintf("runtime %q declares its address, %s", string(name), runtime.Address), Expected: "it declared or reported",
+				})
+			case seen[name]:
+				c.report(app.Decoder, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("the address of runtime %q is reported twice", string(name))})
+			}
+			seen[name] = true
+		}
+	}
+}
+
+// addressedBy is the step that reports the address of a runtime, or none.
+func (c *compiler) addressedBy(runtime string) string {
+	if rules := c.config.Application.Spec.Plan; rules != nil {
+		for _, step := range rules.Before {
+			if slices.Contains(step.Addresses, config.Name(runtime)) {
+				return stepID(step)
+			}
+		}
+	}
+	return ""
+}
+
+// runOf is what an extension runs where it is used.
+func (c *compiler) runOf(use extensionUse) config.ExtensionRun {
+	if doc := c.extensions[string(use.Ref)]; doc != nil {
+		return doc.Spec.Overridden(use.ExtensionRun)
+	}
+	return use.ExtensionRun
+}
+
+// reported is what a text may use of what extensions report, of all that there are those that ran before it.
+type reported func(group, key string) (string, *strict.Fault)
+
+// notReported says why no extension, or step, reports an output of that name before, or nil.
+func (c *compiler) notReported(what, key string, all []extensionUse, before func(extensionUse) bool, expected string) *strict.Fault {
+	id, name, _ := strings.Cut(key, ".")
+	at := named(all, id)
+	if at < 0 && c.partial {
+		return nil
+	}
+	if at < 0 {
+		fault := strict.Unknown("not-reported", fmt.Sprintf("no %s %q runs before this", what, id), id, strict.Map(all, func(use extensionUse) string { return use.id }))
+		return &fault
+	}
+	run := c.runOf(all[at])
+	names := strict.Map(run.Outputs, func(name config.ParameterName) string { return string(name) })
+	switch {
+	case !before(all[at]):
+		return &strict.Fault{Code: "not-reported", Message: fmt.Sprintf("%s %q need not have run by then", all[at].what, id), Expected: expected}
+	case run.SharedInstanceKey != "":
+		return &strict.Fault{Code: "not-reported", Message: fmt.Sprintf("the run of extension %q may be shared with other channels", id), Expected: `it without "sharedInstanceKey"`}
+	case slices.Contains(names, name):
+		return nil
+	}
+	fault := strict.Unknown("not-reported", fmt.Sprintf("%s %q reports no %q", all[at].what, id, name), name, names)
+	if len(names) == 0 {
+		fault.Expected = `it among its "outputs"`
+	}
+	return &fault
+}
+
+// reportedBefore are outputs of extensions of the service.
+func (s *serviceCompiler) reportedBefore(all []extensionUse, before func(extensionUse) bool, expected string) reported {
+	return func(group, key string) (string, *strict.Fault) {
+		if group != "outputs" {
+			return "", &strict.Fault{Code: "unknown-name", Message: "no address of a runtime is known here"}
+		}
+		return "", s.notReported("extension", key, all, before, expected)
+	}
+}
+
+// reportedToPayload are those that have succeeded before the service is deployed.
+func (s *serviceCompiler) reportedToPayload(channel string, d *draft) reported {
+	early := func(use extensionUse) bool {
+		return use.Lifecycle == config.ExtensionStage(entities.PreApproval) || use.Lifecycle == config.ExtensionStage(entities.PostApproval)
+	}
+	return func(group, key string) (string, *strict.Fault) {
+		return s.reportedBefore(s.extensionsIn(channel, d), early, "one at preApproval or postApproval")(group, key)
+	}
+}
+
+// reportedTo are those that have succeeded before another extension runs.
+func (s *serviceCompiler) reportedTo(use extensionUse, all []extensionUse) reported {
+	return s.reportedBefore(all, func(o extensionUse) bool {
+		return o.stage() < use.stage() || slices.Contains(use.DependsOn, config.Name(o.id))
+	}, `it among "dependsOn"`)
+}
+
+// reportedInPlan are outputs of steps, and addresses of runtimes that are declared or reported by one.
+func (c *compiler) reportedInPlan(before []extensionUse) reported {
+	return func(group, key string) (string, *strict.Fault) {
+		if group == "outputs" {
+			return "", c.notReported("step", key, before, func(extensionUse) bool { return true }, "")
+		}
+		runtime, known := c.runtimes[key]
+		switch step := c.addressedBy(key); {
+		case !known && c.partial:
+		case !known:
+			fault := unknownDocument("runtime", key, strict.Keys(c.runtimes))
+			return "", &fault
+		case runtime.Address == "" && named(before, step) < 0:
+			return "", &strict.Fault{Code: "not-reported", Message: fmt.Sprintf("nothing says the address of runtime %q by then", key), Expected: `"address" there, or it among "addresses" of a step before`}
+		}
+		return runtime.Address, nil
+	}
+}
+
+// withoutReported is a text without what is reported.
+func withoutReported(text string) string {
+	return entities.WithReported(text, func(string) string { return "" })
+}
+
+// before are the steps before everything else of a plan.
+func (c *compiler) before() []extensionUse {
+	app := c.config.Application
+	if app.Spec.Plan == nil {
+		return nil
+	}
+	return c.stepUses(app).before
+}
+
+// stepID is what the outputs of a step are known by.
+func stepID(step config.FirstStepUse) string { return cmp.Or(string(step.Name), string(step.Ref)) }

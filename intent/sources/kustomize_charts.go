@@ -1,0 +1,217 @@
+package sources
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"path"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/sops"
+)
+
+// Charts in a kustomization are rendered as those of services are, before anything is built: Kustomize would run Helm. They become
+// resources.
+
+// lockedCharts has the charts of a lock. One that is nil, without an error, is left out.
+type lockedCharts interface {
+	lockedChart(named config.ServiceHelm) (*Chart, error)
+}
+
+// lockedChart is a chart of the configuration's lock.
+func (l *objectLoader) lockedChart(named config.ServiceHelm) (*Chart, error) {
+	if fault := l.remoteChart(named); fault != nil {
+		return nil, &Refusal{fault.Message, fault.Expected}
+	}
+	return l.into.Charts[ChartKey("", named)], nil
+}
+
+// inflate puts what charts make in the place of where a kustomization names them.
+func (w *pathWalk) inflate(k *types.Kustomization) {
+	for i := range k.HelmCharts {
+		if w.err != nil {
+			return
+		}
+		if err := w.chart(k, i); err != nil {
+			refused := new(Refusal)
+			at := fmt.Sprintf("%s: helmCharts[%d]: ", w.name, i)
+			if errors.As(err, &refused) {
+				w.err = &Refusal{at + refused.Text, refused.Expected}
+			} else {
+				w.err = fmt.Errorf("%s%w", at, err)
+			}
+		}
+	}
+	k.HelmCharts, k.HelmGlobals = nil, nil
+}
+
+func (w *pathWalk) chart(k *types.Kustomization, i int) error {
+	h := k.HelmCharts[i]
+	w.charts = true
+	if err := unusableChart(h, k.HelmGlobals); err != nil {
+		return err
+	}
+	values, err := w.values(h)
+	if err != nil {
+		return err
+	}
+	home := types.HelmDefaultHome
+	if k.HelmGlobals != nil && k.HelmGlobals.ChartHome != "" {
+		home = k.HelmGlobals.ChartHome
+	}
+	chart, err := w.chartFor(h, home)
+	if err != nil || chart == nil {
+		return err
+	}
+	texts, err := chart.Render(Release{
+		Name: h.ReleaseName, Namespace: orDefault(h.Namespace), Values: values, CRDs: h.IncludeCRDs, KubeVersion: h.KubeVersion, APIVersions: h.ApiVersions,
+	})
+	if err != nil {
+		return err
+	}
+	var all strings.Builder
+	for _, text := range texts {
+		all.WriteString("---\n" + Reopen(string(text.Data)) + "\n")
+	}
+	if all.Len() > 0 {
+		file := fmt.Sprintf("converge-helm-chart-%d.yaml", i)
+		w.files[path.Join(w.dir, file)] = []byte(all.String())
+		k.Resources = append(k.Resources, "./"+file)
+	}
+	return nil
+}
+
+func orDefault(namespace string) string {
+	if namespace == "" {
+		return "default"
+	}
+	return namespace
+}
+
+// unusableChart refuses what would be another thing each time, or is of Helm's own files.
+func unusableChart(h types.HelmChart, globals *types.HelmGlobals) error {
+	switch {
+	case globals != nil && globals.ConfigHome != "":
+		return &Refusal{"helmGlobals.configHome is of another program", "no such field"}
+	case h.ReleaseName == "":
+		return &Refusal{"the release has no name, and Helm would make one up", `"releaseName"`}
+	case h.NameTemplate != "" || h.Devel || h.Debug:
+		return &Refusal{"nameTemplate, devel and debug are not possible", "releaseName, and a version in version"}
+	case h.SkipHooks:
+		return &Refusal{"skipHooks is not possible: hooks run, or are left out by a patch", "no such field"}
+	case h.Name == "" || strings.ContainsAny(h.Name, "/\\:") || strings.HasPrefix(h.Name, "."):
+		return &Refusal{fmt.Sprintf("%q is no name of a chart", strict.Clip(h.Name)), "its name in the repository, or its directory below helmGlobals.chartHome"}
+	}
+	return nil
+}
+
+// chartFor is the chart that lies in the directory of charts, else the one of the lock.
+func (w *pathWalk) chartFor(h types.HelmChart, home string) (*Chart, error) {
+	dir, ok := w.inside(path.Join(home, h.Name))
+	if !ok {
+		return nil, &Refusal{fmt.Sprintf("%q is no path inside", strict.Clip(home)), "a directory in the directory of the configuration"}
+	}
+	if info, err := fs.Stat(w.fsys, dir); err == nil && info.IsDir() {
+		chart, files, err := ReadChart(w.fsys, dir)
+		for _, file := range files {
+			w.read[file] = true
+		}
+		return chart, err
+	}
+	if h.Repo == "" {
+		return nil, &Refusal{fmt.Sprintf("there is no chart in %s, and no repository is named", dir), `the chart there, or "repo" and "version"`}
+	}
+	named := config.ServiceHelm{Chart: h.Name, Repository: h.Repo, Version: h.Version}
+	if _, fault := misnamed(&named, named); fault != nil {
+		return nil, &Refusal{fault.Message, fault.Expected}
+	}
+	if w.locked == nil {
+		return nil, &Refusal{fmt.Sprintf("chart %s is not in converge.lock", h.Name), lockCommand}
+	}
+	return w.locked.lockedChart(named)
+}
+
+// values are those of the files and those that stand there, merged as Kustomize does.
+func (w *pathWalk) values(h types.HelmChart) (map[string]any, error) {
+	files := map[string]any{}
+	for _, name := range append([]string{h.ValuesFile}, h.AdditionalValuesFiles...) {
+		if name == "" {
+			continue
+		}
+		full, ok := w.inside(name)
+		if !ok {
+			return nil, &Refusal{fmt.Sprintf("%q is no path inside", strict.Clip(name)), "a file in the directory of the configuration"}
+		}
+		text, err := w.text(full)
+		if err != nil {
+			return nil, err
+		}
+		var values map[string]any
+		if err := yaml.Unmarshal(text, &values); err != nil {
+			return nil, fmt.Errorf("%s: %s", full, oneLine(err.Error()))
+		}
+		if sops.Is(values) {
+			return nil, &Refusal{full + " is encrypted by SOPS, and a chart is rendered where there is no key", "values without secrets"}
+		}
+		over(files, values)
+	}
+	inline := maps.Clone(h.ValuesInline)
+	switch h.ValuesMerge {
+	case "", "override":
+		over(files, inline)
+	case "merge":
+		if inline == nil {
+			inline = map[string]any{}
+		}
+		over(inline, files)
+		files = inline
+	case "replace":
+		files = inline
+	default:
+		return nil, &Refusal{fmt.Sprintf("valuesMerge is %q", strict.Clip(h.ValuesMerge)), "override, merge or replace"}
+	}
+	return tokened(files)
+}
+
+// over puts values over others, by key and as deep as both are mappings.
+func over(into, values map[string]any) {
+	for key, value := range values {
+		inner, ok := value.(map[string]any)
+		have, both := into[key].(map[string]any)
+		if ok && both {
+			have = maps.Clone(have)
+			over(have, inner)
+			value = have
+		}
+		into[key] = value
+	}
+}
+
+// tokened puts tokens in the place of the version, which alone may be open in a chart. Numbers that are whole become so.
+func tokened(values map[string]any) (map[string]any, error) {
+	var wrong error
+	open := strings.NewReplacer("${{ version }}", Version, "${{version}}", Version, "${{ fullVersion }}", FullVersion, "${{fullVersion}}", FullVersion)
+	result, _ := replaced(values, func(v any) any {
+		switch v := v.(type) {
+		case string:
+			text := open.Replace(v)
+			if config.HasSubstitution(text) {
+				wrong = &Refusal{fmt.Sprintf("%q in values of a chart is filled in for no channel", strict.Clip(v)), "${{ version }}, ${{ fullVersion }}, or the chart as kubernetes.helm of the service"}
+			}
+			return text
+		case float64:
+			if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+				return int64(v)
+			}
+		}
+		return v
+	}).(map[string]any)
+	return result, wrong
+}

@@ -1,0 +1,285 @@
+package sources
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/converge-engine/converge/intent/config"
+	"github.com/converge-engine/converge/intent/internal/canonical"
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// Patches are applied by Kustomize itself, apart, to the objects that they are for and to no others: those stay byte for byte
+// what they were. Which ones these are is found here, so that a patch for nothing is refused.
+
+// patched is what became of objects.
+type patched struct {
+	objects []*Object // in the place of those that were given; nil: deleted
+	faults  []strict.Fault
+}
+
+// patchFile reads the file of a patch, and checks that there is one patch.
+func (l *objectLoader) patchFile(s *config.Document[config.Service], at string, p config.ObjectPatch) {
+	switch {
+	case s.Faulty(at):
+	case (p.Path == "") == (p.Patch == ""):
+		l.wrong(s, at, strict.Fault{Code: "one-of", Message: "a patch is one text", Expected: `either "patch" or "path"`})
+	case p.Path != "":
+		l.at(s, at+".path", p.Path, single(func(full string) *strict.Fault {
+			text, fault := l.Read(full, config.MaxSource)
+			if fault == nil {
+				l.into.Patches[full] = string(text)
+			}
+			return fault
+		}))
+	}
+}
+
+// Patch applies a patch once to the same objects, whichever services and channels have them.
+func (from *Objects) Patch(objects []*Object, target *config.PatchTarget, text string) ([]*Object, []strict.Fault) {
+	key := strings.Builder{}
+	for _, o := range objects {
+		key.WriteString(o.Digest + o.Source + "\n")
+	}
+	to, err := canonical.JSON([]any{target, text})
+	if err != nil {
+		return nil, []strict.Fault{{Code: "patch", Message: err.Error()}}
+	}
+	memo := canonical.Hash(append([]byte(key.String()), to...))
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	if from.patched[memo] == nil {
+		result := &patched{}
+		if result.objects, result.faults, err = patch(objects, target, text); err != nil {
+			result.faults = append(result.faults, refusal("patch", "", err))
+		}
+		from.patched[memo] = result
+	}
+	return from.patched[memo].objects, from.patched[memo].faults
+}
+
+func patch(objects []*Object, target *config.PatchTarget, text string) ([]*Object, []strict.Fault, error) {
+	parts, err := patchesIn(text, target != nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	all := append([]*Object{}, objects...)
+	for _, p := range parts {
+		chosen, err := p.choose(all, target)
+		if err != nil {
+			return nil, nil, err
+		}
+		faults, err := p.apply(all, chosen)
+		if err != nil || len(faults) > 0 {
+			return nil, faults, err
+		}
+	}
+	return all, nil, nil
+}
+
+// onePatch is a strategic merge patch, or a list of operations.
+type onePatch struct {
+	merge map[string]any
+	list  []any
+}
+
+// patchesIn reads a patch: with a target one, else any number of documents that name their object.
+func patchesIn(text string, targeted bool) (all []onePatch, err error) {
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	for {
+		var node yaml.Node
+		if err := config.DecodeNode(decoder, &node); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("the patch is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+		var v any
+		if err := node.Decode(&v); err != nil {
+			return nil, fmt.Errorf("the patch cannot be read: %s", oneLine(err.Error()))
+		}
+		switch v := v.(type) {
+		case map[string]any:
+			all = append(all, onePatch{merge: v})
+		case []any:
+			all = append(all, onePatch{list: v})
+		default:
+			return nil, &Refusal{"the patch is neither a mapping nor a list", "part of an object, or a list of operations: {op, path, value}"}
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return nil, &Refusal{"the patch is empty", "part of an object, or a list of operations"}
+	case targeted && len(all) > 1:
+		return nil, &Refusal{"the patch has several documents, and a target", "one of them for each target"}
+	}
+	return all, nil
+}
+
+// choose are the places of the objects that a patch is for.
+func (p onePatch) choose(objects []*Object, target *config.PatchTarget) ([]int, error) {
+	if target == nil {
+		var err error
+		if target, err = p.names(); err != nil {
+			return nil, err
+		}
+	}
+	matches, err := matcher(*target)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []int
+	for i, o := range objects {
+		if o == nil || !matches(o) {
+			continue
+		}
+		if o.Encrypted {
+			return nil, &Refusal{fmt.Sprintf("%s is encrypted by SOPS, and a change would break its seal", o.ID()), "a target that leaves it out"}
+		}
+		chosen = append(chosen, i)
+	}
+	if len(chosen) == 0 {
+		return nil, &Refusal{"the patch is for no object", "a target that an object of the service has; kubernetes.patches comes after its sources"}
+	}
+	return chosen, nil
+}
+
+// names is the object that a strategic merge patch names itself.
+func (p onePatch) names() (*config.PatchTarget, error) {
+	text := func(of map[string]any, key string) string { text, _ := of[key].(string); return text }
+	metadata, _ := p.merge["metadata"].(map[string]any)
+	kind, name := text(p.merge, "kind"), text(metadata, "name")
+	if kind == "" || name == "" {
+		return nil, &Refusal{"it is not said which objects the patch is for", `"target", or a strategic merge patch with kind and metadata.name`}
+	}
+	exactly := regexp.QuoteMeta
+	target := &config.PatchTarget{Kind: exactly(kind), Name: exactly(name), Namespace: exactly(text(metadata, "namespace"))}
+	if group, _, found := strings.Cut(text(p.merge, "apiVersion"), "/"); found {
+		target.Group = exactly(group)
+	}
+	return target, nil
+}
+
+// matcher selects objects by a target.
+func matcher(t config.PatchTarget) (func(*Object) bool, error) {
+	fields := []struct{ pattern, what string }{{t.Group, "group"}, {t.Version, "version"}, {t.Kind, "kind"}, {t.Name, "name"}, {t.Namespace, "namespace"}}
+	patterns := make([]*regexp.Regexp, len(fields))
+	for i, f := range fields {
+		var err error
+		if patterns[i], err = regexp.Compile("^(?:" + f.pattern + ")$"); err != nil {
+			return nil, fmt.Errorf("target.%s is no regular expression: %w", f.what, err)
+		}
+	}
+	byLabels, err := labels.Parse(t.LabelSelector)
+	if err != nil {
+		return nil, fmt.Errorf("target.labelSelector cannot be read: %s", oneLine(err.Error()))
+	}
+	byAnnotations, err := labels.Parse(t.AnnotationSelector)
+	if err != nil {
+		return nil, fmt.Errorf("target.annotationSelector cannot be read: %s", oneLine(err.Error()))
+	}
+	return func(o *Object) bool {
+		var says struct {
+			APIVersion string `json:"apiVersion"`
+			Metadata   struct{ Labels, Annotations labels.Set }
+		}
+		_ = json.Unmarshal(o.Data, &says) // it is JSON of such an object
+		_, version, grouped := strings.Cut(says.APIVersion, "/")
+		if !grouped {
+			version = says.APIVersion
+		}
+		for i, value := range []string{o.Group, version, o.Kind, o.Name, o.Namespace} {
+			if fields[i].pattern != "" && !patterns[i].MatchString(value) {
+				return false
+			}
+		}
+		return byLabels.Matches(says.Metadata.Labels) && byAnnotations.Matches(says.Metadata.Annotations)
+	}, nil
+}
+
+// apply puts what Kustomize makes of the chosen objects in their places.
+func (p onePatch) apply(all []*Object, chosen []int) ([]strict.Fault, error) {
+	for _, i := range chosen {
+		kustomization, err := p.kustomization(all[i])
+		if err != nil {
+			return nil, err
+		}
+		answer, err := render(order{Kustomization: ".", Files: map[string][]byte{"kustomization.yaml": kustomization, "object.json": all[i].Data}})
+		if err != nil {
+			return nil, fmt.Errorf("%s cannot be patched: %w", all[i].ID(), err)
+		}
+		changed, faults := all[i].changed(answer.Texts[0].Data)
+		if len(faults) > 0 {
+			return faults, nil
+		}
+		all[i] = changed
+	}
+	return nil, nil
+}
+
+// kustomization patches one object.
+func (p onePatch) kustomization(o *Object) ([]byte, error) {
+	entry := map[string]any{}
+	var part any = p.list
+	if p.merge != nil {
+		part = p.mergeFor(o)
+	} else {
+		entry["target"] = map[string]any{"kind": regexp.QuoteMeta(o.Kind)}
+	}
+	text, err := json.Marshal(part)
+	if err != nil {
+		return nil, fmt.Errorf("the patch cannot be JSON: %w", err)
+	}
+	entry["patch"] = string(text)
+	return json.Marshal(map[string]any{"resources": []string{"./object.json"}, "patches": []any{entry}})
+}
+
+// mergeFor is a strategic merge patch that names the object, so that lists are merged as its kind has it.
+func (p onePatch) mergeFor(o *Object) map[string]any {
+	var is struct {
+		APIVersion string `json:"apiVersion"`
+	}
+	_ = json.Unmarshal(o.Data, &is) // as above
+	merge := map[string]any{}
+	for key, value := range p.merge {
+		merge[key] = value
+	}
+	metadata := map[string]any{}
+	given, _ := p.merge["metadata"].(map[string]any)
+	for key, value := range given {
+		metadata[key] = value
+	}
+	delete(metadata, "namespace")
+	metadata["name"] = o.Name
+	if o.Namespace != "" {
+		metadata["namespace"] = o.Namespace
+	}
+	merge["apiVersion"], merge["kind"], merge["metadata"] = is.APIVersion, o.Kind, metadata
+	return merge
+}
+
+// changed reads an object as it was patched; nil: it was deleted.
+func (o *Object) changed(text []byte) (*Object, []strict.Fault) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, nil
+	}
+	built := readTexts([]Text{{Name: o.Source, Data: text}}, false, nil)
+	switch {
+	case len(built.Faults) > 0:
+		return nil, built.Faults
+	case len(built.Objects) != 1:
+		return nil, []strict.Fault{{Code: "patch", Message: fmt.Sprintf("the patch makes %d objects of %s", len(built.Objects), o.ID()), Expected: "one"}}
+	}
+	is := built.Objects[0]
+	if is.ID() != o.ID() || is.Group != o.Group {
+		return nil, []strict.Fault{{Code: "patch", Message: fmt.Sprintf("the patch makes %s of %s", is.ID(), o.ID()), Expected: "the same kind, name and namespace"}}
+	}
+	return is, nil
+}

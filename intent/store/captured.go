@@ -1,0 +1,81 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// This file keeps what plans captured of services: secrets, encrypted for the recipients of the application. No key of the store is needed.
+
+const captures = "captured/"
+
+// Captured is what setting up a service in a release channel produced.
+type Captured struct {
+	Application string `json:"application"`
+	Channel     string `json:"channel"`
+	Service     string `json:"service"` // as it is called there
+	Version     int64  `json:"version"` // counts from 1
+	// Names are those of the secrets; File is a Secret that is encrypted as SOPS does it, which has them.
+	Names []string `json:"names"`
+	File  string   `json:"file"`
+}
+
+func (c Captured) of(application, channel, service string, version int64) bool {
+	return c.Application == application && c.Channel == channel && c.Service == service && c.Version == version
+}
+
+// CreateCaptured keeps what was captured, unless somebody kept that version before. It returns what stands.
+func (s *Store) CreateCaptured(ctx context.Context, c Captured) (Captured, error) {
+	key := versioned(capturedKey(c.Application, c.Channel, c.Service), c.Version)
+	stands, _, err := createRecord(ctx, s, key, c, func(r Captured) bool { return r.of(c.Application, c.Channel, c.Service, c.Version) })
+	return stands, err
+}
+
+// Captured is what was captured last of a service. One that is damaged is an error, and counts as a version.
+func (s *Store) Captured(ctx context.Context, application, channel, service string) (c Captured, err error) {
+	prefix := capturedKey(application, channel, service)
+	if c.Version, err = s.newest(ctx, prefix); err != nil {
+		return c, err
+	}
+	found, err := readRecord(ctx, s, versioned(prefix, c.Version), func(r Captured) bool { return r.of(application, channel, service, c.Version) })
+	found.Version = c.Version
+	return found, err
+}
+
+// versioned is the key of a version of something, which count from 1.
+func versioned(prefix string, version int64) string { return prefix + fmt.Sprintf("%012d", version) }
+
+// newest is the highest version of what has versions; that there is none is an error.
+func (s *Store) newest(ctx context.Context, prefix string) (highest int64, err error) {
+	keys, err := s.blobs.list(ctx, prefix)
+	if err != nil {
+		return 0, err
+	}
+	for _, key := range keys {
+		if n, err := strconv.ParseInt(strings.TrimPrefix(key, prefix), 10, 64); err == nil { // else what a writer that died left behind
+			highest = max(highest, n)
+		}
+	}
+	if highest == 0 {
+		return 0, &NotFoundError{prefix}
+	}
+	return highest, nil
+}
+
+// CapturedServices lists the services of which something was captured in a release channel.
+func (s *Store) CapturedServices(ctx context.Context, application, channel string) (names []string, err error) {
+	keys, err := s.blobs.list(ctx, captures+application+"/"+channel+"/")
+	for _, key := range keys {
+		names = append(names, path.Base(path.Dir(key)))
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
+func capturedKey(application, channel, service string) string {
+	return captures + application + "/" + channel + "/" + service + "/"
+}

@@ -1,0 +1,85 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// commits has which commits came with an incarnation.
+const commits = "commits/"
+
+// maxChain is how many incarnations are read to learn what lies between two.
+const maxChain = 1000
+
+// PutCommits keeps the commits of an incarnation and returns their digest.
+func (s *Store) PutCommits(ctx context.Context, c protocol.Commits) (string, error) {
+	return s.putJSON(ctx, commits, c)
+}
+
+// Commits returns the commits of a digest.
+func (s *Store) Commits(ctx context.Context, digest string) (protocol.Commits, error) {
+	return getJSON[protocol.Commits](ctx, s, commits, digest)
+}
+
+// Brought are the commits of an incarnation of an application that an earlier one does not have; of 0, all that are known. An
+// incarnation that is not later brings nothing. Which of them are not known is said in it, and is no error.
+func (s *Store) Brought(ctx context.Context, application string, since, incarnation int64) (protocol.Brought, error) {
+	out := protocol.Brought{Since: since, Incarnation: incarnation, Commits: []protocol.IncarnationCommits{}}
+	if incarnation <= since {
+		return out, nil
+	}
+	there := ""
+	if since > 0 {
+		before, err := s.Number(ctx, application, since)
+		if err != nil {
+			return out, err
+		}
+		there = before.Origin.Commit
+	}
+	wanted := ""
+	for n := incarnation; n > max(since, incarnation-maxChain); n-- {
+		i, err := s.Number(ctx, application, n)
+		if IsNotFound(err) && n < incarnation {
+			continue // numbers have gaps where an application was lost
+		}
+		if err != nil {
+			return out, err
+		}
+		if wanted != "" && i.Origin.Commit != wanted {
+			continue // its commits are among those of one that came later
+		}
+		if wanted, err = s.bring(ctx, &out, i, there); err != nil || wanted == "" {
+			return out, err
+		}
+	}
+	out.Unknown = fmt.Sprintf("which commits came with %s and before is not known", wanted[:min(12, len(wanted))])
+	return out, nil
+}
+
+// bring adds the commits of one incarnation, and returns the commit at which those of earlier ones begin; "": no more is needed, or
+// known.
+func (s *Store) bring(ctx context.Context, out *protocol.Brought, i protocol.Incarnation, there string) (since string, err error) {
+	if there != "" && i.Origin.Commit == there {
+		return "", nil
+	}
+	if i.Commits == "" {
+		out.Unknown = fmt.Sprintf("incarnation %d came from %s, of which no commits are known", i.Number, i.Origin.Path)
+		return "", nil
+	}
+	c, err := s.Commits(ctx, i.Commits)
+	if err != nil {
+		return "", err
+	}
+	if len(c.All) > 0 {
+		out.Commits = append(out.Commits, protocol.IncarnationCommits{Incarnation: i.Number, Commits: c.All})
+	}
+	switch {
+	case c.Cut != "":
+		out.Unknown = fmt.Sprintf("incarnation %d lists %d of its commits: %s", i.Number, len(c.All), c.Cut)
+	case c.Since != there:
+		return c.Since, nil
+	}
+	return "", nil
+}

@@ -1,0 +1,48 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Measure has each request to the store told of from now on: what it did (read, write, create, list, remove), how long it took,
+// and whether it failed. That there is no such thing is an answer. It is called before the store is used by several.
+func (s *Store) Measure(requested func(operation string, took time.Duration, failed bool)) {
+	s.blobs = measured{s.blobs, requested}
+}
+
+// measured is blobs whose requests are told of.
+type measured struct {
+	blobs
+	requested func(operation string, took time.Duration, failed bool)
+}
+
+func (m measured) tell(operation string, since time.Time, err error) {
+	m.requested(operation, time.Since(since), err != nil && !IsNotFound(err) && !errors.Is(err, context.Canceled))
+}
+
+func (m measured) read(ctx context.Context, key string) (data []byte, err error) {
+	defer func(since time.Time) { m.tell("read", since, err) }(time.Now())
+	return m.blobs.read(ctx, key)
+}
+
+func (m measured) write(ctx context.Context, key string, data []byte) (err error) {
+	defer func(since time.Time) { m.tell("write", since, err) }(time.Now())
+	return m.blobs.write(ctx, key, data)
+}
+
+func (m measured) create(ctx context.Context, key string, data []byte) (created bool, err error) {
+	defer func(since time.Time) { m.tell("create", since, err) }(time.Now())
+	return m.blobs.create(ctx, key, data)
+}
+
+func (m measured) list(ctx context.Context, prefix string) (keys []string, err error) {
+	defer func(since time.Time) { m.tell("list", since, err) }(time.Now())
+	return m.blobs.list(ctx, prefix)
+}
+
+func (m measured) remove(ctx context.Context, key string) (err error) {
+	defer func(since time.Time) { m.tell("remove", since, err) }(time.Now())
+	return m.blobs.remove(ctx, key)
+}

@@ -1,0 +1,203 @@
+package store
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// This file finds what a text refers to. It knows no fields: whatever looks like a digest is one, and a version or the number of an
+// incarnation is named wherever it stands. So nothing is missed that a later version writes elsewhere, and too much is kept at times,
+// never too little.
+
+// deepest is how often a text may be packed in another.
+const deepest = 6
+
+// longestWord bounds what may be a name in a text: the longest full version.
+const longestWord = 512
+
+// words calls take for each word of a text: each string and number of a JSON text and of what is packed in it, what these
+// consist of, and, of any other text, what has the form of a name.
+func words(text []byte, take func(string)) { wordsIn(text, 0, take) }
+
+func wordsIn(text []byte, depth int, take func(string)) {
+	if plain, packed := unpacked(text); packed && depth < deepest {
+		wordsIn(plain, depth+1, take)
+		return
+	}
+	for in := json.NewDecoder(bytes.NewReader(text)); ; {
+		in.UseNumber()
+		token, err := in.Token()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			spans(string(text), take) // it is no JSON
+			return
+		}
+		switch v := token.(type) {
+		case string:
+			wordsOf(v, depth, take)
+		case json.Number:
+			take(v.String())
+		}
+	}
+}
+
+func wordsOf(s string, depth int, take func(string)) {
+	if len(s) <= longestWord {
+		take(s)
+	}
+	if depth < deepest && len(s) > 20 && len(s)%4 == 0 {
+		if raw, err := base64.StdEncoding.DecodeString(s); err == nil && (isPacked(raw) || json.Valid(raw)) {
+			wordsIn(raw, depth+1, take)
+		}
+	}
+	spans(s, take)
+}
+
+func isPacked(data []byte) bool { return bytes.HasPrefix(data, []byte{0x1f, 0x8b}) }
+
+// unpacked is what a text is that is packed; of one that is cut off, its beginning.
+func unpacked(text []byte) (plain []byte, packed bool) {
+	if !isPacked(text) {
+		return nil, false
+	}
+	r, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return nil, false
+	}
+	plain, _ = io.ReadAll(io.LimitReader(r, maxUnpacked))
+	return plain, true
+}
+
+const maxUnpacked = 1 << 30
+
+// mostParts bounds how many parts of a word are joined in all ways: a word of more has its parts and its beginnings.
+const mostParts = 8
+
+// spans takes the words of a text that is no JSON: what stands between characters that no name has, and whatever of that lies
+// between two of those that a name may have: of v7-i42 also v7, i42 and 42.
+func spans(text string, take func(string)) {
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !inName(r) }) {
+		take(word)
+		parts := strings.FieldsFunc(word, func(r rune) bool { return strings.ContainsRune("-+:@~=_", r) })
+		for _, part := range parts {
+			take(part)
+			take(strings.TrimPrefix(part, "i"))
+			take(strings.TrimRight(part, "."))
+		}
+		take(strings.TrimRight(word, ".:"))
+		joined(word, len(parts), take)
+	}
+}
+
+func joined(word string, parts int, take func(string)) {
+	if parts < 2 {
+		return
+	}
+	var cuts []int
+	for at, r := range word {
+		if strings.ContainsRune("-+:@~=_", r) {
+			cuts = append(cuts, at)
+		}
+	}
+	for _, end := range cuts {
+		take(word[:end])
+	}
+	for n, begin := range cuts {
+		take(word[begin+1:])
+		for _, end := range cuts[n+1 : min(len(cuts), n+1+mostParts)] {
+			take(word[begin+1 : end])
+		}
+	}
+}
+
+func inName(r rune) bool {
+	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("._+-:@~=", r)
+}
+
+// digestsIn are the digests that content names. What is a leaf names none.
+func digestsIn(key string, data []byte) (found []string) {
+	if isLeaf(key) {
+		return nil
+	}
+	words(data, func(word string) {
+		if isDigest(word) {
+			found = append(found, word)
+		}
+	})
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// isLeaf: such content names none, and may be encrypted.
+func isLeaf(key string) bool {
+	return strings.HasPrefix(key, "bundles/") || strings.HasPrefix(key, commits)
+}
+
+// tracedAtOnce is how many things are read at a time while references are followed.
+const tracedAtOnce = 16
+
+// trace visits digests, and those that are named by what is visited, each once.
+func trace(ctx context.Context, from []string, visit func(context.Context, string) ([]string, error)) error {
+	seen := map[string]bool{}
+	for wave := fresh(seen, from); len(wave) > 0; {
+		named := make([][]string, len(wave))
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(tracedAtOnce)
+		for n, digest := range wave {
+			g.Go(func() (err error) {
+				named[n], err = visit(ctx, digest)
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		wave = fresh(seen, slices.Concat(named...))
+	}
+	return nil
+}
+
+// fresh are the digests that were not seen yet, which they are then.
+func fresh(seen map[string]bool, digests []string) (out []string) {
+	for _, digest := range digests {
+		if !seen[digest] {
+			seen[digest] = true
+			out = append(out, digest)
+		}
+	}
+	return out
+}
+
+// contentsOf are the entries of what is named by its digest, by that.
+func contentsOf(all []entry) map[string][]entry {
+	found := map[string][]entry{}
+	for _, e := range all {
+		if key := strings.TrimPrefix(e.key, unreferenced); isContent(key) {
+			found[path.Base(key)] = append(found[path.Base(key)], e)
+		}
+	}
+	return found
+}
+
+// isContent tells whether a key is named by the digest of what lies there.
+func isContent(key string) bool {
+	folder, rest, _ := strings.Cut(key, "/")
+	switch {
+	case folders[folder+"/"] == byDigest:
+		return isDigest(rest)
+	case folder == "runtimes":
+		return strings.Count(rest, "/") == 1 && isDigest(path.Base(rest))
+	}
+	return false
+}

@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// This file keeps what extensions, and steps of plans, reported.
+
+const reports = "reported/"
+
+// Report names what an extension reported.
+type Report struct {
+	Application string `json:"application"`
+	Service     string `json:"service"`
+	Channel     string `json:"channel"`
+	Extension   string `json:"extension"`
+	// Of is the full version for which it ran; the plan, for one of its steps.
+	Of string `json:"of"`
+}
+
+// ReportRecord is what it reported. The newest version stands, and the others stay.
+type ReportRecord struct {
+	Report
+	Version int64  `json:"version"` // counts from 1
+	Release string `json:"release"` // for which it ran
+	entities.Reported
+}
+
+// PutReport keeps what an extension reported, unless that is what stands.
+func (s *Store) PutReport(ctx context.Context, of Report, release string, reported entities.Reported) error {
+	before, err := s.Report(ctx, of)
+	switch {
+	case err == nil && entities.DigestOf(before.Reported) == entities.DigestOf(reported):
+		return nil
+	case err != nil && !IsNotFound(err) && !IsDamaged(err):
+		return err
+	}
+	r := ReportRecord{Report: of, Version: before.Version + 1, Release: release, Reported: reported}
+	_, _, err = createRecord(ctx, s, versioned(of.key(), r.Version), r, func(o ReportRecord) bool { return o.Report == of && o.Version == r.Version })
+	return err
+}
+
+// Report is what an extension reported last. One that is damaged is an error, and counts as a version.
+func (s *Store) Report(ctx context.Context, of Report) (r ReportRecord, err error) {
+	version, err := s.newest(ctx, of.key())
+	if err != nil {
+		return r, err
+	}
+	r, err = readRecord(ctx, s, versioned(of.key(), version), func(r ReportRecord) bool { return r.Report == of && r.Version == version })
+	r.Version = version
+	return r, err
+}
+
+func (r Report) key() string {
+	return reports + r.Application + "/" + r.Channel + "/" + r.Service + "/" + r.Extension + "/" + keyed(r.Of) + "/"
+}

@@ -1,0 +1,111 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// This file keeps what workflows know of the instances that runtimes watch, so that a worker that takes over finds what
+// has changed since. Records are of the queue whose workers watch: only they reach the runtime.
+
+// PutWatched keeps what is known of an instance ("shop/web/production/main"), in place of what was known before.
+func (s *Store) PutWatched(ctx context.Context, queue, instance string, w protocol.Watched) error {
+	data, err := json.Marshal(w)
+	if err != nil {
+		return fmt.Errorf("write what is known of %s: %w", instance, err)
+	}
+	return s.blobs.write(ctx, watchedKey(queue, instance), data)
+}
+
+// Watched is what is known of an instance, or a *NotFoundError. What cannot be read is not there either: whoever asks has
+// the workflow look, which writes it anew.
+func (s *Store) Watched(ctx context.Context, queue, instance string) (w protocol.Watched, err error) {
+	key := watchedKey(queue, instance)
+	data, err := s.blobs.read(ctx, key)
+	if err == nil && json.Unmarshal(data, &w) != nil || err == nil && len(w.Request.Instances) != 1 {
+		err = &NotFoundError{key}
+	}
+	return w, err
+}
+
+// WatchedBy lists the instances that are known to the workers of a queue.
+func (s *Store) WatchedBy(ctx context.Context, queue string) ([]string, error) {
+	keys, err := s.blobs.list(ctx, watchedKey(queue, ""))
+	var instances []string
+	for _, key := range keys {
+		instance := strings.TrimPrefix(key, watchedKey(queue, ""))
+		if strings.Count(instance, "/") == 3 && !strings.Contains(instance, "/.") { // what a writer that died left behind
+			instances = append(instances, instance)
+		}
+	}
+	return instances, err
+}
+
+// RemoveWatched forgets what is known of an instance.
+func (s *Store) RemoveWatched(ctx context.Context, queue, instance string) error {
+	return s.blobs.remove(ctx, watchedKey(queue, instance))
+}
+
+// Beat is what a worker says of itself, again and again, to those that share with it what is steady.
+type Beat struct {
+	// Number grows by one with each.
+	Number int64 `json:"number"`
+	// Told are the instances ("shop/web/production/main") that it wrote down, by beat, with the oldest first.
+	Told [][]string `json:"told,omitempty"`
+	// All: it wrote down more than it names.
+	All bool `json:"all,omitempty"`
+}
+
+// PutBeat keeps what a worker of a queue says of itself, in place of what it said before.
+func (s *Store) PutBeat(ctx context.Context, queue, worker string, b Beat) error {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return fmt.Errorf("write what worker %s says of itself: %w", worker, err)
+	}
+	return s.blobs.write(ctx, beatKey(queue, worker), data)
+}
+
+// Beats is what the workers of a queue say of themselves, by what they call themselves. One that cannot be read is passed over.
+func (s *Store) Beats(ctx context.Context, queue string) (map[string]Beat, error) {
+	keys, err := s.blobs.list(ctx, beatKey(queue, ""))
+	if err != nil {
+		return nil, err
+	}
+	beats := map[string]Beat{}
+	for _, key := range keys {
+		worker := strings.TrimPrefix(key, beatKey(queue, ""))
+		if strings.ContainsAny(worker, "/.") { // of another queue, or what a writer that died left behind
+			continue
+		}
+		data, err := s.blobs.read(ctx, key)
+		if err != nil && !IsNotFound(err) { // it left just now
+			return nil, err
+		}
+		var b Beat
+		if err == nil && json.Unmarshal(data, &b) == nil {
+			beats[worker] = b
+		}
+	}
+	return beats, nil
+}
+
+// RemoveBeat forgets a worker that is gone.
+func (s *Store) RemoveBeat(ctx context.Context, queue, worker string) error {
+	return s.blobs.remove(ctx, beatKey(queue, worker))
+}
+
+func beatKey(queue, worker string) string { return rounds + queue + "/" + worker }
+
+const (
+	watched = "watched/"
+	rounds  = "rounds/"
+)
+
+// watchedRemotely is what the workers of remote runtimes watch.
+var watchedRemotely = watched + protocol.RuntimeTaskQueue("")
+
+func watchedKey(queue, instance string) string { return watched + queue + "/" + instance }

@@ -1,0 +1,292 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// Adopting an object makes ours what another tool declared of it: the fields that stand under the tool's name in managedFields
+// are written under ours first, so that the apply which follows takes away what is not declared here, as the tool would have. It
+// happens once: the consent is applied with the object, and one that already stands there allows nothing more.
+
+// declarers are the field managers of what people declare with, besides those that an object's consent names.
+var declarers = []string{
+	"kubectl-client-side-apply", "kubectl", "kubectl-create", "kubectl-replace", "kubectl-last-applied", "before-first-apply",
+	"helm", "Helm",
+	"argocd-controller", "argocd-application-controller",
+	"kustomize-controller", "helm-controller", "flux-client-side-apply", "flux",
+}
+
+// consentIn is what an object says of being adopted: "true", or names of field managers besides those that are known, separated
+// by commas. Another value than before is another consent. Empty: none.
+func consentIn(o *unstructured.Unstructured) string {
+	if text := o.GetAnnotations()[AnnotationAdopt]; text != "false" {
+		return text
+	}
+	return ""
+}
+
+// consents reports whether an object may be adopted now: it says so, and did not say the same when we last applied it.
+func (a *apply) consents(t *trial, live *unstructured.Unstructured) bool {
+	if isInventory(t.Unstructured, a.owner) {
+		return a.adopt
+	}
+	consent := consentIn(t.Unstructured)
+	return consent != "" && (!a.owns(live) || consentIn(live) != consent)
+}
+
+// adoption is what adopting an object takes over.
+type adoption struct {
+	managers []string // whose fields become ours, by name
+	going    int      // fields of theirs that go, since they are not declared here
+}
+
+// adopts finds out what adopting takes over. dry is the object as the apply alone would leave it.
+func (a *apply) adopts(ctx context.Context, t *trial, dry *unstructured.Unstructured) *trial {
+	if t.live == nil || t.outcome != changed && t.outcome != unchanged && t.outcome != untried || !a.consents(t, t.live) {
+		return t
+	}
+	t.adoption = &adoption{}
+	taken, kept := &fieldpath.Set{}, &fieldpath.Set{}
+	for _, entry := range t.live.GetManagedFields() {
+		switch {
+		case isDeclarer(entry, t.Unstructured):
+			t.adoption.managers = append(t.adoption.managers, entry.Manager)
+			taken = taken.Union(setOf(entry))
+		case entry.Manager != FieldManager || entry.Operation != metav1.ManagedFieldsOperationApply:
+			kept = kept.Union(setOf(entry))
+		}
+	}
+	slices.Sort(t.adoption.managers)
+	t.adoption.managers = slices.Compact(t.adoption.managers)
+	if t.outcome == untried {
+		return t
+	}
+	t.outcome = changed // the consent, if nothing else: it counts once
+	if err := a.tryWithout(ctx, t, dry, taken, kept); err != nil {
+		return t.refuse(err)
+	}
+	return t
+}
+
+// tryWithout tries an object as it will be once it is applied and adopted: without what is taken from others and not declared
+// here. Nothing can try both at once, so this is a dry run of a patch.
+func (a *apply) tryWithout(ctx context.Context, t *trial, dry *unstructured.Unstructured, taken, kept *fieldpath.Set) error {
+	for _, entry := range dry.GetManagedFields() {
+		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply {
+			kept = kept.Union(setOf(entry))
+		}
+	}
+	going := onlyIn(taken, kept)
+	if len(going) == 0 {
+		return nil
+	}
+	after := dry.DeepCopy()
+	for _, p := range going {
+		takenOut(after.Object, p)
+	}
+	patch, err := replacing(t.live, after)
+	if err != nil {
+		return runtimes.Permanent(err)
+	}
+	options := metav1.PatchOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
+	tried, err := a.clients.at(t.at, t.GetNamespace()).Patch(ctx, t.GetName(), types.JSONPatchType, patch, options)
+	if err != nil {
+		return explain(ctx, "adopt "+idOf(t.Unstructured).String(), err)
+	}
+	before := len(t.fields)
+	t.fields = compare(t.live, tried)
+	t.adoption.going = max(0, len(t.fields)-before)
+	return nil
+}
+
+// onlyIn are the paths of a set that nothing in another one is, or lies under.
+func onlyIn(taken, kept *fieldpath.Set) (paths []fieldpath.Path) {
+	var others []string
+	kept.Iterate(func(p fieldpath.Path) { others = append(others, p.String()) })
+	taken.Iterate(func(p fieldpath.Path) {
+		at := p.String()
+		within := func(other string) bool {
+			rest, ok := strings.CutPrefix(other, at)
+			return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		}
+		if !isKey(p) && !slices.ContainsFunc(others, within) {
+			paths = append(paths, p.Copy())
+		}
+	})
+	return paths
+}
+
+// replacing is a patch that makes of an object what of another one can be declared.
+func replacing(live, after *unstructured.Unstructured) ([]byte, error) {
+	var patch []map[string]any
+	put := func(at string, old, now map[string]any, name string) {
+		value, wanted := now[name]
+		_, there := old[name]
+		switch {
+		case wanted:
+			patch = append(patch, map[string]any{"op": "add", "path": at + name, "value": value})
+		case there:
+			patch = append(patch, map[string]any{"op": "remove", "path": at + name})
+		}
+	}
+	for _, name := range keysOf(live.Object, after.Object) {
+		if name != "metadata" && name != "status" && name != "apiVersion" && name != "kind" {
+			put("/", live.Object, after.Object, name)
+		}
+	}
+	for _, name := range []string{"labels", "annotations", "finalizers", "ownerReferences"} {
+		put("/metadata/", inside(live.Object, "metadata"), inside(after.Object, "metadata"), name)
+	}
+	return json.Marshal(patch)
+}
+
+// isDeclarer reports whether fields stand under the name of a tool from which an object is adopted. What was written through a
+// subresource was not declared.
+func isDeclarer(entry metav1.ManagedFieldsEntry, wanted *unstructured.Unstructured) bool {
+	return entry.Subresource == "" && entry.Manager != FieldManager &&
+		(slices.Contains(declarers, entry.Manager) || slices.Contains(listed(wanted, AnnotationAdopt), entry.Manager))
+}
+
+// isKey reports whether a field names the element of the list that it is in, without which nothing else of that is found.
+func isKey(p fieldpath.Path) bool {
+	if len(p) < 2 || p[len(p)-1].FieldName == nil || p[len(p)-2].Key == nil {
+		return false
+	}
+	return slices.ContainsFunc(*p[len(p)-2].Key, func(key value.Field) bool { return key.Name == *p[len(p)-1].FieldName })
+}
+
+// takenOut takes a field, or an element of a list, out of a value.
+func takenOut(from any, at fieldpath.Path) any {
+	switch v := from.(type) {
+	case map[string]any:
+		if at[0].FieldName == nil {
+			return v
+		}
+		name := *at[0].FieldName
+		if inner, ok := v[name]; !ok || len(at) == 1 {
+			delete(v, name)
+		} else {
+			v[name] = takenOut(inner, at[1:])
+		}
+		return v
+	case []any:
+		i := slices.IndexFunc(v, func(each any) bool { return isElement(each, at[0]) })
+		switch {
+		case i < 0:
+		case len(at) == 1:
+			return slices.Delete(v, i, i+1)
+		default:
+			v[i] = takenOut(v[i], at[1:])
+		}
+		return v
+	}
+	return from
+}
+
+// isElement reports whether an element of a list is the one that a path names, by its keys or by itself.
+func isElement(element any, at fieldpath.PathElement) bool {
+	if at.Value != nil {
+		return reflect.DeepEqual(element, (*at.Value).Unstructured())
+	}
+	fields, ok := element.(map[string]any)
+	if at.Key == nil || !ok {
+		return false
+	}
+	return !slices.ContainsFunc(*at.Key, func(key value.Field) bool {
+		has, there := fields[key.Name]
+		return there && !reflect.DeepEqual(has, key.Value.Unstructured())
+	})
+}
+
+// migrate writes what a tool declared of an object under our name, over the object as it was read and no other.
+func (a *apply) migrate(ctx context.Context, t *trial) error {
+	doing := "adopt " + idOf(t.Unstructured).String()
+	at := a.clients.at(t.at, t.GetNamespace())
+	for n := 1; ; n++ {
+		live, err := at.Get(ctx, t.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return explain(ctx, doing, err)
+		}
+		if err := a.mayTake(ctx, t, live); err != nil {
+			return err // somebody made it a moment ago
+		}
+		patch, err := migration(live, t.Unstructured)
+		if err != nil {
+			return runtimes.Permanent(&problem{doing: doing, why: err.Error(), err: err})
+		}
+		if patch == nil {
+			return nil
+		}
+		_, err = at.Patch(ctx, t.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+		if err == nil || !isConflict(err) || n == notings {
+			return explain(ctx, doing, err)
+		}
+	}
+}
+
+// migration is the patch of managedFields that makes ours what tools declared of an object; nil when there is nothing of theirs.
+func migration(live, wanted *unstructured.Unstructured) ([]byte, error) {
+	live = live.DeepCopy()
+	entries, names := live.GetManagedFields(), sets.New[string]()
+	for i, entry := range entries {
+		if isDeclarer(entry, wanted) {
+			entries[i].Operation = metav1.ManagedFieldsOperationUpdate // what is applied migrates as what is updated does
+			names.Insert(entry.Manager)
+		}
+	}
+	if names.Len() == 0 {
+		return nil, nil
+	}
+	live.SetManagedFields(entries)
+	for _, name := range sets.List(names) {
+		if err := csaupgrade.UpgradeManagedFields(live, sets.New(name), FieldManager); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal([]map[string]any{
+		{"op": "replace", "path": "/metadata/managedFields", "value": live.GetManagedFields()},
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
+	})
+}
+
+// String says what a plan shows of it.
+func (a *adoption) String() string {
+	text := "nobody else's fields are taken over"
+	if len(a.managers) > 0 {
+		text = "it is adopted from " + strings.Join(a.managers, ", ")
+	}
+	switch {
+	case a.going == 1:
+		text += "; 1 field of theirs is not declared, and goes"
+	case a.going > 1:
+		text += fmt.Sprintf("; %d fields of theirs are not declared, and go", a.going)
+	}
+	return text
+}
+
+// takeHint is what to do about an object that is somebody else's.
+const takeHint = `to take it over, set adopt, or on the object the annotation ` + AnnotationAdopt + `: "true"; else delete it`
+
+// hintOfConflict is what to do about a field that another tool declares. A consent that was used allows nothing more.
+func (a *apply) hintOfConflict(t *trial, fields []string) string {
+	take := "set adopt to take it over"
+	if consentIn(t.Unstructured) != "" {
+		take = "take it once more by another value of the annotation " + AnnotationAdopt
+	}
+	return "remove the field from one side, " + take + ", or leave it to them: " + ignoring(t.declared, fields)
+}

@@ -1,0 +1,182 @@
+package kubernetes
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+func anAutoscaler(least, most string) string {
+	return `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web}, spec: {minReplicas: ` + least + `, maxReplicas: ` + most + `,
+		scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}`
+}
+
+// autoscales sets the replicas of a Deployment as the controller of its autoscaler does.
+func (d *desk) autoscales(replicas string) {
+	d.Helper()
+	d.edits(autoscalers, "Deployment", "web", `{"spec":{"replicas":`+replicas+`}}`, "scale")
+}
+
+func (d *desk) replicas() int {
+	d.Helper()
+	return number(d.there("Deployment", "web"), -1, "spec", "replicas")
+}
+
+func unreplicated(image string) string {
+	return strings.Replace(deploymentOf(image, 1, ""), "  replicas: 1\n", "", 1)
+}
+
+// What an autoscaler of the same service sets is no drift and costs no request, whatever is declared, and stays in what is applied.
+func TestReplicasAreTheAutoscalers_H2_H8(t *testing.T) {
+	d := reach(t).desk()
+	at := func(version, image string, replicas int) runtimes.Instance {
+		return d.instance(version, deploymentOf(image, replicas, ""), anAutoscaler("1", "9"))
+	}
+	v1 := at("v1", "web:1", 2)
+	d.applied(v1)
+	require.Equal(t, 2, d.replicas(), "it begins with what is declared")
+	running := func(in runtimes.Instance, n int) {
+		t.Helper()
+		d.until(in, "its pods", func(objects []entities.Object) bool {
+			return settledBut(objects, in.FullVersion) && objects[0].Versions[0].AvailableReplicas == n
+		})
+	}
+	running(v1, 2)
+	d.applied(at("v2", "web:1", 4))
+	require.Equal(t, 2, d.replicas(), "what is declared now sets nothing")
+	running(at("v2", "web:1", 4), 2)
+
+	d.wrote()
+	d.autoscales("5")
+	running(at("v2", "web:1", 4), 5)
+	_, asked := d.wrote()
+	require.Zero(t, asked)
+	plan, err := d.Plan(t.Context(), at("v3", "web:3", 4))
+	require.NoError(t, err)
+	require.NotContains(t, plan[0].Fields, "spec.replicas")
+	d.applied(at("v3", "web:3", 4))
+	require.Equal(t, 5, d.replicas())
+	running(at("v3", "web:3", 4), 5)
+	require.Contains(t, d.applied(at("v3", "web:3", 4)), "unchanged 2 objects")
+
+	d.edits("kubectl-edit", "Deployment", "web", `{"spec":{"paused":true}}`)
+	d.autoscales("6")
+	d.applied(at("v4", "web:4", 4))
+	require.Equal(t, 6, d.replicas(), "also where others are taken back from")
+}
+
+// settledBut is settled of all but autoscalers, which have no metrics here.
+func settledBut(objects []entities.Object, version string) bool {
+	var all []entities.Object
+	for _, o := range objects {
+		if o.Type != kindAutoscaler.Kind {
+			all = append(all, o)
+		}
+	}
+	return settled(version)(all)
+}
+
+// The controller itself, of an autoscaler that somebody else made, is left alone.
+func TestAnAutoscalerInTheClusterIsLeftAlone_H2_H8(t *testing.T) {
+	d := reach(t).desk()
+	v1 := d.instance("v1", deploymentOf("web:1", 2, ""))
+	d.applied(v1)
+	d.until(v1, "v1", settled("v1"))
+	d.declares("kubectl", "HorizontalPodAutoscaler", "web", anAutoscaler("4", "9"))
+	d.wait("the controller to scale", func() bool { return d.replicas() == 4 }, func() any { return d.replicas() })
+	require.Equal(t, autoscalers, scaledBy(d.there("Deployment", "web")))
+	d.until(v1, "four of v1", func(objects []entities.Object) bool {
+		return settled("v1")(objects) && objects[0].Versions[0].AvailableReplicas == 4
+	})
+	require.Equal(t, []string{"unchanged 1 object"}, d.applied(v1))
+	d.applied(d.instance("v2", deploymentOf("web:2", 3, "")))
+	require.Equal(t, 4, d.replicas())
+}
+
+// Replicas that are no longer declared stay where an autoscaler is there, though it has written nothing yet; else they are what a
+// workload without has.
+func TestReplicasStayWhenTheyAreNoLongerDeclared_H2(t *testing.T) {
+	for name, c := range map[string]struct {
+		declared, found bool
+		then            int
+	}{
+		"an autoscaler comes with it": {declared: true, then: 3}, "one is in the cluster": {found: true, then: 3}, "none is there": {then: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := reach(t).desk()
+			d.applied(d.instance("v1", deploymentOf("web:1", 3, "")))
+			objects := []string{unreplicated("web:1")}
+			if c.declared {
+				objects = append(objects, anAutoscaler("2", "9"))
+			}
+			if c.found {
+				d.declares("kubectl", "HorizontalPodAutoscaler", "web", anAutoscaler("2", "9"))
+			}
+			v2 := d.instance("v2", objects...)
+			d.caughtUp("Deployment", "web")
+			d.applied(v2)
+			require.Equal(t, c.then, d.replicas())
+			d.until(v2, "v2", func(objects []entities.Object) bool { return settledBut(objects, "v2") })
+			d.applied(v2)
+			require.Equal(t, c.then, d.replicas())
+		})
+	}
+}
+
+// Whoever writes replicas through scale keeps them, but for the controller of autoscalers where none is there any more.
+func TestReplicasOfAnAutoscalerThatIsGone_H2(t *testing.T) {
+	d := reach(t).desk()
+	both := d.instance("v1", deploymentOf("web:1", 2, ""), anAutoscaler("1", "9"))
+	d.applied(both)
+	d.autoscales("5")
+	d.caughtUp("Deployment", "web")
+	without := pruning(d.instance("v2", deploymentOf("web:2", 2, "")))
+	d.applied(without)
+	require.Equal(t, 5, d.replicas(), "it was there when this was applied")
+	require.Nil(t, d.there("HorizontalPodAutoscaler", "web"))
+	require.Contains(t, strings.Join(d.applied(without), "\n"), "took over spec.replicas of Deployment/web from "+autoscalers)
+	require.Equal(t, 2, d.replicas())
+
+	d.edits("another-scaler", "Deployment", "web", `{"spec":{"replicas":4}}`, "scale")
+	d.applied(d.instance("v3", deploymentOf("web:3", 2, "")))
+	require.Equal(t, 4, d.replicas())
+}
+
+// A VerticalPodAutoscaler writes into pods, by admission or in place, and leaves the template as declared: as whatever else changes
+// pods on their way, it is no drift.
+func TestPodsThatAdmissionChangesAreNoDrift_H2(t *testing.T) {
+	d := reach(t).desk()
+	v1 := d.instance("v1", deploymentOf("web:1", 1, ""))
+	d.applied(v1)
+	d.until(v1, "v1", settled("v1"))
+	d.declares("admin", "LimitRange", "sizes", `{apiVersion: v1, kind: LimitRange, metadata: {name: sizes}, spec: {limits: [
+		{type: Container, default: {cpu: 200m}, defaultRequest: {cpu: 150m}}]}}`)
+	before := d.pods()["web"]
+	d.evicts("web")
+	d.wait("another pod", func() bool { now := d.pods()["web"]; return len(now) == 1 && now[0] != before[0] }, func() any { return d.pods() })
+	d.until(v1, "v1 again", settled("v1"))
+	require.Equal(t, "150m", d.requestOf("web"))
+	require.Equal(t, []string{"unchanged 1 object"}, d.applied(v1))
+	d.until(v1, "v1 as ever", settled("v1"))
+}
+
+func TestWhatScales_H2(t *testing.T) {
+	for text, wanted := range map[string]string{
+		anAutoscaler("1", "2"): "Deployment web",
+		"{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: a}, spec: {scaleTargetRef: {name: web}}}":                                            "Deployment web",
+		"{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: a}, spec: {scaleTargetRef: {kind: StatefulSet, name: db}}}":                          "StatefulSet db",
+		"{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {scaleTargetRef: {apiVersion: x.io/v1, kind: Rollout, name: r}}}": "Rollout r",
+		"{apiVersion: keda.sh/v1alpha1, kind: ScaledJob, metadata: {name: a}, spec: {scaleTargetRef: {name: web}}}":                                               "",
+		"{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: a}}":                                                                                 "",
+	} {
+		target, ok := scales(object(t, text))
+		require.Equal(t, wanted != "", ok, text)
+		if ok {
+			require.Equal(t, wanted, target.String(), text)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// What others add to the pod template of a workload, and nobody declares, is foreign: a container, a volume, hostNetwork. It is
+// found in what managedFields say of the workload itself. What is injected into its pods is not there, and neither is
+// what a webhook changes of an apply: nobody owns that.
+
+// foreign is a field that somebody else added.
+type foreign struct {
+	at path
+	by string
+}
+
+// String is "spec.template.spec.containers[name=debug] (by kubectl-edit)".
+func (f foreign) String() string { return f.at.String() + " (by " + f.by + ")" }
+
+// foreignIn finds what others added to an object that is there, of which what we declare is ours: what was just applied, or
+// answered to a dry run. What is declared to be somebody else's is not foreign.
+func foreignIn(o *unstructured.Unstructured, d declared) (all []foreign) {
+	template := templateOf(idOf(o).kind)
+	if !isWorkload(o) || template == nil {
+		return nil
+	}
+	at := path{}
+	for _, field := range append(slices.Clip(template), "spec") {
+		at = at.with(part{field: field})
+	}
+	ours, theirs := oursIn(o), d.theirsIn(o)
+	for _, entry := range o.GetManagedFields() {
+		by := func(i entities.IgnoredDifference) bool { return i.By(entry.Manager) }
+		if entry.Manager == FieldManager || entry.Subresource != "" || slices.ContainsFunc(d.ignore, by) {
+			continue
+		}
+		for _, added := range addedAt(at, fieldsAt(fieldsOf(entry), at), ours) {
+			if value := added.get(o.Object); value != nil && !isDefault(added, value) && !within(added.String(), theirs) {
+				all = append(all, foreign{added, entry.Manager})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b foreign) int { return strings.Compare(a.String(), b.String()) })
+	return all
+}
+
+// fieldsAt is what a set of fields has below a path; nil: nothing.
+func fieldsAt(fields map[string]any, at path) map[string]any {
+	for _, part := range at {
+		fields, _ = fields["f:"+part.field].(map[string]any)
+	}
+	return fields
+}
+
+// addedAt lists the fields of a set that are not ours, each as a whole where it was added as a whole.
+func addedAt(at path, fields, ours map[string]any) (all []path) {
+	for _, name := range keysOf(fields) {
+		part, ok := namedBy(name)
+		if !ok {
+			continue
+		}
+		below, _ := fields[name].(map[string]any)
+		_, whole := below["."]
+		switch added := at.with(part); {
+		case (whole || len(below) == 0) && !holds(ours, added):
+			all = append(all, added)
+		default:
+			all = append(all, addedAt(added, below, ours)...)
+		}
+	}
+	return all
+}
+
+// isDefault reports whether a field is as the server fills it in. It belongs to whoever made the object by something else than an
+// apply, and nobody added it.
+func isDefault(at path, value any) bool {
+	if m, ok := value.(map[string]any); ok && len(m) == 0 {
+		return true
+	}
+	switch fmt.Sprint(at[len(at)-1].field, "=", value) {
+	case "dnsPolicy=ClusterFirst", "restartPolicy=Always", "schedulerName=default-scheduler", "terminationGracePeriodSeconds=30",
+		"terminationMessagePath=/dev/termination-log", "terminationMessagePolicy=File", "imagePullPolicy=Always", "imagePullPolicy=IfNotPresent",
+		"protocol=TCP", "scheme=HTTP", "successThreshold=1", "failureThreshold=3", "periodSeconds=10", "timeoutSeconds=1", "defaultMode=420":
+		return true
+	}
+	return false
+}
+
+// words are foreign fields as people read them.
+func words(all []foreign) (texts []string) {
+	for _, f := range all {
+		texts = append(texts, f.String())
+	}
+	return texts
+}
+
+// removals is what takes foreign fields out of an object that is there, as a JSON patch of the object that was read, and no other.
+func removals(o *unstructured.Unstructured, all []foreign) ([]byte, error) {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value,omitempty"`
+	}
+	ops := []operation{{Op: "test", Path: "/metadata/resourceVersion", Value: o.GetResourceVersion()}}
+	var gone []string
+	for _, f := range all {
+		gone = append(gone, pointerTo(o.Object, f.at))
+	}
+	slices.SortFunc(gone, func(a, b string) int { return byIndex(b, a) }) // of two in a list, the later one first
+	for _, at := range gone {
+		ops = append(ops, operation{Op: "remove", Path: at})
+	}
+	return json.Marshal(ops)
+}
+
+// byIndex compares pointers, numbers in them by what they are.
+func byIndex(a, b string) int {
+	if len(a) != len(b) && strings.TrimRight(a, "0123456789") == strings.TrimRight(b, "0123456789") {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
+
+// pointerTo is where a path leads in an object.
+func pointerTo(object any, at path) string {
+	var b strings.Builder
+	for _, part := range at {
+		inner, n := part.find(object)
+		if _, list := object.([]any); list {
+			fmt.Fprintf(&b, "/%d", n)
+		} else {
+			b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(part.field))
+		}
+		object = inner
+	}
+	return b.String()
+}
+
+// removeForeign takes out of an object that was applied what others had added, where that is not to be there.
+func (a *apply) removeForeign(ctx context.Context, t *trial) error {
+	if !a.clears || len(t.foreign) == 0 {
+		return nil
+	}
+	doing, at := "remove what others added to "+idOf(t.Unstructured).String(), a.clients.at(t.at, t.GetNamespace())
+	live, last := t.applied, error(nil)
+	for range notings {
+		found := foreignIn(live, t.declared)
+		if len(found) == 0 {
+			return nil
+		}
+		patch, err := removals(live, found)
+		if err != nil {
+			return err
+		}
+		applied, err := at.Patch(ctx, t.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+		if err == nil {
+			for _, f := range found {
+				a.account.say("removed %s of %s, which %s had added", f.at, called(applied), f.by)
+			}
+			t.applied = applied
+			return nil
+		}
+		if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) { // another one is there by now
+			return explain(ctx, doing, err)
+		}
+		last = err
+		if live, err = at.Get(ctx, t.GetName(), metav1.GetOptions{}); err != nil {
+			return explain(ctx, doing, err)
+		}
+	}
+	return explain(ctx, doing, last)
+}

@@ -1,0 +1,93 @@
+package kubernetes
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+func removingForeign(in runtimes.Instance) runtimes.Instance {
+	in.Payload.Kubernetes.RemoveForeign = true
+	return in
+}
+
+// added is what somebody adds by hand.
+const added = `{"spec":{"template":{"spec":{"hostNetwork":true,
+	"containers":[{"name":"debug","image":"debug:1","volumeMounts":[{"name":"tmp","mountPath":"/tmp"}]},{"name":"c","image":"web:1","envFrom":[{"configMapRef":{"name":"settings"}}],"env":[{"name":"DEBUG","value":"1"}]}],
+	"volumes":[{"name":"tmp","emptyDir":{}}]}}}}`
+
+var sawForeign = []string{
+	"spec.template.spec.containers[name=c].env (by kubectl-edit)", "spec.template.spec.containers[name=debug] (by kubectl-edit)",
+	"spec.template.spec.hostNetwork (by kubectl-edit)", "spec.template.spec.volumes (by kubectl-edit)",
+}
+
+func foreignOf(objects []entities.Object, name string) []string {
+	for _, o := range objects {
+		if o.Name == name {
+			return o.Foreign
+		}
+	}
+	return nil
+}
+
+// What somebody adds to a workload is reported, with who, is no drift, and stays. What is nobody's to declare is not reported.
+func TestForeignFieldsAreReported_H2(t *testing.T) {
+	d := reach(t).desk()
+	v1 := d.instance("v1", aDeployment("web", "web:1", usesSettings), configOf("settings", "a"))
+	d.applied(v1)
+	d.until(v1, "v1", settled("v1"))
+	require.Empty(t, foreignOf(d.observe(v1), "web"))
+	d.edits("kubectl-edit", "Deployment", "web", added)
+	d.edits("kubectl-rollout", "Deployment", "web", `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`)
+	seen := d.until(v1, "v1 with a guest", func(objects []entities.Object) bool {
+		return settled("v1")(objects) && len(foreignOf(objects, "web")) > 0
+	})
+	require.Equal(t, sawForeign, foreignOf(seen, "web"))
+	require.False(t, entities.FetchObjects(seen, &entities.Target{FullVersion: "v1"}).Drifted)
+
+	v2 := d.instance("v2", aDeployment("web", "web:1", usesSettings), configOf("settings", "a"))
+	d.applied(v2)
+	seen = d.until(v2, "v2", settled("v2"))
+	require.Equal(t, sawForeign, foreignOf(seen, "web"), "it is there after an apply as before")
+	ignored := ignoringIn(v2, entities.IgnoredDifference{Group: "apps", Kind: "Deployment", Managers: []string{"kubectl-edit"}})
+	require.Empty(t, foreignOf(d.until(ignored, "v2", settled("v2")), "web"))
+}
+
+// Where that is said it is drift, and goes; a plan shows it before.
+func TestForeignFieldsAreRemovedWhereThatIsSaid_H2_A12(t *testing.T) {
+	d := reach(t).desk()
+	v1 := removingForeign(d.instance("v1", aDeployment("web", "web:1", usesSettings), configOf("settings", "a")))
+	d.applied(v1)
+	d.until(v1, "v1", settled("v1"))
+	d.edits("kubectl-edit", "Deployment", "web", added)
+	d.caughtUp("Deployment", "web")
+	seen := d.until(v1, "the guest", func(objects []entities.Object) bool {
+		return entities.FetchObjects(objects, &entities.Target{FullVersion: "v1"}).Drifted
+	})
+	require.Equal(t, sawForeign, foreignOf(seen, "web"))
+	plan, err := d.Plan(t.Context(), v1)
+	require.NoError(t, err)
+	require.Len(t, plan, 1)
+	require.Equal(t, "spec.template.spec.hostNetwork", plan[0].Fields[2].Path)
+	require.Empty(t, plan[0].Fields[2].New)
+
+	lines := strings.Join(d.applied(v1), "\n")
+	for _, path := range []string{"containers[name=debug]", "hostNetwork", "volumes", "containers[name=c].env"} {
+		require.Contains(t, lines, "removed spec.template.spec."+path+" of Deployment/web, which kubectl-edit had added")
+	}
+	spec := inside(d.there("Deployment", "web").Object, "spec", "template", "spec")
+	require.Len(t, spec["containers"], 1)
+	require.NotContains(t, spec, "hostNetwork")
+	require.Empty(t, foreignOf(d.until(v1, "v1 alone", settled("v1")), "web"))
+	require.Equal(t, []string{"unchanged 2 objects"}, d.applied(v1))
+}
+
+func TestPointersOfElementsGoFromTheEnd_H2(t *testing.T) {
+	require.Positive(t, byIndex("/a/10", "/a/9"))
+	require.Negative(t, byIndex("/a/1", "/a/2"))
+	require.Negative(t, byIndex("/a", "/b"))
+}

@@ -1,0 +1,64 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/intent/expression"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// healthRules are the expressions that a runtime declares, by kind (H3).
+type healthRules map[schema.GroupKind]*expression.Health
+
+func newHealthRules(def entities.RuntimeDefinition) (healthRules, error) {
+	rules := healthRules{}
+	var wrong []error
+	for _, rule := range def.Kubernetes.Health {
+		compiled, faults := expression.NewHealth(rule)
+		for _, field := range entities.SortedKeys(faults) {
+			wrong = append(wrong, fmt.Errorf("runtime %s: health of %s, %s: %w", def.Name, rule.Kind, field, faults[field]))
+		}
+		rules[schema.GroupKind{Group: rule.Group, Kind: rule.Kind}] = compiled
+	}
+	return rules, errors.Join(wrong...)
+}
+
+// health is how an object is: by the runtime's own expressions for its kind, or by what is known of it. An expression that yields nothing
+// is an error of the reading: nobody knows then how the object is.
+func (r *Runtime) health(ctx context.Context, o *unstructured.Unstructured) (judgement, error) {
+	rule := r.rules[o.GroupVersionKind().GroupKind()]
+	if rule == nil || o.GetDeletionTimestamp() != nil {
+		return judge(o), nil
+	}
+	if stale := unobserved(o); stale != "" {
+		return pending("%s", stale), nil
+	}
+	said, err := rule.Of(ctx, o.Object)
+	if err != nil && ctx.Err() != nil {
+		return judgement{}, ctx.Err()
+	}
+	if err != nil {
+		return judgement{}, &entities.ReadingError{Code: runtimes.CodeHealth, Message: fmt.Sprintf("%s: runtime %s: %v", idOf(o), r.def.Name, err)}
+	}
+	return ruled(o, said), nil
+}
+
+// ruled is a verdict of the runtime's expressions, with what the object says itself.
+func ruled(o *unstructured.Unstructured, said expression.Verdict) judgement {
+	why := entities.Because(conditionOf(o, "Ready").text())
+	switch said {
+	case expression.HealthCurrent:
+		return succeeded("%s is current", o.GetKind())
+	case expression.HealthFailed:
+		return failed("%s has failed%s", o.GetKind(), why)
+	case expression.HealthSuspended:
+		return suspended("suspended", "%s is suspended%s", o.GetKind(), why)
+	}
+	return pending("%s is in progress%s", o.GetKind(), why)
+}

@@ -1,0 +1,34 @@
+package job
+
+import corev1 "k8s.io/api/core/v1"
+
+// podSecurity is what the pod may: the runtime's own seccomp profile, unless another is asked for.
+func (r Request) podSecurity() *corev1.PodSecurityContext {
+	may := &corev1.PodSecurityContext{}
+	if r.PodSecurity != nil {
+		may = r.PodSecurity.DeepCopy()
+	}
+	if may.SeccompProfile == nil {
+		may.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	}
+	return may
+}
+
+// security is what the container may: no process gains more rights than its parent has, unless that is asked for.
+func (r Request) security() *corev1.SecurityContext {
+	may := &corev1.SecurityContext{}
+	if r.Security != nil {
+		may = r.Security.DeepCopy()
+	}
+	if may.AllowPrivilegeEscalation == nil {
+		may.AllowPrivilegeEscalation = new(false)
+	}
+	return may
+}
+
+func (r Request) pullSecrets() (secrets []corev1.LocalObjectReference) {
+	for _, name := range r.PullSecrets {
+		secrets = append(secrets, corev1.LocalObjectReference{Name: name})
+	}
+	return secrets
+}

@@ -1,0 +1,110 @@
+package kubernetes
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// What says that an object is to be kept, by whatever tool it was written for.
+func TestWhatSaysKeep_H5(t *testing.T) {
+	for _, c := range []struct{ name, value, says string }{
+		{"converge/keep", "true", "converge/keep: true"},
+		{"converge/keep", "false", ""},
+		{"helm.sh/resource-policy", "keep", "helm.sh/resource-policy: keep"},
+		{"helm.sh/resource-policy", " Keep ", "helm.sh/resource-policy: Keep"},
+		{"helm.sh/resource-policy", "delete", ""},
+		{"argocd.argoproj.io/sync-options", "Prune=false", "argocd.argoproj.io/sync-options: Prune=false"},
+		{"argocd.argoproj.io/sync-options", "Validate=false, Delete=false", "argocd.argoproj.io/sync-options: Validate=false, Delete=false"},
+		{"argocd.argoproj.io/sync-options", "Prune=confirm", "argocd.argoproj.io/sync-options: Prune=confirm"},
+		{"argocd.argoproj.io/sync-options", "Prune=true,Validate=false", ""},
+		{"kustomize.toolkit.fluxcd.io/prune", "disabled", "kustomize.toolkit.fluxcd.io/prune: disabled"},
+		{"kustomize.toolkit.fluxcd.io/prune", "enabled", ""},
+	} {
+		o := &unstructured.Unstructured{}
+		o.SetAnnotations(map[string]string{c.name: c.value})
+		require.Equal(t, c.says, saysKeep(o), c)
+	}
+	labelled := &unstructured.Unstructured{}
+	labelled.SetLabels(map[string]string{"kustomize.toolkit.fluxcd.io/prune": "disabled"})
+	require.NotEmpty(t, saysKeep(labelled))
+	require.Empty(t, saysKeep(&unstructured.Unstructured{}))
+}
+
+// It is kept when it is no longer declared, and when the instance is taken down; so is what somebody marked by hand, and claims.
+func TestWhatSaysKeepIsKept_H5(t *testing.T) {
+	d := reach(t).desk()
+	claim := "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"
+	all := []string{
+		config, configOf("ours", "x", `converge/keep: "true"`), configOf("helm", "x", "helm.sh/resource-policy: keep"),
+		configOf("argo", "x", "argocd.argoproj.io/sync-options: Prune=false"), configOf("flux", "x", "kustomize.toolkit.fluxcd.io/prune: disabled"),
+		configOf("marked", "x"), configOf("gone", "x"), claim,
+	}
+	v1 := d.instance("v1", all...)
+	d.applied(v1)
+	d.edits("kubectl-annotate", "ConfigMap", "marked", `{"metadata":{"annotations":{"converge/keep":"true"}}}`)
+	d.caughtUp("ConfigMap", "marked")
+	kept := []string{"ours", "helm", "argo", "flux", "marked"}
+
+	less := pruning(d.instance("v2", config))
+	plan, err := d.Plan(t.Context(), less)
+	require.NoError(t, err)
+	said := map[string]string{}
+	for _, change := range plan {
+		if change.Action == runtimes.ActionOrphan {
+			said[change.Name] = change.Message
+		}
+	}
+	require.Equal(t, map[string]string{
+		"ours": "no longer declared, kept: converge/keep: true", "helm": "no longer declared, kept: helm.sh/resource-policy: keep",
+		"argo":   "no longer declared, kept: argocd.argoproj.io/sync-options: Prune=false",
+		"flux":   "no longer declared, kept: kustomize.toolkit.fluxcd.io/prune: disabled",
+		"marked": "no longer declared, kept: converge/keep: true", "data": "no longer declared, kept: " + keepsClaims,
+	}, said)
+	lines := d.applied(less)
+	require.Contains(t, lines, "pruned ConfigMap/gone")
+	require.Contains(t, lines, "left in place ConfigMap/helm, which is no longer declared (helm.sh/resource-policy: keep)")
+
+	there := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			require.NotNil(t, d.there("ConfigMap", name), name)
+		}
+		require.NotNil(t, d.there("PersistentVolumeClaim", "data"))
+	}
+	there(kept...)
+	d.applied(d.instance("v3", all...))
+	require.ElementsMatch(t, []string{
+		"remove ConfigMap/settings", "remove ConfigMap/gone", "keep ConfigMap/ours: converge/keep: true", "keep ConfigMap/helm: helm.sh/resource-policy: keep",
+		"keep ConfigMap/argo: argocd.argoproj.io/sync-options: Prune=false", "keep ConfigMap/flux: kustomize.toolkit.fluxcd.io/prune: disabled",
+		"keep ConfigMap/marked: converge/keep: true", "keep PersistentVolumeClaim/data: " + keepsClaims,
+	}, d.removal(d.instance("v3", all...)))
+	require.NoError(t, d.Remove(t.Context(), d.instance("v3", all...)))
+	there("ours", "helm", "argo", "flux", "marked")
+	require.Nil(t, d.there("ConfigMap", "gone"))
+	require.Nil(t, d.there("ConfigMap", "settings"))
+	d.applied(d.instance("v4", all...)) // what was kept is taken up again
+}
+
+// Claims go where the service says so, and one of them stays that says so itself.
+func TestClaimsAreRemovedWhereThatIsSaid_H5(t *testing.T) {
+	d := reach(t).desk()
+	claim := func(name, annotations string) string {
+		return "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: " + name + ", annotations: {" + annotations + "}}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"
+	}
+	removing := func(in runtimes.Instance) runtimes.Instance {
+		in.Payload.Kubernetes.RemoveClaims = true
+		return in
+	}
+	v1 := removing(d.instance("v1", config, claim("data", ""), claim("more", ""), claim("dear", `converge/keep: "true"`)))
+	d.applied(v1)
+	d.edits("kubectl-edit", "PersistentVolumeClaim", "data", `{"metadata":{"finalizers":null}}`) // nothing uses them here
+	d.edits("kubectl-edit", "PersistentVolumeClaim", "more", `{"metadata":{"finalizers":null}}`)
+	require.Contains(t, d.applied(removing(pruning(d.instance("v2", config, claim("more", ""), claim("dear", `converge/keep: "true"`))))), "pruned PersistentVolumeClaim/data")
+	require.NoError(t, d.Remove(t.Context(), removing(d.instance("v2", config))))
+	require.Nil(t, d.there("PersistentVolumeClaim", "more"))
+	require.NotNil(t, d.there("PersistentVolumeClaim", "dear"))
+}

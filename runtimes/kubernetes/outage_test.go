@@ -1,0 +1,202 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+const outageNamespaces = 20
+
+// narrowly has instances in namespaces of their own, and a worker with no rights outside of them: each is watched on its own.
+func narrowly(t *testing.T) (*bench, []runtimes.Instance) {
+	b := reach(t, func(info *clientcmdapi.AuthInfo) { info.Impersonate = "outage" })
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{"", "apps"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "patch"}}}
+	var all []runtimes.Instance
+	for n := range outageNamespaces {
+		in := b.instance("v1", config, "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}")
+		namespace := fmt.Sprintf("%s-%d", b.namespace, n)
+		_, err := b.admin.typed.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			_ = b.admin.typed.CoreV1().Namespaces().Delete(context.Background(), namespace, metav1.DeleteOptions{})
+		})
+		b.grant("outage", namespace, rules...)
+		in.Service, in.Payload.Service = fmt.Sprintf("web-%d", n), fmt.Sprintf("web-%d", n)
+		in.Payload.Address = map[string]string{"namespace": namespace}
+		all = append(all, in)
+		b.put(in)
+		b.until(in, "v1 in "+namespace, settled("v1"))
+	}
+	for n := range all { // client-go lists anew after a watch that ended at once and brought nothing
+		all[n].FullVersion = "v2"
+		b.put(all[n])
+		b.until(all[n], "v2", settled("v2"))
+	}
+	return b, all
+}
+
+// lists are the lists among the requests after one.
+func (b *bench) lists(since int64) (lists []string) {
+	for i := since + 1; i <= b.requests.Load(); i++ {
+		request, _ := b.asked.Load(i)
+		if text, _ := request.(string); isList(text) {
+			lists = append(lists, text)
+		}
+	}
+	return lists
+}
+
+func isList(request string) bool {
+	return strings.HasPrefix(request, "GET ") && strings.Contains(request, "labelSelector=") && !strings.Contains(request, "watch=true")
+}
+
+// reads observes all until each is as it should be.
+func (b *bench) reads(all []runtimes.Instance, what string, is func(error) bool) {
+	b.Helper()
+	for _, in := range all {
+		var last error
+		b.wait(what, func() bool {
+			_, last = b.Observe(b.Context(), in)
+			return is(last)
+		}, func() any { return last })
+	}
+}
+
+func unreachable(err error) bool { return hasCode(err, runtimes.CodeUnreachable) }
+func well(err error) bool        { return err == nil }
+
+// While a server is unavailable one request at a time finds out, whatever is watched and read; when it is back, the watches go on
+// where they were, and nothing is listed anew.
+func TestAnOutageMakesNoStorm_H9(t *testing.T) {
+	b, all := narrowly(t)
+	hints := b.hintsOf()
+	drain(hints)
+	b.gate.hangUp()
+	b.reads(all, "unreachable", unreachable)
+
+	since, before := time.Now(), b.gate.attempts.Load()
+	b.wait("some attempts", func() bool {
+		for _, in := range all {
+			_, err := b.Observe(t.Context(), in)
+			require.True(t, unreachable(err), err)
+		}
+		return b.gate.attempts.Load() >= before+4
+	}, func() any { return b.gate.attempts.Load() })
+	took := time.Since(since)
+	require.LessOrEqual(t, b.gate.attempts.Load()-before, int64(took/firstRetry)+2, "attempts in %s, of one backoff for the cluster", took)
+
+	maps := b.admin.typed.CoreV1().ConfigMaps(all[0].Payload.Address["namespace"])
+	require.NoError(t, maps.Delete(t.Context(), "settings", metav1.DeleteOptions{}))
+	asked := b.requests.Load()
+	b.gate.shut()
+	b.gate.unlock()
+	b.reads(all, "an answer", well)
+	b.until(all[0], "what happened meanwhile", func(objects []entities.Object) bool { return objects[0].Message == "not there" })
+	require.Empty(t, b.lists(asked), "lists after the outage")
+	hinted := map[string]bool{}
+	b.wait("a hint for everybody who was told that nothing is known", func() bool {
+		for {
+			select {
+			case owner := <-hints:
+				hinted[owner.Service] = true
+			default:
+				return len(hinted) == outageNamespaces
+			}
+		}
+	}, func() any { return hinted })
+}
+
+// A server that has forgotten what happened meanwhile is asked for each list once, and for few at a time.
+func TestListsAfterAnOutageAreFewAtATime_H9(t *testing.T) {
+	b, all := narrowly(t)
+	views := len(b.cluster.views.all)
+	require.Equal(t, 2*outageNamespaces, views)
+	var forgot sync.Map // watches that were refused once
+	var now, most, lists atomic.Int64
+	b.around.Store(new(func(req *http.Request, next http.RoundTripper) (*http.Response, error) {
+		switch {
+		case req.URL.Query().Get("watch") == "true":
+			if _, again := forgot.LoadOrStore(req.URL.Path, true); !again {
+				return answered(req, http.StatusGone, "Expired"), nil
+			}
+		case isList(req.Method + " " + req.URL.RequestURI()):
+			n := now.Add(1)
+			defer now.Add(-1)
+			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+		}
+		resp, err := next.RoundTrip(req)
+		if err == nil && isList(req.Method+" "+req.URL.RequestURI()) {
+			lists.Add(1)
+		}
+		return resp, err
+	}))
+	b.gate.hangUp()
+	b.reads(all, "unreachable", unreachable)
+	b.gate.shut()
+	b.gate.unlock()
+	b.reads(all, "an answer", well)
+	b.wait("all lists", func() bool { return lists.Load() >= int64(views) }, func() any { return lists.Load() })
+	require.Equal(t, int64(views), lists.Load(), "each is listed once")
+	require.LessOrEqual(t, most.Load(), int64(startsAtOnce))
+}
+
+// answered is an answer of an API server.
+func answered(req *http.Request, code int, reason string) *http.Response {
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":"the test says so"}`, code, reason)
+	answer := w.Result()
+	answer.Request = req
+	return answer
+}
+
+// A watch that is ended, because nobody has read it for long or its scope changes, leaves no gap: all in it are hinted at, so that
+// whoever wants to know reads, which watches anew.
+func TestTheEndOfAWatchHints_H9(t *testing.T) {
+	b := reach(t)
+	v1 := b.instance("v1", config)
+	b.put(v1)
+	b.until(v1, "v1", settled("v1"))
+	hints := b.hintsOf()
+	maps, err := b.cluster.resource(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
+	require.NoError(t, err)
+	b.quiet(v1, hints)
+	b.cluster.views.end(maps.GroupVersionResource)
+	b.hinted(hints, hintPatience)
+
+	b.quiet(v1, hints)
+	v, err := b.cluster.view(t.Context(), maps, b.namespace)
+	require.NoError(t, err)
+	v.mu.Lock()
+	v.asked = time.Now().Add(-unwantedAfter - time.Second)
+	v.mu.Unlock()
+	pods, err := b.cluster.resource(t.Context(), podKind())
+	require.NoError(t, err)
+	_, err = b.cluster.view(t.Context(), pods, b.namespace)
+	require.NoError(t, err)
+	b.hinted(hints, hintPatience)
+	b.observe(v1)
+	require.NoError(t, b.admin.typed.CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
+	b.hinted(hints, hintPatience)
+}
+
+const hintPatience = 20 * time.Second

@@ -1,0 +1,258 @@
+package kubernetes
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// This file says of a workload that is not well what an expert would find out with kubectl: pods that are refused, a node that is
+// gone, a pod that does not go, one that is not ready, and what a container said before it ended.
+
+const (
+	goingFor   = 30 * time.Second // past its time, a pod that is still there is stuck
+	logLines   = 5                // of a container that ended
+	logBytes   = 2 << 10
+	logPrefix  = "log of "
+	minPods    = 10 * time.Second // a controller makes pods sooner than that
+	shortestIn = 4                // bytes of a Secret's value that are looked for
+)
+
+// why adds to the trouble of pods what stands elsewhere: in events, in nodes. What is known of them already is said first.
+func (ob *observation) why(ctx context.Context, live *unstructured.Unstructured, p parts, found trouble) trouble {
+	if found.message != "" {
+		return found
+	}
+	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
+	defer cancel()
+	for _, look := range []func(context.Context, *unstructured.Unstructured, parts) trouble{ob.refusedPods, ob.endedPod, ob.stuckPod, ob.lostPod, ob.unreadyPod} {
+		if found := look(ctx, live, p); found.message != "" {
+			found.message = runtimes.Clip(found.message, maxWhy)
+			return found
+		}
+	}
+	return found
+}
+
+const maxWhy = 500 // bytes of what is found out
+
+// refusedPods: the controller was not let make pods. A ReplicaSet has a condition for that, other controllers leave an event.
+func (ob *observation) refusedPods(ctx context.Context, live *unstructured.Unstructured, p parts) trouble {
+	by := cmp.Or(p.newest, live)
+	if c := conditionOf(by, "ReplicaFailure"); c.is("True") {
+		return refusedBy(c.reason, c.message)
+	}
+	kind := live.GroupVersionKind().GroupKind()
+	makes := kind == kindJob || workloadOf[kind] == podSet
+	if !makes || len(p.targets) > 0 || ob.now().Sub(by.GetCreationTimestamp().Time) < minPods {
+		return trouble{}
+	}
+	if w := ob.warningOf(ctx, live); w.reason == "FailedCreate" {
+		return refusedBy(w.reason, w.message)
+	}
+	return trouble{}
+}
+
+func refusedBy(reason, message string) trouble {
+	_, lasts := adviceFor(message)
+	return trouble{message: "its pods are refused: " + reason + ": " + advised(message), failed: lasts}
+}
+
+// endedPod: the last one of a Job that failed, with what its container said.
+func (ob *observation) endedPod(_ context.Context, live *unstructured.Unstructured, p parts) (found trouble) {
+	if live.GroupVersionKind().GroupKind() != kindJob {
+		return found
+	}
+	for _, pod := range p.targets {
+		if text(pod, "status", "phase") != "Failed" {
+			continue
+		}
+		for _, each := range containersOf(pod) {
+			ended := inside(each, "state", "terminated")
+			code, _ := ended["exitCode"].(int64)
+			at, _ := ended["finishedAt"].(string)
+			if when, err := time.Parse(time.RFC3339, at); code != 0 && err == nil && !when.Before(found.ended) {
+				_, message := jobHealth(live)
+				name, _ := each["name"].(string)
+				found = trouble{pod: pod, container: name, ended: when, message: fmt.Sprintf("%s; %s: %s", message, pod.GetName(), endedBy(ended))}
+			}
+		}
+	}
+	return found
+}
+
+func containersOf(pod *unstructured.Unstructured) (all []map[string]any) {
+	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
+		some, _ := inside(pod.Object, "status")[list].([]any)
+		for _, each := range some {
+			if c, ok := each.(map[string]any); ok {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// stuckPod: one that was deleted, and should have been gone for a while.
+func (ob *observation) stuckPod(ctx context.Context, _ *unstructured.Unstructured, p parts) trouble {
+	for _, pod := range p.going {
+		gone := pod.GetDeletionTimestamp()
+		if gone == nil || ob.now().Sub(gone.Time) < goingFor {
+			continue
+		}
+		text := fmt.Sprintf("Terminating %s: it should have been gone for %s", pod.GetName(), entities.Length(ob.now().Sub(gone.Time).Round(time.Second)))
+		if node := ob.lostNode(ctx, pod); node != "" {
+			text += ": " + node + "; once that machine is surely off: kubectl delete pod --force " + pod.GetName()
+		} else if waits := pod.GetFinalizers(); len(waits) > 0 {
+			text += ": it waits for " + strings.Join(waits, ", ")
+		}
+		return trouble{message: text, pod: pod}
+	}
+	return trouble{}
+}
+
+// lostPod: one that is not ready since its node does not answer.
+func (ob *observation) lostPod(ctx context.Context, _ *unstructured.Unstructured, p parts) trouble {
+	for _, pod := range p.targets {
+		if !ob.lastingly(pod) {
+			continue
+		}
+		if node := ob.lostNode(ctx, pod); node != "" {
+			return trouble{message: "NodeNotReady " + pod.GetName() + ": " + node + "; its pods are replaced once their tolerations end", pod: pod}
+		}
+	}
+	return trouble{}
+}
+
+// lostNode says that a pod's node does not answer; "" when it does, or nobody may know.
+func (ob *observation) lostNode(ctx context.Context, pod *unstructured.Unstructured) string {
+	name := text(pod, "spec", "nodeName")
+	if name == "" {
+		return ""
+	}
+	c := ob.nodes.of(ctx, ob, name)
+	if !c.found || c.is("True") {
+		return ""
+	}
+	return fmt.Sprintf("node %s does not answer since %s (%s)", name, c.change, c.text())
+}
+
+// lastingly: a pod that runs is not ready, and not just for a moment: those that come and go are not asked about (H8).
+func (ob *observation) lastingly(pod *unstructured.Unstructured) bool {
+	return runs(pod) && !conditionOf(pod, "Ready").is("True") && ob.now().Sub(notReadySince(pod)) >= minPods
+}
+
+// unreadyPod: one that runs, or begins to, and is not ready, with what its node says of that last.
+func (ob *observation) unreadyPod(ctx context.Context, _ *unstructured.Unstructured, p parts) trouble {
+	for _, pod := range p.targets {
+		if !ob.lastingly(pod) {
+			continue
+		}
+		if w := ob.warningOf(ctx, pod); w.message != "" {
+			return trouble{message: fmt.Sprintf("%s is not ready: %s: %s", pod.GetName(), w.reason, w.message), pod: pod}
+		}
+	}
+	return trouble{}
+}
+
+// warning is the last event of kind Warning of an object.
+type warning struct{ reason, message string }
+
+func (ob *observation) warningOf(ctx context.Context, o *unstructured.Unstructured) warning {
+	return ob.recentOf(ctx, o).warning
+}
+
+// lastWords are the last lines that a container of a failing pod wrote before it ended, one event each. Values of the Secrets that the
+// instance declares are taken out, as they are out of all other output. They are for people: without the right to read logs there are none.
+func (ob *observation) lastWords(ctx context.Context, found trouble) (events []entities.Event) {
+	if found.pod == nil || found.container == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
+	defer cancel()
+	known := ob.happened.words(ob.now(), string(found.pod.GetUID())+"/"+found.container+"/"+fmt.Sprint(found.restarts), func() string {
+		clients, err := ob.cluster.connect(ctx)
+		if err != nil {
+			return ""
+		}
+		lines, bound := int64(logLines), int64(logBytes)
+		stream, err := clients.typed.CoreV1().Pods(found.pod.GetNamespace()).GetLogs(found.pod.GetName(), &corev1.PodLogOptions{
+			Container: found.container, Previous: found.previous, TailLines: &lines, LimitBytes: &bound,
+		}).Stream(ctx)
+		if err != nil {
+			return ""
+		}
+		defer stream.Close()
+		all, _ := io.ReadAll(io.LimitReader(stream, logBytes))
+		return string(all)
+	})
+	for _, line := range strings.Split(strings.TrimSpace(ob.redacted(known)), "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			events = append(events, entities.Event{Timestamp: found.ended, Message: runtimes.Clip(fmt.Sprintf("%s%s: %s", logPrefix, found.container, line), maxTrouble)})
+		}
+	}
+	return events
+}
+
+// redacted takes the values of declared Secrets out of a text, the longest first.
+func (ob *observation) redacted(words string) string {
+	if words == "" || ob.in.Payload == nil || ob.in.Payload.Kubernetes == nil {
+		return words
+	}
+	var secrets []string
+	for _, raw := range ob.in.Payload.Kubernetes.Objects {
+		if !bytes.Contains(raw, []byte("Secret")) {
+			continue
+		}
+		d, err := parse(raw)
+		if err != nil || d.GetKind() != "Secret" {
+			continue
+		}
+		for _, value := range inside(d.Object, "data") {
+			encoded, _ := value.(string)
+			plain, err := base64.StdEncoding.DecodeString(encoded)
+			secrets = append(secrets, encoded)
+			if err == nil {
+				secrets = append(append(secrets, string(plain)), strings.Split(string(plain), "\n")...)
+			}
+		}
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	for _, secret := range secrets {
+		if secret = strings.TrimSpace(secret); len(secret) >= shortestIn {
+			words = strings.ReplaceAll(words, secret, "***")
+		}
+	}
+	return words
+}
+
+// nodeOf asks for the Ready condition of a node.
+func (ob *observation) nodeOf(ctx context.Context, name string) condition {
+	clients, err := ob.cluster.connect(ctx)
+	if err != nil {
+		return condition{}
+	}
+	node, err := clients.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return condition{} // without the right to read nodes, their pods' events say it
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return condition{found: true, status: string(c.Status), reason: c.Reason, message: c.Message, change: c.LastTransitionTime.UTC().Format("15:04:05")}
+		}
+	}
+	return condition{}
+}

@@ -1,0 +1,207 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// This file says what a removal would take down, and what would stay, by the reading that a removal begins with.
+
+// PlanRemoval implements runtimes.RemovalPlanner. What would be deleted is tried by the server's dry run, so that what may not be
+// deleted is said before anything is.
+func (r *Runtime) PlanRemoval(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
+	if in.Payload == nil { // nothing was ever applied
+		return nil, ctx.Err()
+	}
+	a, err := r.removal(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	parent, _, err := a.parent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.admit(append(slices.Clone(a.earlier), parent)...); err != nil {
+		return nil, err
+	}
+	all := a.known(parent)
+	going, staying, err := a.everything(ctx, all.without(kindNamespace))
+	if err != nil {
+		return nil, err
+	}
+	gone := map[types.UID]bool{}
+	for _, g := range going {
+		gone[g.GetUID()] = true
+	}
+	var goes, stays []runtimes.Change
+	for _, g := range slices.Concat(backwards(going)...) {
+		change, err := a.removes(ctx, g, gone)
+		if err != nil {
+			return nil, err
+		}
+		if change.Action == runtimes.ActionKeep {
+			stays = append(stays, change)
+			continue
+		}
+		goes = append(goes, change)
+		for _, claim := range a.claimsOf(ctx, g.Unstructured) {
+			if claim.Action == runtimes.ActionRemove {
+				goes = append(goes, claim)
+			} else {
+				stays = append(stays, claim)
+			}
+		}
+	}
+	for _, s := range append(staying, a.ownNamespaces(ctx, all)...) {
+		stays = append(stays, removalOf(s.Unstructured, runtimes.ActionKeep, s.why))
+	}
+	return append(goes, stays...), nil
+}
+
+func removalOf(o *unstructured.Unstructured, action runtimes.Action, why string) runtimes.Change {
+	return runtimes.Change{Action: action, Type: o.GetKind(), Name: o.GetName(), Namespace: o.GetNamespace(), Message: why}
+}
+
+// removes is what a removal does to an object that is to go, together with those that are gone by then.
+func (a *apply) removes(ctx context.Context, g goner, gone map[types.UID]bool) (runtimes.Change, error) {
+	used, err := a.usedBeside(ctx, g, gone)
+	if err != nil {
+		return runtimes.Change{}, err
+	}
+	change := removalOf(g.Unstructured, runtimes.ActionRemove, "")
+	switch {
+	case used:
+		change.Action, change.Message = runtimes.ActionKeep, keepsUsed
+	case g.GetDeletionTimestamp() != nil:
+		change.Message = deleting(g.Unstructured)
+	default:
+		err := a.tryDelete(ctx, g)
+		if ctx.Err() != nil {
+			return change, explain(ctx, "plan", err)
+		}
+		if err != nil {
+			change.Action, change.Message = runtimes.ActionRefuse, err.Error()
+		}
+	}
+	return change, nil
+}
+
+// tryDelete has the server say whether an object may be deleted. One that went meanwhile may, and so may what a webhook looks at
+// that takes no part in dry runs, as far as is known.
+func (a *apply) tryDelete(ctx context.Context, g goner) error {
+	policy, uid := propagation(idOf(g.Unstructured).kind), g.GetUID()
+	err := a.clients.at(g.at, g.GetNamespace()).Delete(ctx, g.GetName(), metav1.DeleteOptions{
+		DryRun: []string{metav1.DryRunAll}, PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid},
+	})
+	if noDryRun(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return explain(ctx, "delete "+idOf(g.Unstructured).String(), err)
+}
+
+// keepsUsed is why a definition stays.
+const keepsUsed = "there are objects of it that stay, or are somebody else's, and would go with it"
+
+// usedBeside is stillUsed before anything is gone: whether there is an object of a definition besides those that go.
+func (a *apply) usedBeside(ctx context.Context, g goner, gone map[types.UID]bool) (bool, error) {
+	if idOf(g.Unstructured).kind != kindDefinition {
+		return false, nil
+	}
+	doing := "find out whether anybody uses " + idOf(g.Unstructured).String()
+	at, ok, err := a.served(ctx, definedBy(g.Unstructured))
+	if err != nil || !ok {
+		return false, explain(ctx, doing, err)
+	}
+	list, err := a.clients.at(at, "").List(ctx, metav1.ListOptions{Limit: int64(len(gone)) + 1}) // more than those that go: one of them is another
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, explain(ctx, doing, err)
+	}
+	return slices.ContainsFunc(list.Items, func(o unstructured.Unstructured) bool { return !gone[o.GetUID()] }), nil
+}
+
+// ownNamespaces are the Namespaces that the instance has applied; where they may not be read nobody knows.
+func (a *apply) ownNamespaces(ctx context.Context, all extent) []stayer {
+	if !slices.Contains(all.kinds, kindNamespace.Kind) {
+		return nil
+	}
+	_, staying, err := a.everything(ctx, extent{kinds: []string{kindNamespace.Kind}})
+	if err != nil {
+		return nil
+	}
+	return staying
+}
+
+// claimsOf are the claims that a StatefulSet has made from its templates, and what becomes of them when it goes: what it says itself.
+func (a *apply) claimsOf(ctx context.Context, o *unstructured.Unstructured) []runtimes.Change {
+	templates, _, _ := unstructured.NestedSlice(o.Object, "spec", "volumeClaimTemplates")
+	if idOf(o).kind != (schema.GroupKind{Group: "apps", Kind: "StatefulSet"}) || len(templates) == 0 {
+		return nil
+	}
+	action, why := runtimes.ActionKeep, "StatefulSet/"+o.GetName()+" has made it, and leaves it"
+	if deleted, _, _ := unstructured.NestedString(o.Object, "spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted"); deleted == "Delete" {
+		action, why = runtimes.ActionRemove, "StatefulSet/"+o.GetName()+" has made it, and says whenDeleted: Delete"
+	}
+	claims, err := a.madeClaims(ctx, o)
+	if err != nil {
+		return []runtimes.Change{{Action: action, Type: kindClaim.Kind, Name: o.GetName() + "-…", Namespace: o.GetNamespace(), Message: why + " (which ones there are is not known: " + err.Error() + ")"}}
+	}
+	var out []runtimes.Change
+	for _, claim := range claims {
+		out = append(out, removalOf(&claim, action, why))
+	}
+	return out
+}
+
+// madeClaims are the claims of a StatefulSet: they have the labels that it selects by, and names of its templates.
+func (a *apply) madeClaims(ctx context.Context, o *unstructured.Unstructured) ([]unstructured.Unstructured, error) {
+	selects, _, _ := unstructured.NestedStringMap(o.Object, "spec", "selector", "matchLabels")
+	at, err := a.cluster.preferred(ctx, kindClaim)
+	if err != nil {
+		return nil, explain(ctx, "list claims", err)
+	}
+	list, err := a.clients.at(at, o.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(selects).String()})
+	if err != nil {
+		return nil, explain(ctx, "list claims", err)
+	}
+	var names []string
+	for _, template := range elementsOf(o, "spec", "volumeClaimTemplates") {
+		names = append(names, fmt.Sprintf("%s-%s-", inside(template, "metadata")["name"], o.GetName()))
+	}
+	return slices.DeleteFunc(list.Items, func(claim unstructured.Unstructured) bool {
+		return !slices.ContainsFunc(names, func(name string) bool {
+			number, ok := strings.CutPrefix(claim.GetName(), name)
+			return ok && number != "" && strings.Trim(number, "0123456789") == ""
+		})
+	}), nil
+}
+
+// elementsOf are the maps of a list.
+func elementsOf(o *unstructured.Unstructured, at ...string) (all []map[string]any) {
+	list, _, _ := unstructured.NestedSlice(o.Object, at...)
+	for _, each := range list {
+		if m, ok := each.(map[string]any); ok {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// without leaves out a kind.
+func (e extent) without(kind schema.GroupKind) extent {
+	e.kinds = slices.DeleteFunc(slices.Clone(e.kinds), func(name string) bool { return name == kind.String() })
+	return e
+}

@@ -1,0 +1,144 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+var _ runtimes.Steerer = (*Runtime)(nil)
+
+// Steer implements runtimes.Steerer for the Rollouts of Argo Rollouts, by the patches of `kubectl argo rollouts promote` and `abort`: of the
+// status, which is no drift. Each is of the Rollout as it was read, so that one that has gone on since refuses it.
+func (r *Runtime) Steer(ctx context.Context, in runtimes.Instance, s runtimes.Steer) ([]string, error) {
+	a, err := r.begin(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	var did []string
+	var failures []error
+	for _, d := range a.objects {
+		if d.GroupVersionKind().GroupKind() != kindRollout {
+			continue
+		}
+		done, err := a.steer(ctx, d, s)
+		if err != nil {
+			failures = append(failures, err)
+		} else if done != "" {
+			did = append(did, done)
+		}
+	}
+	switch {
+	case len(failures) > 0:
+		return did, errors.Join(failures...)
+	case len(did) == 0:
+		return nil, errors.New("no Rollout waits there any more: it has gone on, or is of another version")
+	}
+	return did, nil
+}
+
+// steer has one Rollout go on, or go back; "" where it does not wait there any more.
+func (a *apply) steer(ctx context.Context, d declared, s runtimes.Steer) (string, error) {
+	doing := "promote " + idOf(d.Unstructured).String()
+	if s.Abort {
+		doing = "abort " + idOf(d.Unstructured).String()
+	}
+	at, err := a.cluster.resource(ctx, d.GroupVersionKind())
+	if err != nil {
+		return "", explain(ctx, doing, err)
+	}
+	client := a.clients.at(at, d.GetNamespace())
+	live, err := client.Get(ctx, d.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", explain(ctx, doing, err)
+	}
+	owner, _ := ownerOf(live.GetLabels())
+	if owner != a.owner || versionIn(live) != versionIn(d.Unstructured) || a.anothers(ctx, live) != nil {
+		return "", nil
+	}
+	of := steps(live, s)
+	for _, p := range of {
+		if err := p.send(ctx, client.Patch, live); err != nil {
+			return "", explain(ctx, doing, err)
+		}
+	}
+	if len(of) == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%s/%s %s", live.GetKind(), live.GetName(), of[0].says), nil
+}
+
+// patch is one of what steers a Rollout.
+type patch struct {
+	says        string
+	subresource []string
+	fields      map[string]any
+}
+
+// steps are the patches that a Rollout needs; none: it does not wait there, or is back already.
+func steps(o *unstructured.Unstructured, s runtimes.Steer) (all []patch) {
+	status := func(says string, fields map[string]any) patch {
+		return patch{says: says, subresource: []string{"status"}, fields: map[string]any{"status": fields}}
+	}
+	if s.Abort {
+		if flag(o, "status", "abort") || text(o, "status", "phase") == "Healthy" && unobserved(o) == "" {
+			return nil
+		}
+		return []patch{status("goes back", map[string]any{"abort": true})}
+	}
+	now := rolloutPhase(o)
+	if now.suspended == "" || now.suspended != s.At {
+		return nil
+	}
+	switch pauses := inside(o.Object, "status")["pauseConditions"]; {
+	case s.Full && text(o, "status", "currentPodHash") != text(o, "status", "stableRS"):
+		all = append(all, status("skips all steps that were left", map[string]any{"promoteFull": true}))
+	case inconclusive(o):
+		next := number(o, 0, "status", "currentStepIndex") + min(1, left(o))
+		all = append(all, status("goes on, whatever the analysis found", map[string]any{"pauseConditions": nil, "controllerPause": false, "currentStepIndex": next}))
+	case pauses != nil:
+		all = append(all, status("goes on, after "+now.suspended, map[string]any{"pauseConditions": nil}))
+	}
+	if flag(o, "spec", "paused") {
+		all = append(all, patch{says: "goes on, which was paused by hand", fields: map[string]any{"spec": map[string]any{"paused": false}}})
+	}
+	return all
+}
+
+// left counts the steps from the present one on.
+func left(o *unstructured.Unstructured) int {
+	all, _ := inside(o.Object, "spec", "strategy", "canary")["steps"].([]any)
+	return max(0, len(all)-number(o, 0, "status", "currentStepIndex"))
+}
+
+// inconclusive: an analysis step found nothing out, and holds the Rollout until a person decides.
+func inconclusive(o *unstructured.Unstructured) bool {
+	return text(o, "status", "canary", "currentStepAnalysisRunStatus", "status") == "Inconclusive" && flag(o, "status", "controllerPause")
+}
+
+type patching func(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error)
+
+// send patches the Rollout as it was read last.
+func (p patch) send(ctx context.Context, to patching, live *unstructured.Unstructured) error {
+	p.fields["metadata"] = map[string]any{"resourceVersion": live.GetResourceVersion()}
+	data, err := json.Marshal(p.fields)
+	if err != nil {
+		return err
+	}
+	patched, err := to(ctx, live.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: FieldManager + "-steer"}, p.subresource...)
+	if err == nil {
+		live.SetResourceVersion(patched.GetResourceVersion())
+	}
+	return err
+}

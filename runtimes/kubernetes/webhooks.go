@@ -1,0 +1,304 @@
+package kubernetes
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/converge-engine/converge/runtimes"
+)
+
+// A webhook that is part of the instance, and is broken, refuses the dry run of what it watches over, and so the version that
+// mends it. What it refuses waits, therefore: the rest of its wave is applied first, and it once the webhook lets it. Where the
+// webhook stands in the way of its own repair, its configuration may say that it is taken away meanwhile (AnnotationRecreate).
+
+// webhookKinds are the configurations of webhooks.
+var webhookKinds = []schema.GroupVersionKind{
+	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingWebhookConfiguration"},
+	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration"},
+}
+
+var (
+	webhookSilent = regexp.MustCompile(`failed calling webhook "([^"]+)"`)
+	webhookDenied = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
+)
+
+// webhookOf is the name of the webhook that refused something, and whether that answered.
+func webhookOf(err error) (name string, answered bool) {
+	if err == nil {
+		return "", false
+	}
+	if found := webhookSilent.FindStringSubmatch(err.Error()); found != nil {
+		return found[1], false
+	}
+	if found := webhookDenied.FindStringSubmatch(err.Error()); found != nil {
+		return found[1], true
+	}
+	return "", false
+}
+
+// isWebhooks reports whether an object configures webhooks.
+func isWebhooks(o *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(webhookKinds, func(k schema.GroupVersionKind) bool { return k.GroupKind() == o.GroupVersionKind().GroupKind() })
+}
+
+// configures reports whether an object configures a webhook of that name.
+func configures(o *unstructured.Unstructured, webhook string) bool {
+	all, _ := o.Object["webhooks"].([]any)
+	return isWebhooks(o) && slices.ContainsFunc(all, func(each any) bool {
+		hook, _ := each.(map[string]any)
+		return hook["name"] == webhook
+	})
+}
+
+// ownWebhook reports whether a webhook is part of the instance, and what may be done about it: its configuration is declared, or
+// is about to be pruned.
+func (a *apply) ownWebhook(ctx context.Context, name string) bool {
+	if name == "" {
+		return false
+	}
+	declares := slices.ContainsFunc(a.objects, func(d declared) bool { return configures(d.Unstructured, name) })
+	return declares || a.pruned(ctx, name) != nil
+}
+
+// pruned is the configuration of a webhook that is ours, no longer declared, and is to be removed; nil when there is none.
+func (a *apply) pruned(ctx context.Context, webhook string) *leftover {
+	if !a.prune || slices.ContainsFunc(a.objects, func(d declared) bool { return configures(d.Unstructured, webhook) }) {
+		return nil
+	}
+	inventory, err := a.cluster.resource(ctx, kindParent)
+	if err != nil {
+		return nil
+	}
+	v, err := a.cluster.view(ctx, inventory, a.home)
+	if err != nil {
+		return nil
+	}
+	parent := v.get(a.home, parentName(a.owner))
+	if parent == nil {
+		return nil
+	}
+	for _, kind := range webhookKinds {
+		if !slices.Contains(listed(parent, annotationKinds), kind.GroupKind().String()) {
+			continue
+		}
+		found, _ := a.undeclared(ctx, kind.GroupKind(), []string{a.home}, map[id]bool{}) // what cannot be read is not ours to remove
+		for _, l := range found {
+			if configures(l.Unstructured, webhook) {
+				return &l
+			}
+		}
+	}
+	return nil
+}
+
+// guarded has an object wait that a webhook of the instance refuses.
+func (a *apply) guarded(ctx context.Context, t *trial) *trial {
+	name, answered := webhookOf(t.err)
+	if t.outcome == refused && a.ownWebhook(ctx, name) {
+		t.outcome, t.guard, t.denied, t.refusal, t.err = guarded, name, answered, t.err, nil
+	}
+	return t
+}
+
+// unmendable refuses what waits for a webhook that nothing here mends: no object changes before it that could. One that answers
+// is mended by what it consists of, and not by just anything.
+func (a *apply) unmendable(ctx context.Context, trials []*trial) {
+	for _, t := range trials {
+		if t.outcome != guarded || a.opener(t.guard) != nil || a.pruned(ctx, t.guard) != nil {
+			continue
+		}
+		mends := func(other *trial) bool {
+			return other.wave <= t.wave && other.differs() && (!t.denied || isWorkload(other.Unstructured) || isWebhooks(other.Unstructured))
+		}
+		if !slices.ContainsFunc(trials, mends) {
+			t.refuse(guardedFor(t))
+		}
+	}
+}
+
+// differs reports whether an apply changes, or changed, more of an object than the version that it is of.
+func (t *trial) differs() bool {
+	switch t.outcome {
+	case guarded, unchanged, refused:
+		return false
+	case changed:
+		return slices.ContainsFunc(t.fields, func(f runtimes.FieldChange) bool { return f.Path != versionField })
+	}
+	return true
+}
+
+// versionField is the path of what changes with each version.
+const versionField = "metadata.annotations[" + AnnotationVersion + "]"
+
+// guardedFor is why an object stays refused by a webhook of its own instance.
+func guardedFor(t *trial) error {
+	p := &problem{
+		doing: "apply " + idOf(t.Unstructured).String(), why: plainly(t.refusal), err: t.refusal,
+		hint: "the webhook " + t.guard + " is part of this service: mend it in the same wave or an earlier one (" + AnnotationWave + "), or let its configuration say " +
+			AnnotationRecreate + `: "true", and it is taken away while what it refuses is applied`,
+	}
+	if t.denied {
+		return runtimes.Permanent(p)
+	}
+	return p
+}
+
+// opener is the declared configuration of a webhook that may be taken away for a while; nil when none may.
+func (a *apply) opener(webhook string) *declared {
+	for i, d := range a.objects {
+		if configures(d.Unstructured, webhook) && recreates(d.Unstructured) {
+			return &a.objects[i]
+		}
+	}
+	return nil
+}
+
+// mendedWithin is how long a webhook may take to answer once all that could mend it is ready.
+const mendedWithin = 20 * time.Second
+
+// afterMending applies what waited in a wave for a webhook of the instance, once the rest of the wave is ready.
+func (a *apply) afterMending(ctx context.Context, rest, waiting []*trial) error {
+	if len(waiting) == 0 {
+		return nil
+	}
+	changes := slices.ContainsFunc(rest, (*trial).differs)
+	if changes {
+		if err := a.ready(ctx, rest); err != nil {
+			return err
+		}
+	}
+	patience := time.Duration(0)
+	if changes {
+		patience = mendedWithin
+	}
+	if a.letIn(ctx, waiting, patience) {
+		return a.carryOutGuarded(ctx, waiting)
+	}
+	opened, away, err := a.open(ctx, waiting)
+	if err == nil && away && a.letIn(ctx, waiting, mendedWithin) {
+		err = a.carryOutGuarded(ctx, waiting)
+	}
+	if err == nil {
+		a.unmended(waiting)
+		err = problems(waiting)
+	}
+	if closing := a.close(ctx, opened); closing != nil && err == nil {
+		err = closing
+	}
+	return err
+}
+
+// unmended refuses what still waits.
+func (a *apply) unmended(waiting []*trial) {
+	for _, t := range waiting {
+		if t.outcome == guarded {
+			t.refuse(guardedFor(t))
+		}
+	}
+}
+
+// letIn tries again what waits, until no webhook of the instance refuses it, or patience ends.
+func (a *apply) letIn(ctx context.Context, waiting []*trial, patience time.Duration) bool {
+	again := time.NewTicker(250 * time.Millisecond)
+	defer again.Stop()
+	for until := time.Now().Add(patience); ; {
+		in := true
+		for _, t := range waiting {
+			if t.outcome == guarded {
+				*t = *a.try(ctx, t.origin)
+				in = in && t.outcome != guarded
+			}
+		}
+		if in || time.Now().After(until) {
+			return in
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// carryOutGuarded applies what has waited. The inventory may have waited with it.
+func (a *apply) carryOutGuarded(ctx context.Context, waiting []*trial) error {
+	if err := problems(waiting); err != nil {
+		return err
+	}
+	if a.noted == nil {
+		if err := a.remember(ctx); err != nil {
+			return err
+		}
+	}
+	for _, t := range waiting {
+		if err := a.carryOut(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open takes the configurations of webhooks away that may be, and returns what is to be there again.
+func (a *apply) open(ctx context.Context, waiting []*trial) (opened []declared, away bool, err error) {
+	for _, t := range waiting {
+		if l := a.pruned(ctx, t.guard); t.outcome == guarded && l != nil {
+			if _, err := a.pruneAll(ctx, []leftover{*l}); err != nil {
+				return opened, away, err
+			}
+			away = true
+		}
+		d := a.opener(t.guard)
+		if t.outcome != guarded || d == nil || slices.ContainsFunc(opened, func(o declared) bool { return idOf(o.Unstructured) == idOf(d.Unstructured) }) {
+			continue
+		}
+		if err := a.takeAway(ctx, *d, t.guard); err != nil {
+			return opened, away, err
+		}
+		opened, away = append(opened, *d), true
+	}
+	return opened, away, nil
+}
+
+// takeAway deletes the configuration of a webhook that stands in the way of its own repair.
+func (a *apply) takeAway(ctx context.Context, d declared, webhook string) error {
+	doing := "take " + idOf(d.Unstructured).String() + " away for a while"
+	config := &trial{declared: d}
+	var err error
+	if config.at, err = a.cluster.resource(ctx, d.GroupVersionKind()); err != nil {
+		return explain(ctx, doing, err)
+	}
+	if config.live, err = a.read(ctx, config); err != nil || config.live == nil {
+		return err
+	}
+	if err := a.unfenced(ctx); err != nil {
+		return err
+	}
+	uid := config.live.GetUID()
+	err = a.clients.at(config.at, d.GetNamespace()).Delete(ctx, d.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return explain(ctx, doing, err)
+	}
+	a.account.say("took %s away, whose webhook %s refuses what mends it", called(d.Unstructured), webhook)
+	return nil
+}
+
+// close makes again what was taken away.
+func (a *apply) close(ctx context.Context, opened []declared) error {
+	for _, d := range opened {
+		t := a.try(ctx, d)
+		if t.err == nil {
+			t.err = a.carryOut(ctx, t)
+		}
+		if t.err != nil {
+			return t.err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package secret
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/converge-engine/converge/entities"
+)
+
+// In is a source for what is done for an application in a release channel: of what was captured it has that of the same, and of no
+// other.
+func In(from Source, application, channel string) Source {
+	return inChannel{from, application, channel}
+}
+
+type inChannel struct {
+	from                 Source
+	application, channel string
+}
+
+// Resolve implements Source.
+func (i inChannel) Resolve(ctx context.Context, v entities.Value) (string, error) {
+	if v.Captured == "" {
+		if i.from == nil {
+			return Environment{}.Resolve(ctx, v)
+		}
+		return i.from.Resolve(ctx, v)
+	}
+	worker, _ := i.from.(*Worker)
+	if worker == nil || worker.Captured == nil {
+		return "", fmt.Errorf("%s, and this worker has nothing that was captured", v.Reference())
+	}
+	all, err := worker.Captured(ctx, i.application, i.channel, v.Captured)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", v.Reference(), err)
+	}
+	text, ok := all[v.Key]
+	if !ok {
+		return "", fmt.Errorf("%s, which was not captured", v.Reference())
+	}
+	return text, nil
+}

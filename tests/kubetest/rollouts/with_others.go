@@ -1,0 +1,8 @@
+//go:build !linux
+
+package rollouts
+
+import "syscall"
+
+// withUs can tie no process to this one here.
+func withUs() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,226 @@
+package deployment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// This file looks at what services say: which of them were ended, and which runtimes they cannot read.
+
+const (
+	// mostAsked bounds how many services are asked.
+	mostAsked = 100
+	// answerBy bounds one answer: a workflow that no worker can take gives none.
+	answerBy = 3 * time.Second
+)
+
+// examineEnded names the workflows whose last run was ended by somebody, and that nobody keeps down.
+func (n Namespace) examineEnded(ctx context.Context, r *Report) error {
+	seen, ended := map[string]bool{}, 0
+	for e, err := range n.list(ctx, protocol.LivingOnes+" AND ExecutionStatus IN ('Terminated','Failed','TimedOut','Canceled')") {
+		if err != nil {
+			return err
+		}
+		id := e.Execution.WorkflowId
+		if seen[id] {
+			continue
+		}
+		if seen[id] = true; len(seen) > mostAsked {
+			break
+		}
+		how, err := n.ended(ctx, id)
+		if err != nil {
+			return err
+		}
+		if how == "" {
+			continue
+		}
+		if ended++; ended <= mostNamed {
+			r.Found(EndedWorkflow, id, "its workflow was "+how+", and was not started again",
+				"a worker starts it within a minute, later where it was ended several times; its log says why not")
+		}
+	}
+	r.Saw("workflows that were ended and do not run: %d", ended)
+	return nil
+}
+
+// ended is how the last run of a workflow was; empty: it runs, ended in order, or is kept down.
+func (n Namespace) ended(ctx context.Context, id string) (how string, err error) {
+	d, err := n.Client.DescribeWorkflowExecution(ctx, id, "")
+	if errors.As(err, new(*serviceerror.NotFound)) {
+		return "", nil // long ago
+	}
+	if err != nil {
+		return "", err
+	}
+	info := d.GetWorkflowExecutionInfo()
+	switch info.GetStatus() {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED,
+		enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return "", nil
+	}
+	last := n.Client.GetWorkflowHistory(ctx, id, info.GetExecution().GetRunId(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
+	if last.HasNext() {
+		e, err := last.Next()
+		if err != nil {
+			return "", err
+		}
+		if strings.Contains(e.GetWorkflowExecutionTerminatedEventAttributes().GetReason(), protocol.UnmanagedBy) {
+			return "", nil
+		}
+	}
+	return strings.ToLower(info.GetStatus().String()), nil
+}
+
+// unread is what services say of a runtime that cannot be read.
+type unread struct {
+	instances int
+	first     string // which, and why
+}
+
+// examineRuntimes asks services that are not well which runtimes they cannot read.
+func (n Namespace) examineRuntimes(ctx context.Context, r *Report) error {
+	statuses, err := n.unwell(ctx)
+	if err != nil {
+		return err
+	}
+	found := map[string]unread{}
+	for _, s := range statuses {
+		for runtime, of := range unreadBy(s) {
+			all := found[runtime]
+			if all.instances == 0 {
+				all.first = of.first
+			}
+			all.instances += of.instances
+			found[runtime] = all
+		}
+	}
+	for _, runtime := range entities.SortedKeys(found) {
+		if err := n.sayUnread(ctx, runtime, found[runtime], r); err != nil {
+			return err
+		}
+	}
+	r.Saw("services that are not well: %d, and %d runtimes that they cannot read", len(statuses), len(found))
+	return nil
+}
+
+func (n Namespace) sayUnread(ctx context.Context, runtime string, of unread, r *Report) error {
+	queue := protocol.RuntimeTaskQueue(runtime)
+	if strings.Contains(of.first, queue) {
+		served, err := n.served(ctx, queue)
+		if err != nil {
+			return err
+		}
+		if !served {
+			r.Found(QueueWithoutWorkers, queue, fmt.Sprintf("nobody asks for its work, and %d instances wait for it", of.instances), "start one where it can be reached: converge worker --runtime "+runtime)
+			return nil
+		}
+	}
+	r.Found(UnreadableRuntime, "runtime "+runtime, fmt.Sprintf("%d instances cannot be read: %s", of.instances, of.first),
+		"mend what it says, or the connection and the rights of the worker; it is read again by itself, and at once after: converge refresh")
+	return nil
+}
+
+// unreadBy is what one service cannot read, by runtime.
+func unreadBy(s protocol.Status) map[string]unread {
+	found := map[string]unread{}
+	add := func(runtime, where, why string) {
+		of := found[runtime]
+		if of.instances == 0 {
+			of.first = where + ": " + why
+		}
+		of.instances++
+		found[runtime] = of
+	}
+	for _, c := range s.Channels {
+		where := s.Application + "/" + s.Service + " " + c.Name
+		for _, i := range c.Instances {
+			if i.Status == string(entities.StatusUnknown) && i.Reason != "" {
+				add(i.Runtime, where+"/"+i.Name, i.Reason)
+			}
+		}
+		if c.Status == string(entities.StatusUnknown) && len(c.Instances) == 0 && len(c.Reasons) > 0 {
+			add(c.Runtime, where, c.Reasons[0].Text)
+		}
+	}
+	return found
+}
+
+// unwell are the statuses of services whose worst channel is unknown, or worse; none of one that does not answer.
+func (n Namespace) unwell(ctx context.Context) (all []protocol.Status, err error) {
+	var asked []*workflowpb.WorkflowExecutionInfo
+	for e, err := range n.list(ctx, "WorkflowType='"+protocol.ServiceWorkflow+"' AND ExecutionStatus='Running' AND TemporalReportedProblems IS NULL AND "+
+		protocol.AttrStatus+" IN ('"+strings.Join(hiding(), "','")+"')") {
+		if err != nil {
+			return nil, err
+		}
+		if asked = append(asked, e); len(asked) == mostAsked {
+			break
+		}
+	}
+	answers := make([]protocol.Status, len(asked))
+	slots := make(chan struct{}, 8)
+	var answering sync.WaitGroup
+	for i, e := range asked {
+		answering.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(ctx, answerBy)
+			defer cancel()
+			_ = protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) { // what it does not say is not known
+				value, err := n.Client.QueryWorkflow(ctx, e.Execution.WorkflowId, "", protocol.QueryStatus, q)
+				if err == nil {
+					err = value.Get(&raw)
+				}
+				return raw, err
+			}, &answers[i])
+		})
+	}
+	answering.Wait()
+	return slices.DeleteFunc(answers, func(s protocol.Status) bool { return s.Service == "" }), nil
+}
+
+// hiding are the statuses of a service that may have an unknown channel: unknown itself and those that are worse.
+func hiding() (all []string) {
+	var least int
+	for _, row := range entities.StatusTable() {
+		if row.Status == entities.StatusUnknown {
+			least = row.Severity
+		}
+	}
+	for _, row := range entities.StatusTable() {
+		if row.Severity >= least {
+			all = append(all, string(row.Status))
+		}
+	}
+	return all
+}
+
+// served: somebody asked for activities of a queue lately.
+func (n Namespace) served(ctx context.Context, queue string) (bool, error) {
+	d, err := n.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: n.Name, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+		TaskQueue: &taskqueuepb.TaskQueue{Name: queue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+	})
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(d.GetPollers(), func(p *taskqueuepb.PollerInfo) bool {
+		return time.Since(p.GetLastAccessTime().AsTime()) < n.pollLasts()
+	}), nil
+}

@@ -1,0 +1,69 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
+)
+
+// called begins what a worker calls itself, before its version and where it runs.
+func called() string { return "converge-worker " }
+
+// Identity is what a worker of a version calls itself on the server.
+func Identity(version string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s%s %d@%s", called(), strings.ReplaceAll(version, " ", "-"), os.Getpid(), host)
+}
+
+// Failure is how a workflow task of a run failed that no worker could carry out since.
+type Failure struct{ Worker, Message string }
+
+// Text says at what it is stuck.
+func (f Failure) Text() string {
+	text := "stuck by a bug in the worker " + f.Worker
+	if rest, ours := strings.CutPrefix(f.Worker, called()); ours {
+		version, where, _ := strings.Cut(rest, " ")
+		text = fmt.Sprintf("stuck by a bug in version %s (%s)", version, where)
+	}
+	if f.Message != "" {
+		text += ": " + f.Message
+	}
+	return text
+}
+
+const (
+	// lastEvents is how many events of a run are read from its end: of tasks that fail in a row only the first is in them.
+	lastEvents = 50
+	// longestMessage is how much of a message is shown.
+	longestMessage = 300
+)
+
+// Failed is how the task of a workflow failed last, if none was completed since; an empty run is the newest.
+func (n Namespace) Failed(ctx context.Context, id, run string) (f Failure, failed bool, err error) {
+	page, err := n.Client.WorkflowService().GetWorkflowExecutionHistoryReverse(ctx, &workflowservice.GetWorkflowExecutionHistoryReverseRequest{
+		Namespace: n.Name, Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: run}, MaximumPageSize: lastEvents,
+	})
+	if err != nil {
+		return f, false, err
+	}
+	for _, e := range page.GetHistory().GetEvents() {
+		if e.GetWorkflowTaskCompletedEventAttributes() != nil {
+			return f, false, nil
+		}
+		if a := e.GetWorkflowTaskFailedEventAttributes(); a != nil {
+			message := strings.Join(strings.Fields(a.GetFailure().GetMessage()), " ")
+			if cut := []rune(message); len(cut) > longestMessage {
+				message = string(cut[:longestMessage]) + "…"
+			}
+			return Failure{a.GetIdentity(), message}, true, nil
+		}
+	}
+	return f, false, nil
+}

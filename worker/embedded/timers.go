@@ -1,0 +1,105 @@
+package embedded
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/server/common/config"
+	"go.temporal.io/server/common/log"
+	"go.temporal.io/server/common/metrics"
+	temporalsql "go.temporal.io/server/common/persistence/sql"
+	"go.temporal.io/server/common/persistence/sql/sqlplugin"
+	sqliteplugin "go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
+	"go.temporal.io/server/common/resolver"
+)
+
+// This file has the server find its next timers by the index of their table. The plugin's own query says from where on by
+// an OR, of which SQLite makes no lower bound: each look walks over every timer that has fired and was not deleted yet. With a
+// thousand services that was most of what the server did, and the more it fell behind, the longer each look took.
+
+const timersPlugin = "sqlite-timers"
+
+// timersQuery is the plugin's, and says the lower bound once more.
+const timersQuery = `SELECT visibility_timestamp, task_id, data, data_encoding FROM timer_tasks
+  WHERE shard_id = ? AND visibility_timestamp >= ? AND visibility_timestamp < ?
+  AND (visibility_timestamp > ? OR task_id >= ?)
+  ORDER BY visibility_timestamp, task_id LIMIT ?`
+
+func init() { temporalsql.RegisterPlugin(timersPlugin, timers{}) }
+
+// timers is the server's plugin for SQLite, and reads timers by itself.
+type timers struct{}
+
+// GetVisibilityQueryConverter implements sqlplugin.Plugin. The visibility store has the plugin itself.
+func (timers) GetVisibilityQueryConverter() sqlplugin.VisibilityQueryConverter {
+	converter, err := temporalsql.GetPluginVisibilityQueryConverter(sqliteplugin.PluginName)
+	if err != nil {
+		panic(err) // it is linked
+	}
+	return converter
+}
+
+// CreateDB implements sqlplugin.Plugin.
+func (timers) CreateDB(
+	kind sqlplugin.DbKind, c *config.SQL, r resolver.ServiceResolver, l log.Logger, m metrics.Handler,
+) (sqlplugin.GenericDB, error) {
+	of := *c
+	of.PluginName = sqliteplugin.PluginName
+	db, err := temporalsql.NewSQLDB(kind, &of, r, l, m)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := sql.Open("sqlite", "file:"+c.DatabaseName+"?mode=ro&_time_format=sqlite&_pragma=busy_timeout=5000")
+	if err != nil {
+		return nil, fmt.Errorf("database %s: %w", c.DatabaseName, err)
+	}
+	reader.SetMaxOpenConns(1)
+	return &timersDB{DB: db, admins: admins{db.(sqlplugin.AdminDB)}, reader: reader}, nil //nolint:forcetypeassert // the plugin has one type for both
+}
+
+// timersDB reads timers by a connection of its own, which sees all that was committed (the log is written ahead) and
+// waits for no writer.
+type timersDB struct {
+	sqlplugin.DB
+	admins
+	reader *sql.DB
+}
+
+// admins are the methods that only an AdminDB has: those of a DB are less deep.
+type admins struct{ sqlplugin.AdminDB }
+
+// Close implements sqlplugin.GenericDB.
+func (d *timersDB) Close() error {
+	return errors.Join(d.reader.Close(), d.DB.Close())
+}
+
+// RangeSelectFromTimerTasks implements sqlplugin.HistoryTimerTask.
+func (d *timersDB) RangeSelectFromTimerTasks(ctx context.Context, f sqlplugin.TimerTasksRangeFilter) ([]sqlplugin.TimerTasksRow, error) {
+	from, until := inDatabase(f.InclusiveMinVisibilityTimestamp), inDatabase(f.ExclusiveMaxVisibilityTimestamp)
+	found, err := d.reader.QueryContext(ctx, timersQuery, f.ShardID, from, until, from, f.InclusiveMinTaskID, f.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	var rows []sqlplugin.TimerTasksRow
+	for found.Next() {
+		row := sqlplugin.TimerTasksRow{ShardID: f.ShardID}
+		if err := found.Scan(&row.VisibilityTimestamp, &row.TaskID, &row.Data, &row.DataEncoding); err != nil {
+			return nil, err
+		}
+		row.VisibilityTimestamp = row.VisibilityTimestamp.UTC()
+		rows = append(rows, row)
+	}
+	return rows, found.Err()
+}
+
+// inDatabase is a time as the plugin writes it.
+func inDatabase(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}

@@ -1,0 +1,79 @@
+// Package logs is how a worker logs: text or JSON, a line each, and on every line that concerns a service which one it is, as far as
+// it is known with its channel, its release, and the workflow and the run. It imports the protocol.
+package logs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// New makes a logger of a format (text, json) and a least level (debug, info, warn, error).
+func New(out io.Writer, format, level string) (*slog.Logger, error) {
+	var least slog.Level
+	if err := least.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: expected debug, info, warn or error", level)
+	}
+	o := &slog.HandlerOptions{Level: least}
+	switch format {
+	case "text":
+		return slog.New(&handler{Handler: slog.NewTextHandler(out, o)}), nil
+	case "json":
+		return slog.New(&handler{Handler: slog.NewJSONHandler(out, o)}), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: expected text or json", format)
+}
+
+// handler adds to what names a workflow which application and service that is, unless it is said.
+type handler struct {
+	slog.Handler
+	workflow string // said before
+	said     bool   // the service was
+}
+
+// Under these keys a line names a workflow: in ours, and in those of Temporal's SDK.
+const (
+	ourKey = "workflow"
+	sdkKey = "WorkflowID"
+)
+
+// Handle implements slog.Handler.
+func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+	id, said := h.workflow, h.said
+	r.Attrs(func(a slog.Attr) bool {
+		id, said = look(a, id, said)
+		return true
+	})
+	if application, service, ok := protocol.ParseServiceID(id); ok && !said {
+		r = r.Clone()
+		r.AddAttrs(slog.String("application", application), slog.String("service", service))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func look(a slog.Attr, id string, said bool) (string, bool) {
+	switch a.Key {
+	case ourKey, sdkKey:
+		id = a.Value.String()
+	case "service":
+		said = true
+	}
+	return id, said
+}
+
+// WithAttrs implements slog.Handler.
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	with := &handler{h.Handler.WithAttrs(attrs), h.workflow, h.said}
+	for _, a := range attrs {
+		with.workflow, with.said = look(a, with.workflow, with.said)
+	}
+	return with
+}
+
+// WithGroup implements slog.Handler.
+func (h *handler) WithGroup(name string) slog.Handler {
+	return &handler{h.Handler.WithGroup(name), h.workflow, h.said}
+}

@@ -1,0 +1,113 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestAddress(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"9464": "127.0.0.1:9464", ":9464": "127.0.0.1:9464", "0": "127.0.0.1:0",
+		"0.0.0.0:9464": "0.0.0.0:9464", "[::1]:9464": "[::1]:9464", "metrics.shop.dev:80": "metrics.shop.dev:80",
+	} {
+		has, err := Address(given)
+		require.NoError(t, err, given)
+		require.Equal(t, want, has)
+	}
+	for _, given := range []string{"", "metrics", "1.2.3.4", "9464:", "70000", "a:b:c", "::1"} {
+		_, err := Address(given)
+		require.ErrorContains(t, err, "expected PORT or HOST:PORT", given)
+	}
+}
+
+// A port alone is not served to others.
+func TestServesOnLoopback(t *testing.T) {
+	t.Parallel()
+	m, err := New("v1")
+	require.NoError(t, err)
+	at, stop, err := m.Serve(t.Context(), "0")
+	require.NoError(t, err)
+	require.Regexp(t, `^127\.0\.0\.1:\d+$`, at)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at+"/metrics", nil)
+	require.NoError(t, err)
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Contains(t, string(text), `converge_build_info{version="v1"} 1`)
+	_, _, err = m.Serve(t.Context(), at)
+	require.ErrorContains(t, err, "serve metrics: ")
+	stop()
+	_, err = http.DefaultClient.Do(request)
+	require.Error(t, err)
+}
+
+// What is measured is called as Prometheus calls things.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	m, err := New("v1")
+	require.NoError(t, err)
+	h := m.Handler().WithTags(map[string]string{"outcome": "ok"})
+	h.Counter("converge_things").Inc(2)
+	h.Timer("converge_thing_duration").Record(3 * time.Second)
+	families, err := m.registry.Gather()
+	require.NoError(t, err)
+	names := map[string]int{}
+	for _, f := range families {
+		names[f.GetName()] = len(f.GetMetric())
+	}
+	require.Equal(t, 1, names["converge_things_total"])
+	require.Equal(t, 1, names["converge_thing_duration_seconds"])
+}
+
+// How the last poll of a kind ended is what counts; one that the worker ended itself says nothing.
+func TestPolls(t *testing.T) {
+	t.Parallel()
+	m, err := New("v1")
+	require.NoError(t, err)
+	ready := func() string {
+		text, all := m.Ready(t.Context())
+		require.Equal(t, text == "polling: ok\n", all)
+		return text
+	}
+	require.Equal(t, "polling: it does not ask for work yet\n", ready())
+	again := func() { m.ready.at = time.Time{} } // what was found out is told to others for a moment
+	for _, row := range []struct {
+		request any
+		err     error
+		want    string
+	}{
+		{&workflowservice.PollWorkflowTaskQueueRequest{}, nil, `^polling: ok\n$`},
+		{&workflowservice.PollActivityTaskQueueRequest{}, status.Error(codes.PermissionDenied, "key revoked"), `^polling: it cannot ask for activities, since \S+: .*key revoked\n$`},
+		{&workflowservice.PollWorkflowTaskQueueRequest{}, nil, `key revoked`},
+		{&workflowservice.StartWorkflowExecutionRequest{}, errors.New("no poll"), `key revoked`},
+		{&workflowservice.PollActivityTaskQueueRequest{}, context.Canceled, `key revoked`},
+		{&workflowservice.PollActivityTaskQueueRequest{}, nil, `^polling: ok\n$`},
+	} {
+		require.Equal(t, row.err, m.polls.watch(row.request, func() error { return row.err }))
+		again()
+		require.Regexp(t, row.want, ready())
+	}
+}
+
+// What a worker needs is said in the order in which it was added, a line each, also where an error has several.
+func TestReady(t *testing.T) {
+	t.Parallel()
+	var m Monitor
+	m.Needs("one", func(context.Context) error { return nil })
+	m.Needs("two", func(context.Context) error { return errors.New("in\ntwo lines") })
+	text, all := m.Ready(t.Context())
+	require.False(t, all)
+	require.Equal(t, "one: ok\ntwo: in two lines\n", text)
+}

@@ -1,0 +1,127 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Polls knows how a worker's own polls for work end, by what they are for. A worker that has much to do asks seldom, so that how
+// long ago it asked says nothing; that the last poll to end failed does. The zero value is ready.
+type Polls struct {
+	mu   sync.Mutex
+	last map[string]poll
+}
+
+// poll is how the last poll of a kind ended; nil: it has begun.
+type poll struct {
+	err   error
+	since time.Time // of the first failure in a row
+}
+
+// DialOption has a connection say how its polls end.
+func (p *Polls) DialOption() grpc.DialOption {
+	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+		return p.watch(request, func() error { return invoke(ctx, method, request, reply, c, o...) })
+	})
+}
+
+// watch carries out a call, and notes how it ends where it is a poll.
+func (p *Polls) watch(request any, call func() error) error {
+	kind := polled(request)
+	if kind == "" {
+		return call()
+	}
+	p.begun(kind)
+	err := call()
+	p.ended(kind, err)
+	return err
+}
+
+func polled(request any) string {
+	switch request.(type) {
+	case *workflowservice.PollWorkflowTaskQueueRequest:
+		return "workflow tasks"
+	case *workflowservice.PollActivityTaskQueueRequest:
+		return "activities"
+	}
+	return ""
+}
+
+func (p *Polls) begun(kind string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last == nil {
+		p.last = map[string]poll{}
+	}
+	if _, known := p.last[kind]; !known {
+		p.last[kind] = poll{}
+	}
+}
+
+// ended notes how a poll ended. One that the worker itself ended says nothing.
+func (p *Polls) ended(kind string, err error) {
+	if ours(err) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	since := p.last[kind].since
+	switch {
+	case err == nil:
+		since = time.Time{}
+	case since.IsZero(), refused(err) != refused(p.last[kind].err):
+		since = time.Now()
+	}
+	p.last[kind] = poll{err, since}
+}
+
+// Refused is since when every poll of some kind is refused, for who asks and not for how things are, and how; nil: none is.
+func (p *Polls) Refused() (since time.Time, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, last := range p.last {
+		if refused(last.err) && (err == nil || last.since.Before(since)) {
+			since, err = last.since, last.err
+		}
+	}
+	return since, err
+}
+
+func refused(err error) bool {
+	return errors.As(err, new(*serviceerror.PermissionDenied)) || status.Code(err) == codes.PermissionDenied || status.Code(err) == codes.Unauthenticated
+}
+
+func ours(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.As(err, new(*serviceerror.Canceled)) || status.Code(err) == codes.Canceled
+}
+
+// check fails while nothing was asked for, or the last poll of some kind failed.
+func (p *Polls) check(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.last) == 0 {
+		return errors.New("it does not ask for work yet")
+	}
+	var failing []string
+	for kind, last := range p.last {
+		if last.err != nil {
+			failing = append(failing, fmt.Sprintf("for %s, since %s: %v", kind, last.since.UTC().Format(time.TimeOnly), last.err))
+		}
+	}
+	if len(failing) == 0 {
+		return nil
+	}
+	slices.Sort(failing)
+	return errors.New("it cannot ask " + strings.Join(failing, "; "))
+}

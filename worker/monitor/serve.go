@@ -1,0 +1,127 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	// checkFor bounds one check of readiness: whoever asks, as a rule every ten seconds, waits as long for all of them.
+	checkFor = 3 * time.Second
+	// knownFor is how long what was found out is told to others who ask.
+	knownFor = 2 * time.Second
+)
+
+// readiness is what a worker needs to work, by name, in the order in which it was added.
+type readiness struct {
+	mu     sync.Mutex
+	names  []string
+	checks []func(context.Context) error
+	text   string
+	all    bool
+	at     time.Time
+}
+
+func (r *readiness) add(name string, check func(context.Context) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.names, r.checks, r.at = append(r.names, name), append(r.checks, check), time.Time{}
+}
+
+// Needs adds something that the worker is not ready without. The check must end when its context does.
+func (m *Monitor) Needs(name string, check func(context.Context) error) { m.ready.add(name, check) }
+
+// Ready says of everything that the worker needs, a line each, how it is, and whether all is well.
+func (m *Monitor) Ready(ctx context.Context) (text string, all bool) {
+	r := &m.ready
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.at.IsZero() && time.Since(r.at) < knownFor {
+		return r.text, r.all
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkFor) // others wait for the answer too
+	defer cancel()
+	found := make([]error, len(r.checks))
+	var asked sync.WaitGroup
+	for n, check := range r.checks {
+		asked.Go(func() { found[n] = check(ctx) })
+	}
+	asked.Wait()
+	r.text, r.all = "", true
+	for n, err := range found {
+		state := "ok"
+		if err != nil {
+			state, r.all = err.Error(), false
+		}
+		r.text += r.names[n] + ": " + strings.Join(strings.Fields(state), " ") + "\n"
+	}
+	r.at = time.Now()
+	return r.text, r.all
+}
+
+// Address is where to listen: HOST:PORT, or a port alone, which is served on the loopback address only.
+func Address(text string) (string, error) {
+	if !strings.Contains(text, ":") {
+		text = ":" + text
+	}
+	host, port, err := net.SplitHostPort(text)
+	if n, bad := strconv.Atoi(port); err != nil || bad != nil || n < 0 || n > 65535 {
+		return "", fmt.Errorf("%q: expected PORT or HOST:PORT, such as 9464 or 0.0.0.0:9464", strings.TrimPrefix(text, ":"))
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// Serve answers at an address until it is stopped: /metrics, /healthz, which says that the process lives, and /readyz.
+func (m *Monitor) Serve(ctx context.Context, address string) (at string, stop func(), err error) {
+	address, err = Address(address)
+	if err != nil {
+		return "", nil, err
+	}
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", address)
+	if err != nil {
+		return "", nil, fmt.Errorf("serve metrics: %w", err)
+	}
+	server := &http.Server{Handler: m.pages(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			slog.Error("metrics are served no more", "error", err)
+		}
+	}()
+	return l.Addr().String(), func() { _ = server.Close() }, nil // nobody is to wait for who reads metrics
+}
+
+func (m *Monitor) pages() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 10}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		text, all := m.Ready(r.Context())
+		code := http.StatusOK
+		if !all {
+			code = http.StatusServiceUnavailable
+		}
+		answer(w, code, text)
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write([]byte(text)) // to somebody who may have gone
+}

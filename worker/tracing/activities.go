@@ -1,0 +1,57 @@
+package tracing
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"go.temporal.io/sdk/interceptor"
+
+	"github.com/converge-engine/converge/worker/subject"
+)
+
+// applies traces activities that a traced workflow started, as Temporal's SDK does.
+type applies struct {
+	interceptor.WorkerInterceptorBase
+	tracing interceptor.Interceptor
+}
+
+// InterceptActivity implements interceptor.WorkerInterceptor.
+func (a *applies) InterceptActivity(ctx context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	return a.tracing.InterceptActivity(ctx, next)
+}
+
+// described says in the span of an activity what it is about.
+type described struct {
+	interceptor.WorkerInterceptorBase
+}
+
+// InterceptActivity implements interceptor.WorkerInterceptor.
+func (*described) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	i := &describedInbound{}
+	i.Next = next
+	return i
+}
+
+type describedInbound struct {
+	interceptor.ActivityInboundInterceptorBase
+}
+
+// ExecuteActivity implements interceptor.ActivityInboundInterceptor.
+func (i *describedInbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		for key, value := range tags(subject.Of(in.Args)) {
+			span.SetAttributes(attribute.String(key, value))
+		}
+	}
+	return i.Next.ExecuteActivity(ctx, in)
+}
+
+// tags are what is known of it, as attributes of a span.
+func tags(s subject.Subject) map[string]string {
+	all := map[string]string{}
+	for _, field := range s.Fields() {
+		all["converge."+field[0]] = field[1]
+	}
+	return all
+}

@@ -1,0 +1,33 @@
+package worker
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+)
+
+// A worker whose SDK has given up ends and says what to do; one that is stopped ends in order.
+func TestEndsWhenTheSDKGivesUp_F10(t *testing.T) {
+	t.Parallel()
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	require.NoError(t, newLost().wait(stopped, Options{}))
+	for _, row := range []struct {
+		err  error
+		next string
+	}{
+		{&serviceerror.NamespaceNotFound{Message: "gone"}, "the namespace was deleted"},
+		{&serviceerror.ClientVersionNotSupported{Message: "old"}, "take a newer converge"},
+		{&serviceerror.PermissionDenied{Message: "revoked"}, "look at the API key"},
+	} {
+		l := newLost()
+		l.fatal(row.err)
+		l.fatal(row.err) // nobody waits for the second
+		err := l.wait(t.Context(), Options{Namespace: "releases"})
+		require.ErrorContains(t, err, "from the namespace releases any more: ")
+		require.ErrorContains(t, err, row.next)
+		require.ErrorIs(t, err, row.err)
+	}
+}

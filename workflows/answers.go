@@ -1,0 +1,115 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// This file answers queries, whose answers may be larger than a payload may be (F8).
+
+// largeAnswers are the last large answers of a run, packed: who asks for a part gets one of what the part before was of. They are no state: what is
+// forgotten is asked for anew.
+type largeAnswers struct{ last []packedAnswer }
+
+type packedAnswer struct {
+	of     string
+	packed protocol.Packed
+}
+
+// keptAnswers is how many are kept: two people may ask at the same time.
+const keptAnswers = 2
+
+// inParts makes a query handler of what answers it. Who does not ask in parts gets what is large cut short, and an error where nothing says how.
+func inParts[T any](a *largeAnswers, name string, answer func() (T, error), cut func(T) T) func(protocol.InParts) (json.RawMessage, error) {
+	return func(q protocol.InParts) (json.RawMessage, error) {
+		if part, known := a.part(q); known {
+			return json.Marshal(part)
+		}
+		value, err := answer()
+		if err != nil {
+			return nil, err
+		}
+		raw, err := json.Marshal(value)
+		if err != nil || len(raw) <= protocol.MaxAnswer {
+			return raw, err
+		}
+		if q.Parts {
+			return a.begin(raw)
+		}
+		if cut != nil {
+			raw, err = json.Marshal(cut(value))
+		}
+		if err == nil && len(raw) > protocol.MaxPayload {
+			err = fmt.Errorf(`%s has %d bytes, and at most %d go at a time; ask for it in parts, with the input {"parts":true}, as converge of this version does`,
+				name, len(raw), protocol.MaxPayload)
+		}
+		return raw, err
+	}
+}
+
+// begin keeps an answer, and gives the first part of it.
+func (a *largeAnswers) begin(raw json.RawMessage) (json.RawMessage, error) {
+	packed, err := protocol.Pack(raw)
+	if err != nil {
+		return nil, err
+	}
+	of := entities.ShortDigestOf([]byte(packed))
+	a.last = entities.KeepLast(append(a.last, packedAnswer{of, packed}), keptAnswers)
+	part, _ := a.part(protocol.InParts{Of: of})
+	return json.Marshal(part)
+}
+
+// part is a part of an answer that is kept.
+func (a *largeAnswers) part(q protocol.InParts) (protocol.Part, bool) {
+	for _, one := range a.last {
+		if one.of == q.Of && q.From >= 0 && q.From < len(one.packed) {
+			end := min(q.From+protocol.PartSize, len(one.packed))
+			return protocol.Part{Schema: protocol.PartSchema, Of: q.Of, From: q.From, Size: len(one.packed), Packed: one.packed[q.From:end]}, true
+		}
+	}
+	return protocol.Part{}, false
+}
+
+// The rest is how an answer is cut short, for clients of before.
+
+// cutRuntime leaves out leases that wait, the last ones first, and then those that are held.
+func cutRuntime(s protocol.RuntimeStatus) protocol.RuntimeStatus {
+	held, waiting := len(s.Held), len(s.Waiting)
+	s.Audit = nil
+	if s.Pause != nil && s.Pause.Drain != nil {
+		s.Pause = s.Pause.Own("")
+	}
+	s.Held = entities.Fitting(s.Held, cutTo)
+	s.Waiting = entities.Fitting(s.Waiting, cutTo)
+	s.Problem = entities.Clip(fmt.Sprintf("cut short: %d more leases are held and %d more wait; ask in parts", held-len(s.Held), waiting-len(s.Waiting)), maxText)
+	return s
+}
+
+// cutTo is how many bytes two lists of an answer that is cut short have each.
+const cutTo = 20 << 10
+
+// cutApplication leaves out old incarnations, and of releases of several services the older ones.
+func cutApplication(s protocol.ApplicationStatus) protocol.ApplicationStatus {
+	s.Incarnations = entities.FittingLast(s.Incarnations, cutTo)
+	s.Releases = entities.FittingLast(s.Releases, cutTo/2)
+	s.Refused = nil
+	s.Problem = entities.Clip("cut short: ask in parts; "+s.Problem, maxText)
+	return s
+}
+
+// cutPlan leaves out what nodes need, and then nodes that are done.
+func cutPlan(s protocol.PlanStatus) protocol.PlanStatus {
+	nodes := make([]protocol.PlanNodeStatus, 0, len(s.Nodes))
+	for _, n := range s.Nodes {
+		if n.State != string(plan.Done) {
+			nodes = append(nodes, protocol.PlanNodeStatus{Node: n.Node, State: n.State, Text: n.Text})
+		}
+	}
+	s.Nodes = entities.Fitting(nodes, 2*cutTo)
+	s.Trouble = entities.Clip(joined(s.Trouble, fmt.Sprintf("cut short: %d nodes are not listed; ask in parts", len(nodes)-len(s.Nodes))), maxText)
+	return s
+}

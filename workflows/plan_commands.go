@@ -1,0 +1,426 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// This file runs the commands of many nodes (LogicPlansInParts). Each event has every coroutine of a workflow go on, so that what an event
+// costs, when it comes and whenever it is replayed, grows with how many there are. So only what is under way has one: what waits, for its
+// turn, for people or until it is tried again, is noted with when it is due.
+
+// commandsAtOnce is how many commands of a plan are under way at once, whatever it says itself.
+const commandsAtOnce = 50
+
+// commands are what runs for a node: one after another, or, of CALLBACK, beside each other.
+type commands struct {
+	node   int
+	work   protocol.PlanWork
+	beside bool
+	// queue has those that are listed and did not begin; more are listed from next on, unless there are none.
+	queue   []protocol.PlanCommand
+	next    int
+	all     bool // they are listed
+	listing bool
+	waiting []*waitingCommand // in the order in which they began to
+	done    []byte            // letters
+	tries   map[int]int       // how often those failed that are not done
+	under   int               // how many are under way
+	idle    int               // how many of these have not taken one yet
+	failed  string
+}
+
+// waitingCommand did not end well, and is run again.
+type waitingCommand struct {
+	protocol.PlanCommand
+	due  time.Time
+	wait time.Duration // how long it is put off
+	why  string
+	held bool // it was not run
+}
+
+// dueNode is a node of which a command waits.
+type dueNode struct {
+	at   time.Time
+	node int
+}
+
+func (p *planRun) inParts() bool { return p.in.Logic >= protocol.LogicPlansInParts }
+
+// room is how much more may begin.
+func (p *planRun) room() plan.Room {
+	room := plan.Room{Limit: p.limit, Commands: -1}
+	if p.inParts() {
+		room.Taken, room.Commands = p.beside, max(0, commandsAtOnce-p.busy)
+	}
+	return room
+}
+
+// unpack reads how far the plan is, and the commands of its nodes.
+func (p *planRun) unpack(begun *protocol.PlanBegun) error {
+	if len(begun.State) == 0 {
+		return nil
+	}
+	if err := begun.State.Unpack(&begun.PlanState); err != nil {
+		return temporal.NewNonRetryableApplicationError("how far the plan is cannot be read: "+err.Error(), "Malformed", err)
+	}
+	for _, part := range begun.Parts {
+		p.parts[part.Node] = part
+	}
+	return nil
+}
+
+// begunParts is how far the commands of nodes are.
+func (p *planRun) begunParts() (parts []protocol.PlanPart) {
+	all := maps.Clone(p.parts)
+	for _, n := range entities.SortedKeys(p.commands) {
+		c := p.commands[n]
+		if done := strings.TrimRight(string(c.done), string(plan.Waiting.Letter())); done != "" || len(c.tries) > 0 {
+			all[n] = protocol.PlanPart{Node: n, Done: done, Failed: maps.Clone(c.tries)}
+		}
+	}
+	for _, n := range entities.SortedKeys(all) {
+		parts = append(parts, all[n])
+	}
+	return parts
+}
+
+// carryOut begins what runs for a node, or goes on with it.
+func (p *planRun) carryOut(n int) {
+	c := p.commands[n]
+	if c == nil {
+		part := p.parts[n]
+		c = &commands{
+			node: n, work: p.workOf(n), beside: p.plan.Nodes[n].Kind == plan.Callback, done: []byte(part.Done), tries: maps.Clone(part.Failed),
+		}
+		if c.tries == nil {
+			c.tries = map[int]int{}
+		}
+		delete(p.parts, n)
+		p.commands[n] = c
+	}
+	if c.beside {
+		p.callback = c
+	}
+	p.hand(c)
+}
+
+// hand has one more coroutine carry out commands of a node.
+func (p *planRun) hand(c *commands) {
+	p.busy++
+	c.idle++
+	if c.under++; c.under > 1 {
+		p.beside++
+	}
+	workflow.Go(p.ctx, func(ctx workflow.Context) {
+		idle := true
+		p.carry(ctx, c, func() {
+			if idle {
+				idle = false
+				c.idle--
+			}
+		})
+		p.busy--
+		p.woken = true
+		if c.under--; c.under > 0 {
+			p.beside--
+			return
+		}
+		p.conclude(c)
+	})
+}
+
+// carry carries out commands. Beside others it carries out one, so that whatever else is ready comes in between.
+func (p *planRun) carry(ctx workflow.Context, c *commands, taken func()) {
+	defer taken()
+	for ctx.Err() == nil && c.failed == "" && !p.ends() {
+		command, again, found := c.take(workflow.Now(ctx))
+		if !found {
+			if !p.list(ctx, c) {
+				return
+			}
+			continue
+		}
+		taken()
+		p.once(ctx, c, command, again)
+		if c.beside && c.under > 1 || !c.beside && len(c.waiting) > 0 {
+			return
+		}
+	}
+}
+
+// take takes the next command that may run now.
+func (c *commands) take(now time.Time) (command protocol.PlanCommand, again *waitingCommand, found bool) {
+	for n, w := range c.waiting {
+		if !w.due.After(now) {
+			c.waiting = slices.Delete(c.waiting, n, n+1)
+			return w.PlanCommand, w, true
+		}
+	}
+	if len(c.queue) == 0 || !c.beside && len(c.waiting) > 0 {
+		return command, nil, false
+	}
+	command, c.queue = c.queue[0], c.queue[1:]
+	return command, nil, true
+}
+
+// list has more commands listed, and tells whether it may have been of use.
+func (p *planRun) list(ctx workflow.Context, c *commands) bool {
+	switch {
+	case c.all, !c.beside && len(c.waiting) > 0:
+		return false
+	case c.listing:
+		return workflow.Await(ctx, func() bool { return !c.listing }) == nil
+	}
+	c.listing = true
+	defer func() { c.listing, p.woken = false, true }()
+	all, err := p.listFrom(ctx, c.work, c.next)
+	if err != nil {
+		c.failed = rootCause(err)
+		return false
+	}
+	for _, command := range all.Commands {
+		if !c.isDone(command.At) {
+			c.queue = append(c.queue, command)
+		}
+	}
+	c.next, c.all = all.Next, all.Next == 0
+	return true
+}
+
+func (p *planRun) listFrom(ctx workflow.Context, work protocol.PlanWork, from int) (all protocol.PlanCommands, err error) {
+	err = p.briefCall(ctx, protocol.ActivityPlanCommands, protocol.PlanCommandsRequest{PlanWork: work, InParts: p.inParts(), From: from}, &all)
+	return all, err
+}
+
+// listSteps lists all steps before or after all nodes.
+func (p *planRun) listSteps(work protocol.PlanWork) (all []protocol.PlanCommand, err error) {
+	for from := 0; ; {
+		some, err := p.listFrom(p.ctx, work, from)
+		all = append(all, some.Commands...)
+		if from = some.Next; err != nil || from == 0 {
+			return all, err
+		}
+	}
+}
+
+func (c *commands) isDone(at int) bool { return at < len(c.done) && c.done[at] == plan.Done.Letter() }
+
+func (c *commands) finish(at int) {
+	for len(c.done) <= at {
+		c.done = append(c.done, plan.Waiting.Letter())
+	}
+	c.done[at] = plan.Done.Letter()
+	delete(c.tries, at)
+}
+
+// once runs a command once, and notes what becomes of it.
+func (p *planRun) once(ctx workflow.Context, c *commands, command protocol.PlanCommand, again *waitingCommand) {
+	if again == nil || !again.held {
+		p.hold(c.node, "")
+	}
+	ran, err := p.attemptOf(ctx, c, command)
+	name := command.Run.Name
+	switch {
+	case errors.Is(err, errPutOff) && (ctx.Err() != nil || p.ends()):
+		c.queue = slices.Insert(c.queue, 0, command)
+	case errors.Is(err, errPutOff):
+		p.putOff(c, &waitingCommand{PlanCommand: command, wait: again.doubled(firstTurn, lastTurn), why: "waits for its turn on " + c.work.Target, held: true})
+	case temporal.IsCanceledError(err):
+		c.fails(name + ": cancelled")
+	case err == nil && ran.Held != "":
+		p.putOff(c, &waitingCommand{PlanCommand: command, wait: again.doubled(10*time.Second, 5*time.Minute), why: ran.Held, held: true})
+	case err == nil && ran.Err == "":
+		c.finish(command.At)
+	default:
+		if err != nil {
+			ran.Err = "interrupted: " + rootCause(err)
+		}
+		c.tries[command.At]++
+		tried, most := c.tries[command.At], command.Run.MaxAttempts
+		if tried >= most {
+			c.fails(name + ": " + ran.Err)
+			break
+		}
+		wait := backoff(command.Run, tried)
+		p.putOff(c, &waitingCommand{
+			PlanCommand: command, wait: wait, why: fmt.Sprintf("%s failed, attempt %d of %d: %s; again in %s", name, tried, most, ran.Err, wait),
+		})
+	}
+	p.dirty, p.woken = true, true
+}
+
+// fails is how a node fails; of several the first counts.
+func (c *commands) fails(why string) {
+	if c.failed == "" {
+		c.failed = why
+	}
+}
+
+// doubled is how long what did not run is put off once more.
+func (w *waitingCommand) doubled(least, most time.Duration) time.Duration {
+	if w == nil || !w.held {
+		return least
+	}
+	return min(max(2*w.wait, least), most)
+}
+
+// putOff has a command wait without a coroutine.
+func (p *planRun) putOff(c *commands, w *waitingCommand) {
+	w.due = workflow.Now(p.ctx).Add(w.wait)
+	c.waiting = append(c.waiting, w)
+	p.dueAt(w.due, c.node)
+}
+
+func (p *planRun) attemptOf(ctx workflow.Context, c *commands, command protocol.PlanCommand) (ran protocol.PlanRan, err error) {
+	if slices.Contains(p.plan.Serial, c.work.Target) {
+		if !p.turn(ctx, c) {
+			return ran, errPutOff
+		}
+		defer p.giveBack(ctx, c.work)
+	}
+	return p.execute(ctx, c.work, command, c.tries[command.At]+1)
+}
+
+// turn tells whether a node has the lease of its target. Where it does not get it soon, it stays asked for.
+func (p *planRun) turn(ctx workflow.Context, c *commands) bool {
+	id := p.leaseOf(c.work)
+	lease := p.leases[id]
+	if lease == nil {
+		lease = &planLease{node: c.node, runtime: c.work.Target}
+		p.leases[id] = lease
+	}
+	if !lease.granted {
+		p.requestLease(ctx, c.work)
+		_, _ = workflow.AwaitWithTimeout(ctx, firstTurn, func() bool { return lease.granted || p.ends() })
+	}
+	if ctx.Err() != nil || p.ends() {
+		p.giveBack(ctx, c.work)
+		return false
+	}
+	if p.confirmed(ctx, protocol.LeaseSignal{ID: id, Runtime: c.work.Target}) {
+		p.hold(c.node, "")
+		return true
+	}
+	lease.granted = false
+	return false
+}
+
+// giveAllBack returns the leases of what waits, or calls that off.
+func (p *planRun) giveAllBack() {
+	for _, id := range entities.SortedKeys(p.leases) {
+		runtime := p.leases[id].runtime
+		delete(p.leases, id)
+		p.callRuntime(p.ctx, protocol.LeaseCall{Runtime: runtime, Give: id})
+	}
+}
+
+// conclude notes what became of a node of which nothing is under way.
+func (p *planRun) conclude(c *commands) {
+	state, why := plan.Waiting, "" // the run ends, and the next one goes on
+	switch {
+	case c.failed != "":
+		state, why = plan.Failed, c.failed
+	case c.all && len(c.queue) == 0 && len(c.waiting) == 0:
+		state = plan.Done
+	case len(c.waiting) > 0 && p.ctx.Err() == nil && !p.ends():
+		state, why = plan.Held, c.waiting[0].why
+	}
+	if state == plan.Failed || state == plan.Done {
+		delete(p.commands, c.node)
+	}
+	p.became(c.node, state, why)
+}
+
+// goesOn has a node go on that waits: it is its turn.
+func (p *planRun) goesOn(n int) {
+	c, now := p.commands[n], workflow.Now(p.ctx)
+	if c == nil || len(c.waiting) == 0 {
+		return
+	}
+	for _, w := range c.waiting {
+		w.due = now
+	}
+	p.dueAt(now, n)
+}
+
+// dueAt has a node go on at a time.
+func (p *planRun) dueAt(at time.Time, n int) {
+	here, _ := slices.BinarySearchFunc(p.due, at, func(d dueNode, at time.Time) int {
+		if d.at.After(at) {
+			return 1
+		}
+		return -1
+	})
+	p.due = slices.Insert(p.due, here, dueNode{at, n})
+	p.woken = true
+}
+
+// resume goes on with nodes that are due, as far as there is room.
+func (p *planRun) resume() {
+	now := workflow.Now(p.ctx)
+	for len(p.due) > 0 && !p.due[0].at.After(now) && p.busy < commandsAtOnce {
+		c := p.commands[p.due[0].node]
+		p.due = p.due[1:]
+		if c != nil && c.under == 0 && p.nodes.So(c.node).State == plan.Held && c.ready(now) > 0 {
+			p.hand(c)
+		}
+	}
+	if len(p.due) > 0 && p.due[0].at.After(now) {
+		p.wakeAt(p.due[0].at)
+	}
+}
+
+// ready is how many commands of a node may be taken.
+func (c *commands) ready(now time.Time) (count int) {
+	for _, w := range c.waiting {
+		if !w.due.After(now) {
+			count++
+		}
+	}
+	return count + len(c.queue)
+}
+
+// wakeAt has the plan go on at a time.
+func (p *planRun) wakeAt(at time.Time) {
+	if !p.alarm.IsZero() && !p.alarm.After(at) {
+		return
+	}
+	p.alarm = at
+	workflow.Go(p.watch, func(ctx workflow.Context) {
+		_ = workflow.NewTimerWithOptions(ctx, at.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "go on with what waits"}).Get(ctx, nil)
+		if p.alarm.Equal(at) {
+			p.alarm = time.Time{}
+		}
+		p.woken = true
+	})
+}
+
+// lend has more commands of CALLBACK run beside each other, as far as there are places that nothing else takes.
+func (p *planRun) lend() {
+	c := p.callback
+	if c == nil {
+		return
+	}
+	ready := c.ready(workflow.Now(p.ctx))
+	if !c.all && !c.listing {
+		ready++ // whoever takes none lists more
+	}
+	for c.under > 0 && c.failed == "" && ready > c.idle && p.busy < commandsAtOnce {
+		if p.limit > 0 && p.nodes.Count(plan.Running)+p.beside >= p.limit {
+			return
+		}
+		p.hand(c)
+	}
+}

@@ -1,0 +1,377 @@
+package workflows
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/plan"
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/entities/selection"
+	"github.com/converge-engine/converge/entities/state"
+)
+
+// measured is a converter that notes how large what passes it is at most, by its type.
+type measured struct {
+	converter.DataConverter
+	mu      sync.Mutex
+	largest map[string]int
+}
+
+func newMeasured() *measured {
+	return &measured{DataConverter: converter.GetDefaultDataConverter(), largest: map[string]int{}}
+}
+
+func (m *measured) ToPayload(value any) (*commonpb.Payload, error) {
+	p, err := m.DataConverter.ToPayload(value)
+	m.note(fmt.Sprint(reflect.TypeOf(value)), p)
+	return p, err
+}
+
+func (m *measured) ToPayloads(values ...any) (*commonpb.Payloads, error) {
+	all, err := m.DataConverter.ToPayloads(values...)
+	for n, p := range all.GetPayloads() {
+		m.note(fmt.Sprint(reflect.TypeOf(values[n])), p)
+	}
+	return all, err
+}
+
+func (m *measured) note(what string, p *commonpb.Payload) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.largest[what] = max(m.largest[what], len(p.GetData()))
+}
+
+// beyond lists what is larger than a payload may be, and logs all.
+func (m *measured) beyond(t *testing.T, but ...string) (out []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, what := range slices.Sorted(maps.Keys(m.largest)) {
+		t.Logf("%8d %s", m.largest[what], what)
+		if m.largest[what] > 64<<10 && !slices.Contains(but, what) {
+			out = append(out, fmt.Sprintf("%s: %d bytes", what, m.largest[what]))
+		}
+	}
+	return out
+}
+
+// long is a text of so many bytes of which no two are the same, which no packing makes much smaller.
+func long(n, bytes int) string {
+	text := ""
+	for k := 0; len(text) < bytes; k++ {
+		text += entities.DigestOf([]int{n, k})
+	}
+	return text[:bytes]
+}
+
+// atTheLimits makes a play one of a service with as much of everything as there may be: 500 release channels with names, versions and checks
+// as long as they may be.
+func (p *play) atTheLimits(channels, checks int) {
+	p.spec.Channels = nil
+	for n := range channels {
+		c := entities.ChannelSpec{Name: "c" + long(n, 62), Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "edge", Template: "t"}}, ProgressDeadline: time.Hour}
+		for k := range checks {
+			c.Checks = append(c.Checks, entities.Check{
+				ID: fmt.Sprintf("check-%d-%s", k, strings.Repeat("x", 50)), Kind: entities.CheckHTTP, Definition: entities.DigestOf(k),
+				At: []entities.CheckAt{{Stage: entities.Deployment}}, Interval: time.Hour,
+			})
+		}
+		p.spec.Channels = append(p.spec.Channels, c)
+	}
+	rt := p.spec.Runtimes["edge"]
+	rt.Observable, rt.Timing.PollInterval, rt.Timing.SteadyPollInterval = true, time.Minute, time.Hour
+	p.env.RegisterActivityWithOptions(p.observe, activity.RegisterOptions{Name: protocol.ActivityObserve})
+	p.spills()
+}
+
+// spills keeps what a run leaves to the store.
+func (p *play) spills() {
+	p.kept = map[string]protocol.Packed{}
+	p.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.SpillRequest) (string, error) {
+		return p.keeps(r.Packed), nil
+	}, activity.RegisterOptions{Name: protocol.ActivitySpill})
+	p.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.RestoreRequest) (protocol.RestoreAnswer, error) {
+		packed := p.kept[r.Digest]
+		return protocol.RestoreAnswer{Part: packed[r.Offset:min(r.Offset+44<<10, len(packed))], Total: len(packed)}, nil
+	}, activity.RegisterOptions{Name: protocol.ActivityRestore})
+}
+
+func (p *play) keeps(packed protocol.Packed) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	digest := entities.DigestOf([]byte(packed))
+	p.kept[digest] = packed
+	return digest
+}
+
+// leaves leaves an answer to the store that is too large, as the activities do, and returns its digest.
+func (p *play) leaves(answer any) string {
+	raw, err := json.Marshal(answer)
+	require.NoError(p, err)
+	if p.kept == nil || len(raw) <= protocol.MaxAnswer {
+		return ""
+	}
+	packed, err := protocol.Pack(json.RawMessage(raw))
+	require.NoError(p, err)
+	return p.keeps(packed)
+}
+
+// observe answers readings as large as they may be, as many as fit into an answer.
+func (p *play) observe(_ context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
+	answer, size := protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{}}, 0
+	for n, ref := range r.Instances {
+		reading := largeReading(n, ref.FullVersion, p.env.Now())
+		raw, err := json.Marshal(reading)
+		if size += len(raw); err != nil || size > 48<<10 {
+			break
+		}
+		if reading.Digest() == ref.Known {
+			size -= len(raw)
+			continue
+		}
+		answer.Readings[ref.ID] = reading
+	}
+	if len(answer.Readings) == 0 {
+		return answer, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: time.Hour})
+	}
+	return answer, nil
+}
+
+// largeReading is 20 objects in 16 KiB.
+func largeReading(n int, version string, now time.Time) entities.Reading {
+	r := entities.Reading{At: now}
+	for k := range 20 {
+		o := entities.Object{Name: fmt.Sprintf("object-%d", k), Type: "Deployment", Status: entities.ObjectSucceeded, Message: long(n*20+k, 400)}
+		if version != "" {
+			o.Versions = []entities.ObjectVersion{{Version: version, Active: true, Replicas: 3, AvailableReplicas: 3}}
+		}
+		r.Objects = append(r.Objects, o)
+	}
+	return r
+}
+
+// A service with as many channels as there may be, as many objects in each, and names, versions and reasons as long as they may be, says and is
+// told nothing that passes 64 KiB. Alone, since it computes more than it waits, and a turn has its limit.
+func TestServiceAtTheLimitsFits_F8(t *testing.T) {
+	if testing.Short() {
+		t.Skip("500 channels take a while; not with -short")
+	}
+	p, sizes := newPlay(t), newMeasured()
+	p.env.SetDataConverter(sizes)
+	p.env.SetTestTimeout(20 * time.Minute) // on a busy machine
+	p.atTheLimits(500, 4)
+	version := "v" + long(1, 127)
+	p.found = func(version string) *entities.Reading { r := largeReading(0, version, p.env.Now()); return &r }
+	p.publishes(time.Second)
+	p.asksFor(2*time.Second, protocol.Release, fmt.Sprintf(`{"by":"ci","version":%q,"requestId":"r1"}`, version))
+	var old, status protocol.Status
+	var explained protocol.Explanation
+	var remembered state.State
+	p.at(10*time.Minute, func() {
+		answer, err := p.env.QueryWorkflow(protocol.QueryStatus) // as an older client asks
+		require.NoError(t, err)
+		require.NoError(t, answer.Get(&old))
+	})
+	p.at(11*time.Minute, func() {
+		p.queries(protocol.QueryStatus, &status)
+		p.queries(protocol.QueryExplain, &explained)
+		p.queries(protocol.QueryState, &remembered)
+		p.queries(protocol.QueryPlaced, new(protocol.Placed))
+		p.queries(protocol.QueryHistory, new(protocol.HistoryAnswer))
+		p.queries(protocol.QueryTerminated, new([]string))
+	})
+	p.acts(first, time.Minute)
+	require.Empty(t, sizes.beyond(t))
+	require.Len(t, status.Channels, 500)
+	require.Len(t, status.Channels[499].Objects, 20)
+	require.Equal(t, status.Releases, explained.Status.Releases)
+	require.Len(t, remembered.Instances, 500)
+	require.Equal(t, 500, len(old.Channels)+old.MoreChannels)
+	require.Contains(t, old.Notes[0], "cut short")
+}
+
+// A request for as many checks as one activity is given, each of which says as much of itself as it may, fits into a payload; so does what a
+// command selects from in the largest fleet.
+func TestCheckRequestFits_F8(t *testing.T) {
+	t.Parallel()
+	s := &service{shell: &shell{application: "a" + long(1, 62), service: "s" + long(2, 62)}, state: &state.State{Spec: &entities.Spec{ServiceID: long(3, 127)}, Channels: map[string]*state.Channel{}}}
+	var checks []entities.Evaluation
+	for n := range 2 * partOfChecks {
+		channel := "c" + long(n, 62)
+		s.state.Channels[channel] = &state.Channel{Key: "k" + long(n, 62)}
+		checks = append(checks, entities.Evaluation{
+			Channel: channel, ID: long(n, 80), Kind: entities.CheckHTTP, Definition: long(n, 64), Release: long(n, 63), FullVersion: long(n, 128), Payload: long(n, 64),
+			Present: long(n, 64), Known: long(n, 64), Errors: 100, Said: long(n, 33), SaidAt: time.Unix(1, 1), Interval: time.Hour, Runtime: long(n, 63), Incarnation: 1 << 40, Since: 1 << 40,
+		})
+	}
+	var candidates []selection.Candidate
+	for n := range 500 {
+		candidates = append(candidates, selection.Candidate{Name: long(n, 63), Runtime: long(n, 63), Updated: true, Stable: true, Since: time.Unix(int64(n), 0)})
+	}
+	raw, err := json.Marshal(candidates)
+	require.NoError(t, err)
+	sizeOf := func(checks []entities.Evaluation) int {
+		request, err := json.Marshal(s.checkRequest(checks))
+		require.NoError(t, err)
+		return len(request)
+	}
+	require.Less(t, sizeOf(checks), protocol.MaxPayload)
+	checks[0].Candidates = string(raw)
+	require.Greater(t, len(raw), protocol.MaxPayload)
+	require.Less(t, sizeOf(checks[:1]), protocol.MaxPayload)
+	got, err := selection.Among(s.checkRequest(checks[:1]).Checks[0])
+	require.NoError(t, err)
+	require.Len(t, got, 500)
+	require.Equal(t, string(raw), checks[0].Candidates, "what the workflow remembers is as it was")
+}
+
+// The turns of a thousand services that leave a runtime go by way of the store.
+func TestDrainOfManyServicesFits_F8(t *testing.T) {
+	t.Parallel()
+	s, sizes, kept := newStage(t), newMeasured(), map[string]protocol.Packed{}
+	s.env.SetDataConverter(sizes)
+	keeps := func(packed protocol.Packed) string {
+		digest := entities.DigestOf([]byte(packed))
+		kept[digest] = packed
+		return digest
+	}
+	as := func(name string, f any) { s.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
+	as(protocol.ActivitySpill, func(_ context.Context, r protocol.SpillRequest) (string, error) { return keeps(r.Packed), nil })
+	as(protocol.ActivityRestore, func(_ context.Context, r protocol.RestoreRequest) (protocol.RestoreAnswer, error) {
+		packed := kept[r.Digest]
+		return protocol.RestoreAnswer{Part: packed[r.Offset:min(r.Offset+44<<10, len(packed))], Total: len(packed)}, nil
+	})
+	as(protocol.ActivityAlone, func(context.Context, protocol.AloneRequest) (protocol.AloneAnswer, error) {
+		return protocol.AloneAnswer{}, nil
+	})
+	as(protocol.ActivityHistory, func(context.Context, protocol.HistoryRequest) error { return nil })
+	as(protocol.ActivityRules, func(context.Context, protocol.RulesRequest) (protocol.Rules, error) { return protocol.Rules{}, nil })
+	looks, byDigest := 0, 0
+	as(protocol.ActivityDrain, func(_ context.Context, r protocol.AnnouncePause) (protocol.DrainAnswer, error) {
+		looks++
+		d := entities.Drain{Up: r.Pause.Drain.Up, Done: looks%2 == 0}
+		if r.Turns != "" {
+			byDigest++
+			require.NoError(t, kept[r.Turns].Unpack(&d.Turns))
+		}
+		for n := len(d.Turns); n < 1000; n++ {
+			d.Turns = append(d.Turns, entities.Turn{Service: fmt.Sprintf("service/shop/%04d%s", n, long(n, 50)), Waits: long(n, 200)})
+		}
+		packed, err := protocol.Pack(protocol.DrainAnswer{Drain: d})
+		require.NoError(t, err)
+		return protocol.DrainAnswer{InStore: protocol.InStore{AnswerInStore: keeps(packed)}}, nil
+	})
+	s.updates(1*second, protocol.Drain, protocol.Act{By: "alice"}, "runtime edge is being drained: what runs there leaves, service by service")
+	s.updates(5*second, protocol.TurnUp, protocol.Act{By: "alice"}, "runtime edge is being turned up: what had left comes back, service by service")
+	next := s.carries(protocol.RuntimeInput{Logic: protocol.Logic}, second)
+	require.NotContains(t, string(next.State), `"pause":{`)
+	require.Equal(t, "4 looks, 2 by digest", fmt.Sprintf("%d looks, %d by digest", looks, byDigest))
+	require.Empty(t, sizes.beyond(t))
+}
+
+// What an application tells of as many incarnations as it remembers, and of as many services as may be kept down and looked after again, fits.
+func TestNotificationFits_F8(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1, 0)
+	st := &applicationState{managedState: managedState{Unmanaged: protocol.UnmanagedServices{}, Again: map[string]string{}}}
+	for n := range maxIncarnations {
+		i := protocol.Incarnation{Number: int64(n + 1), Hash: long(n, 64), Manifest: long(n, 64), At: at, By: long(n, 256), Subject: long(n, 200), Commits: long(n, 64)}
+		i.Origin.Path = "/srv/" + strings.Repeat("deep/", 40)
+		for k := range 7 {
+			i.Causes = append(i.Causes, long(n*7+k, 100))
+		}
+		st.Incarnations = append(st.Incarnations, i)
+	}
+	for n := range maxUnmanaged {
+		st.Unmanaged["s"+long(n, 62)] = protocol.Unmanaged{By: long(n, 256), Reason: long(n, maxText), At: at}
+		st.Again["t"+long(n, 62)] = "managed again by " + long(n, 20) + entities.Because(long(n, maxText))
+	}
+	for n := range 300 {
+		st.Unreached.Services = append(st.Unreached.Services, "u"+long(n, 62))
+	}
+	request := protocol.NotifyRequest{Application: "shop", Passed: st.Incarnations, Unmanaged: entities.SortedKeys(st.Unmanaged), Again: st.Again, Also: st.Unreached.Services}
+	sizeOf := func(v any) int {
+		raw, err := json.Marshal(v)
+		require.NoError(t, err)
+		return len(raw)
+	}
+	require.Greater(t, sizeOf(request), protocol.MaxPayload)
+	require.Less(t, sizeOf(request.Fitting()), protocol.MaxPayload)
+	whole, err := request.Fitting().Whole()
+	require.NoError(t, err)
+	require.Equal(t, sizeOf(request), sizeOf(whole))
+	require.Less(t, sizeOf(protocol.UnmanageRequest{Application: "shop", Services: st.reasons()}), protocol.MaxPayload)
+}
+
+// A plan of which thousands of services were not deployed says so to who gives an aggregator what was collected, and its status is cut short for
+// clients of before.
+func TestPlanWithThousandsUndeployedFits_E2_F8(t *testing.T) {
+	t.Parallel()
+	services := []plan.Service{{Name: "zz-proxy", Targets: []string{"site"}, Aggregator: plan.Sync}}
+	for n := range 2000 {
+		services = append(services, plan.Service{Name: "s" + long(n, 60), Targets: []string{"site"}, Feeds: []string{"zz-proxy"}})
+	}
+	built, err := plan.Build(services, plan.Scope{All: true})
+	require.NoError(t, err)
+	p := &planRun{in: protocol.PlanInput{PlanRef: protocol.PlanOfIncarnation("shop", "live", 1)}, plan: *built, without: map[int]int{}, notes: map[int]string{}}
+	p.nodes = p.plan.Walker(p.plan.Read(strings.Repeat("f", len(built.Nodes))))
+	n := slices.IndexFunc(built.Nodes, func(n plan.Node) bool { return n.Kind == plan.Sync })
+	work, err := json.Marshal(protocol.PlanRunRequest{PlanWork: p.workOf(n)})
+	require.NoError(t, err)
+	require.Less(t, len(work), protocol.MaxPayload)
+	require.Equal(t, 2001, p.without[n])
+	require.Equal(t, 2002, strings.Count(p.workOf(n).UndeployedNodes, "x"), "the proxy has two nodes")
+
+	for n := range built.Nodes {
+		p.notes[n] = long(n, maxText)
+	}
+	answer := inParts(&p.large, "plan", p.status, cutPlan)
+	cut, err := answer(protocol.InParts{})
+	require.NoError(t, err)
+	require.Less(t, len(cut), protocol.MaxPayload)
+	require.Contains(t, string(cut), "nodes are not listed; ask in parts")
+	var whole protocol.PlanStatus
+	require.NoError(t, protocol.Whole(answer, &whole))
+	require.Len(t, whole.Nodes, len(built.Nodes))
+}
+
+// A runtime that thousands of applies wait for, and an application that remembers much, answer clients of before, too.
+func TestOtherAnswersAreCut_F8(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1, 0)
+	var leases []entities.Lease
+	for n := range 2000 {
+		leases = append(leases, entities.Lease{LeaseRequest: entities.LeaseRequest{ID: long(n, 60), Holder: long(n, 140), What: long(n, 200)}, Since: at})
+	}
+	raw, err := json.Marshal(cutRuntime(protocol.RuntimeStatus{Held: leases, Waiting: leases, Pause: &entities.Pause{Reason: long(1, 2000)}}))
+	require.NoError(t, err)
+	require.Less(t, len(raw), protocol.MaxPayload)
+	require.Contains(t, string(raw), "more leases are held and")
+
+	s := protocol.ApplicationStatus{Problem: long(1, maxText)}
+	for n := range maxIncarnations {
+		s.Incarnations = append(s.Incarnations, protocol.Incarnation{Number: int64(n), By: long(n, 2000)})
+	}
+	for n := range maxJoints + maxFinishedJoints {
+		s.Releases = append(s.Releases, protocol.JointStatus{ID: long(n, 60), Why: long(n, 2000)})
+	}
+	cut := cutApplication(s)
+	raw, err = json.Marshal(cut)
+	require.NoError(t, err)
+	require.Less(t, len(raw), protocol.MaxPayload)
+	require.Equal(t, int64(maxIncarnations-1), cut.Incarnations[len(cut.Incarnations)-1].Number, "the newest stay")
+}

@@ -1,0 +1,113 @@
+package workflows
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// rollouts has staging roll out in steps of its own: what is there after an apply waits at one for a person, until it is let go on or taken back.
+func rollouts(p *play) {
+	edge := p.spec.Runtimes["edge"]
+	edge.Observable = true
+	edge.Timing.GracePeriod, edge.Timing.PollInterval, edge.Timing.SteadyPollInterval = time.Hour, minute, 30*time.Minute
+	as := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
+	now := entities.Object{Name: "web", Type: "Rollout", Status: entities.ObjectPending, Suspended: "pause 1", Steerable: true, Message: "paused at step 1 of 2"}
+	as(protocol.ActivityObserve, func(_ context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		answer := protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{}}
+		for _, ref := range r.Instances {
+			reading := entities.Reading{At: p.env.Now()}
+			if ref.FullVersion != "" && len(p.did) > 0 {
+				o := now
+				o.Versions = []entities.ObjectVersion{{Version: ref.FullVersion, Active: true}}
+				reading.Objects = []entities.Object{o}
+			}
+			if r.Interval == 0 || reading.Digest() != ref.Known {
+				answer.Readings[ref.ID] = reading
+			}
+		}
+		if len(answer.Readings) > 0 {
+			return answer, nil
+		}
+		return answer, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 30 * time.Minute})
+	})
+	as(protocol.ActivitySteer, func(_ context.Context, r protocol.SteerRequest) (protocol.SteerAnswer, error) {
+		if err := p.does(protocol.ActivitySteer, "%s %s in %s at %s on %s", r.Way, r.Instance.FullVersion, r.Instance.ID, r.At, r.Runtime); err != nil {
+			return protocol.SteerAnswer{Err: err.Error()}, nil
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		now.Suspended, now.Status, now.Message = "", entities.ObjectSucceeded, ""
+		if r.Way == protocol.Abort {
+			now.Status, now.Message = entities.ObjectFailed, "RolloutAborted"
+		}
+		return protocol.SteerAnswer{Did: []string{"Rollout/web goes on"}}, nil
+	})
+}
+
+// What waits at a step of its own waits for as long as it takes a person, who lets it go on by a verb that is refused where nothing
+// waits, held by a pause, carried out once, and written down.
+func TestARolloutThatWaitsForAPersonIsPromoted_H3_I1(t *testing.T) {
+	p := newPlay(t)
+	rollouts(p)
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sees(3*time.Hour, func(s protocol.Status) {
+		require.Equal(t, string(entities.StatusSuspended), s.Channels[0].Status, "three hours, and a deadline of one")
+		require.Equal(t, "web waits for a person: paused at step 1 of 2", s.Channels[0].Reasons[0].Text)
+		require.Equal(t, "converge rollout promote shop/web staging", s.Channels[0].Reasons[0].Unblock)
+	})
+	nowhere := p.asksFor(3*time.Hour, protocol.Promote, `{"by":"ann","channel":"prod"}`)
+	p.sends(3*time.Hour+second, protocol.Pause, `{"by":"bob","channel":"staging"}`)
+	held := p.asksFor(3*time.Hour+2*second, protocol.Promote, `{"by":"ann","channel":"staging"}`)
+	p.sends(3*time.Hour+3*second, protocol.Resume, `{"by":"bob","channel":"staging"}`)
+	lost := p.asksFor(3*time.Hour+4*second, protocol.Promote, `{"by":"ann"}`)
+	p.at(3*time.Hour+4*second-time.Millisecond, func() { p.failing(protocol.ActivitySteer, temporalError("the cluster is not reachable")) })
+	p.at(3*time.Hour+minute, func() { p.failing(protocol.ActivitySteer, nil) })
+	done := p.asksFor(3*time.Hour+2*minute, protocol.Promote, `{"by":"ann","channel":"staging","reason":"looks good"}`)
+	p.sees(5*time.Hour, func(s protocol.Status) { require.Equal(t, string(entities.StatusConverged), s.Channels[0].Status) })
+	p.acts(first, minute)
+
+	require.ErrorContains(t, nowhere.err, "nothing was released to shop/web prod yet: there is no rollout to promote")
+	require.ErrorContains(t, held.err, "nothing to promote: staging (paused by bob)")
+	require.NoError(t, lost.err)
+	require.Contains(t, done.message, "promote asked of v1 in staging")
+	promoted := "promote v1 in staging at pause 1 on edge"
+	require.Equal(t, []string{promoted, promoted}, p.work("keep", "apply"))
+	var lines []string
+	for n := range int64(len(p.trail)) {
+		if l := p.trail[n+1]; l.Kind == entities.EventRetry {
+			lines = append(lines, l.Who.Name+": "+l.Text+entities.Because(l.Reason))
+		}
+	}
+	require.Equal(t, []string{
+		"ann: promote of v1", "ann: promote of v1 failed: the cluster is not reachable (type: x, retryable: false)",
+		"ann: promote of v1" + entities.Because("looks good"), "ann: promote of v1: Rollout/web goes on" + entities.Because("looks good"),
+	}, lines)
+}
+
+// A rollout that is taken back has failed, though its channel is paused.
+func TestARolloutIsTakenBack_H3(t *testing.T) {
+	p := newPlay(t)
+	rollouts(p)
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.sends(minute, protocol.Pause, `{"by":"bob","channel":"staging"}`)
+	back := p.asksFor(2*minute, protocol.Abort, `{"by":"ann","channel":"staging","reason":"errors"}`)
+	p.sends(3*minute, protocol.Resume, `{"by":"bob","channel":"staging"}`)
+	p.sees(2*time.Hour, func(s protocol.Status) {
+		require.Equal(t, string(entities.StatusFailed), s.Channels[0].Status)
+	})
+	p.acts(first, minute)
+	require.NoError(t, back.err)
+	require.Equal(t, []string{"abort v1 in staging at pause 1 on edge"}, p.work("keep", "apply"))
+}
