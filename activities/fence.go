@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -19,16 +20,19 @@ func (a *Activities) fence(ctx context.Context, in runtimes.Owner, f *runtimes.F
 	if f == nil {
 		return nil, "", nil
 	}
-	i, err := a.Store.Installation(ctx) // each time: where it was moved to, others apply from that moment on
-	if err != nil && !store.IsNotFound(err) {
-		return nil, "", err
-	}
-	if i.Epoch > a.Epoch {
-		return &protocol.Claim{Epoch: i.Epoch}, "refused, since the installation was " + whereTo(i), nil
-	}
+	var asked sync.WaitGroup
+	var i protocol.Installation
+	var unknown error
+	asked.Go(func() { i, unknown = a.Store.Installation(ctx) }) // each time: where it was moved to, others apply from that moment on
 	claim := protocol.Claim{Epoch: f.Epoch, Sequence: f.Sequence, Target: f.Target, FullVersion: f.FullVersion, At: time.Now().UTC()}
 	by, err = a.Store.Claim(ctx, in.Application, in.Service, in.ID.Key(), claim)
-	if err != nil {
+	asked.Wait()
+	switch {
+	case unknown != nil && !store.IsNotFound(unknown):
+		return nil, "", unknown
+	case i.Epoch > a.Epoch:
+		return &protocol.Claim{Epoch: i.Epoch}, "refused, since the installation was " + whereTo(i), nil
+	case err != nil:
 		return nil, "", fmt.Errorf("claim %s: %w", in.ID, err)
 	}
 	if by != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/errgroup"
@@ -62,19 +61,12 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	if err != nil {
 		return protocol.PrepareAnswer{}, err
 	}
-	digests, err := a.keep(ctx, payloads)
-	if err != nil {
-		return protocol.PrepareAnswer{}, err
-	}
 	made := map[string]string{}
-	for id, digest := range digests {
-		made[shownIn(inc, id, r.Keys)] = digest
+	for id, payload := range payloads {
+		made[shownIn(inc, id, r.Keys)] = entities.DigestOf(payload)
 	}
-	if !known { // only now: what cannot be rendered is not remembered
-		record.Payloads = made
-		if record, _, err = a.Store.CreateVersion(ctx, r.Application, r.Service, record); err != nil {
-			return protocol.PrepareAnswer{}, err
-		}
+	if record, err = a.keep(ctx, r, record, known, payloads, made); err != nil {
+		return protocol.PrepareAnswer{}, err
 	}
 	answer := protocol.PrepareAnswer{
 		Known: known, Incarnation: record.Incarnation, Hash: record.Hash, Payloads: map[entities.InstanceID]protocol.PreparedPayload{},
@@ -127,22 +119,29 @@ func (a *Activities) values(ctx context.Context, r protocol.PrepareRequest, reco
 // payloadsAtOnce is how many payloads are written at a time: a fleet has hundreds, and whoever releases waits for them.
 const payloadsAtOnce = 32
 
-// keep writes payloads to the store, and returns their digests.
-func (a *Activities) keep(ctx context.Context, payloads map[entities.InstanceID]entities.Payload) (map[entities.InstanceID]string, error) {
-	var mu sync.Mutex
-	digests := map[entities.InstanceID]string{}
+// keep writes a version, unless it is known, and its payloads to the store, all at once, and returns the record that stands. What cannot be
+// rendered is not remembered; where a version is and one of its payloads is not, since a worker died in between, it is rendered again.
+func (a *Activities) keep(
+	ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, known bool, payloads map[entities.InstanceID]entities.Payload, made map[string]string,
+) (store.VersionRecord, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(payloadsAtOnce)
-	for id, payload := range payloads {
-		g.Go(func() error {
-			digest, err := a.Store.PutPayload(ctx, payload)
-			mu.Lock()
-			defer mu.Unlock()
-			digests[id] = digest
+	stands := record
+	if !known {
+		record.Payloads = made
+		g.Go(func() (err error) {
+			stands, _, err = a.Store.CreateVersion(ctx, r.Application, r.Service, record)
 			return err
 		})
 	}
-	return digests, g.Wait()
+	for _, payload := range payloads {
+		g.Go(func() error {
+			_, err := a.Store.PutPayload(ctx, payload)
+			return err
+		})
+	}
+	err := g.Wait()
+	return stands, err
 }
 
 // checkInitial refuses an initial version where something was released before: a server that lost its

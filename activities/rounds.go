@@ -15,7 +15,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// This file has workers read what is steady again and again by themselves (F4): the server has no part in a reading that finds
+// This file has workers read what is steady again and again by themselves (F9): the server has no part in a reading that finds
 // what is known. Each instance is read by one worker of its queue, which they find out from what each says of itself in the
 // store, without asking one another; by two for a while where they do not agree yet.
 

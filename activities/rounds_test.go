@@ -144,7 +144,7 @@ func (c *crowd) by() (reads map[string]int, unread int) {
 }
 
 // What is steady is read every interval by a worker; nobody is told anything until something is otherwise, and then at once.
-func TestWhatIsSteadyIsReadByWorkers_F4(t *testing.T) {
+func TestWhatIsSteadyIsReadByWorkers_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 1)
 		h := c.worker()
@@ -168,7 +168,7 @@ func TestWhatIsSteadyIsReadByWorkers_F4(t *testing.T) {
 }
 
 // Workers of a queue share what is steady, each about half; what they have in common is in the store.
-func TestWorkersShareWhatIsSteady_F4(t *testing.T) {
+func TestWorkersShareWhatIsSteady_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 200)
 		a, b := c.worker(), c.worker()
@@ -188,7 +188,7 @@ func TestWorkersShareWhatIsSteady_F4(t *testing.T) {
 }
 
 // Of a worker that is gone, stopped or killed, another one reads everything within a minute.
-func TestRoundsOfAWorkerThatIsGone_F4_H9(t *testing.T) {
+func TestRoundsOfAWorkerThatIsGone_F9_H9(t *testing.T) {
 	for name, end := range map[string]func(*hints){"stopped": (*hints).stop, "killed": killed} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestRoundsOfAWorkerThatIsGone_F4_H9(t *testing.T) {
 }
 
 // What another worker's observation told the workflow is what this one compares with from then on, and not what it remembers.
-func TestWhatAnotherWorkerToldIsKnown_F4(t *testing.T) {
+func TestWhatAnotherWorkerToldIsKnown_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 20)
 		a, b := c.worker(), c.worker()
@@ -251,7 +251,7 @@ func TestWhatAnotherWorkerToldIsKnown_F4(t *testing.T) {
 }
 
 // While the store is away each goes on with its part.
-func TestRoundsWithoutTheStore_F4(t *testing.T) {
+func TestRoundsWithoutTheStore_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 50)
 		a, b := c.worker(), c.worker()
@@ -275,7 +275,7 @@ func TestRoundsWithoutTheStore_F4(t *testing.T) {
 }
 
 // What can be read no more is news like any other change, once.
-func TestWhatCannotBeReadAnyMoreIsTold_F4_C5(t *testing.T) {
+func TestWhatCannotBeReadAnyMoreIsTold_F9_C5(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 1)
 		h := c.worker()
@@ -289,7 +289,7 @@ func TestWhatCannotBeReadAnyMoreIsTold_F4_C5(t *testing.T) {
 }
 
 // What a worker told that has just begun, or that comes back, is believed like that of any other.
-func TestWhatANewWorkerToldIsKnown_F4(t *testing.T) {
+func TestWhatANewWorkerToldIsKnown_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, 20)
 		a := c.worker()

@@ -69,6 +69,7 @@ type service struct {
 	rendering  bool                                          // beside the workflow task
 	goneAt     time.Time                                     // when all was taken down
 	shown      shown
+	showing    timer // what is to be shown waits until then
 }
 
 func (s *service) known() bool { return s.state.Spec != nil }
@@ -167,7 +168,7 @@ func (s *service) turn() {
 		return // the next turn comes at once, and knows what woke this one
 	}
 	clear(s.justRead)
-	if !s.checksHere() { // else there is more to show in a moment
+	if !s.showsLater(len(d.Applies) > 0) && !s.checksHere() { // else there is more to show in a moment
 		s.show()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -55,6 +56,26 @@ func viewed(s *state.State, d *decide.Decision) shown {
 		now.Service = status.Service
 	}
 	return shown{explain.Markdown(status), now}
+}
+
+// shownWithin is how long what is shown may be of before an apply began.
+const shownWithin = time.Second
+
+// showsLater: an apply begins, and what is shown waits for a later task. Attributes are for the server to write, to what is searched too, before
+// it hands out the apply; and one that is over within the time need not be shown at all.
+func (s *service) showsLater(begins bool) bool {
+	if s.logic < protocol.LogicAppliesFirst {
+		return false
+	}
+	by := s.showing.at
+	switch {
+	case !begins:
+		by = time.Time{}
+	case by.IsZero():
+		by = s.now().Add(shownWithin)
+	}
+	s.set(&s.showing, by, func(time.Time) string { return "show what goes on" })
+	return !by.IsZero()
 }
 
 // show shows what has changed since it was last shown.

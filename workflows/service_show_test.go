@@ -3,10 +3,13 @@ package workflows
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -41,6 +44,35 @@ func TestWhatIsShownNeverBreaksAReplay_F3(t *testing.T) {
 	for _, run := range recordedServices(t, "v1") {
 		require.ErrorContains(t, replayShowing(otherViews["always another"], run), "nondeterministic", run)
 	}
+}
+
+// Nothing that can wait is done in the task that an apply begins in: that it goes on is shown a second later, if it does by then.
+func TestApplyBeginsBeforeItIsShown(t *testing.T) {
+	shows := func(play func(*play)) (seen map[string]time.Duration) {
+		p := newPlay(t)
+		seen = map[string]time.Duration{}
+		var began time.Time
+		p.env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+			given := args.Get(0).(temporal.SearchAttributes)
+			status, _ := given.GetKeyword(attrStatus)
+			version, _ := given.GetKeyword(attrVersion)
+			if !began.IsZero() {
+				seen[status+version] = p.env.Now().Sub(began)
+			}
+		}).Return(nil)
+		p.publishes(0)
+		p.at(second, func() { began = p.env.Now() })
+		p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+		play(p)
+		p.acts(first, minute)
+		require.Equal(t, []string{"apply v1 to staging", "apply v1 to prod"}, p.work("keep"))
+		return seen
+	}
+	require.Equal(t, map[string]time.Duration{"v1": 0}, shows(func(*play) {}), "what is soon over is not shown to go on")
+	require.Equal(t, map[string]time.Duration{"CONVERGINGv1": shownWithin, "CONVERGED": minute}, shows(func(p *play) {
+		p.hangs("v1 to staging")
+		p.letsGo(minute+second, "v1 to staging")
+	}))
 }
 
 func recordedServices(t *testing.T, version string) []string {

@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -158,6 +159,7 @@ func (s *service) ask(op state.AskOp) {
 // watch is an observation under way: it returns when something is not as known.
 type watch struct {
 	decide.Watch
+	how    protocol.ObserveRequest // without instances
 	cancel workflow.CancelFunc
 	ended  map[entities.InstanceID]time.Time // when the last apply had ended when the watch began
 }
@@ -179,7 +181,7 @@ func (s *service) arrangeWatches() {
 	for _, key := range entities.SortedKeys(s.watches) {
 		have := s.watches[key]
 		w, ok := wanted[key]
-		if ok && slices.Equal(w.Watched, have.Watched) || moving && !have.Moving {
+		if ok && slices.Equal(w.Watched, have.Watched) && s.watchesAs(w, have) || moving && !have.Moving {
 			continue
 		}
 		have.cancel()
@@ -192,15 +194,30 @@ func (s *service) arrangeWatches() {
 	}
 }
 
-func (s *service) startWatch(w decide.Watch) {
+// watchesAs: it goes on as its runtime is declared by now.
+func (s *service) watchesAs(wanted decide.Watch, have *watch) bool {
+	return s.logic < protocol.LogicAppliesFirst || reflect.DeepEqual(s.watchRequest(wanted), have.how)
+}
+
+// watchRequest asks for an observation of no instance yet.
+func (s *service) watchRequest(w decide.Watch) protocol.ObserveRequest {
 	rt := *s.state.RuntimeNamed(w.Runtime)
-	interval, word := rt.Timing.SteadyPollInterval, "watch"
+	interval := rt.Timing.SteadyPollInterval
 	if w.Moving {
-		interval, word = rt.Timing.PollInterval, "follow"
+		interval = rt.Timing.PollInterval
 	}
 	request := s.observeRequest(w.Runtime, rt, interval)
 	request.Steady = !w.Moving
-	running := &watch{Watch: w, ended: map[entities.InstanceID]time.Time{}}
+	return request
+}
+
+func (s *service) startWatch(w decide.Watch) {
+	word := "watch"
+	if w.Moving {
+		word = "follow"
+	}
+	request := s.watchRequest(w)
+	running := &watch{Watch: w, how: request, ended: map[entities.InstanceID]time.Time{}}
 	for _, one := range w.Watched {
 		ref := s.instanceRef(one.Instance, one.Target)
 		ref.Known = one.Known
@@ -211,7 +228,7 @@ func (s *service) startWatch(w decide.Watch) {
 	ctx, cancel := workflow.WithCancel(s.work)
 	running.cancel = cancel
 	s.watches[w.Key()] = running
-	future := s.observe(ctx, request, rt, word+names+" on "+w.Runtime)
+	future := s.observe(ctx, request, *s.state.RuntimeNamed(w.Runtime), word+names+" on "+w.Runtime)
 	workflow.Go(ctx, func(ctx workflow.Context) { s.watched(ctx, running, future) })
 }
 

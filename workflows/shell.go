@@ -279,7 +279,7 @@ func (s *shell) await(take func(workflow.Context)) {
 
 func (s *shell) now() time.Time { return workflow.Now(s.ctx) }
 
-// timer is the one timer of a run: made again only when something is due earlier.
+// timer is what a run waits for by time.
 type timer struct {
 	at     time.Time
 	cancel workflow.CancelFunc
@@ -291,20 +291,28 @@ func (s *shell) wakeAt(at time.Time, why func(time.Time) string) {
 	if !s.timer.at.IsZero() && !at.IsZero() && !at.Before(s.timer.at) {
 		return // it fires early, and then the loop decides again
 	}
-	if !s.timer.at.IsZero() {
-		s.timer.cancel()
-		s.timer = timer{}
+	s.set(&s.timer, at, why)
+}
+
+// set makes a timer one that wakes the loop at a time; zero is never.
+func (s *shell) set(t *timer, at time.Time, why func(time.Time) string) {
+	if t.at.Equal(at) {
+		return
+	}
+	if !t.at.IsZero() {
+		t.cancel()
+		*t = timer{}
 	}
 	if at.IsZero() || s.leaving() {
 		return
 	}
 	ctx, cancel := workflow.WithCancel(s.ctx)
-	s.timer = timer{at: at, cancel: cancel}
+	*t = timer{at: at, cancel: cancel}
 	due := max(at.Sub(workflow.Now(ctx)), time.Millisecond)
 	future := workflow.NewTimerWithOptions(ctx, due, workflow.TimerOptions{Summary: why(at)})
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		if future.Get(ctx, nil) == nil && s.timer.at.Equal(at) {
-			s.timer = timer{}
+		if future.Get(ctx, nil) == nil && t.at.Equal(at) {
+			*t = timer{}
 			s.woken = true
 		}
 	})

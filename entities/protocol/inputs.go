@@ -58,7 +58,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicFitsPayloads
+const Logic = LogicAppliesFirst
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -108,6 +108,9 @@ const (
 	// LogicFitsPayloads is the logic by which a Service of many instances or checks has them observed and evaluated in parts, each of which fits
 	// into a payload.
 	LogicFitsPayloads = 16
+	// LogicAppliesFirst is the logic by which a Service has an apply begin before it is shown that it does, and observes what is steady as its
+	// runtime is declared anew.
+	LogicAppliesFirst = 17
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.

@@ -74,7 +74,7 @@ func with(all map[string]any, name string, v any) map[string]any {
 // CreateVersion records what a full version of a service means, unless that is recorded: the first
 // call decides. It returns the record that stands, and whether this call wrote it.
 func (s *Store) CreateVersion(ctx context.Context, application, service string, record VersionRecord) (VersionRecord, bool, error) {
-	return createRecord(ctx, s, versionKey(application, service, record.FullVersion), record, ofVersion(record.FullVersion))
+	return writeRecord(ctx, s, versionKey(application, service, record.FullVersion), record, ofVersion(record.FullVersion))
 }
 
 // Version returns what a full version of a service means.

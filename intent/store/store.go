@@ -182,7 +182,12 @@ func (s *Store) Manifest(ctx context.Context, digest string) (incarnation.Manife
 
 // PutPayload keeps a payload and returns its digest.
 func (s *Store) PutPayload(ctx context.Context, payload entities.Payload) (string, error) {
-	return s.putJSON(ctx, "payloads/", payload)
+	digest := entities.DigestOf(payload)
+	data, err := encoded("payloads/", digest, payload)
+	if err != nil {
+		return digest, err
+	}
+	return digest, s.putNew(ctx, "payloads/"+digest, digest, data)
 }
 
 // RestorePayload writes a payload again that was lost, under the digest that names it, which may be the beginning of one.
@@ -219,11 +224,19 @@ func (s *Store) putJSON(ctx context.Context, folder string, v any) (string, erro
 }
 
 func (s *Store) putJSONAs(ctx context.Context, folder, digest string, v any) error {
+	data, err := encoded(folder, digest, v)
+	if err != nil {
+		return err
+	}
+	return s.put(ctx, folder+digest, digest, data)
+}
+
+func encoded(folder, digest string, v any) ([]byte, error) {
 	var b bytes.Buffer
 	if err := json.NewEncoder(&b).Encode(v); err != nil {
-		return fmt.Errorf("write %s%s to the store: %w", folder, digest, err)
+		return nil, fmt.Errorf("write %s%s to the store: %w", folder, digest, err)
 	}
-	return s.put(ctx, folder+digest, digest, b.Bytes())
+	return b.Bytes(), nil
 }
 
 func getJSON[T any](ctx context.Context, s *Store, folder, digest string) (T, error) {
@@ -248,6 +261,19 @@ func (s *Store) put(ctx context.Context, key, digest string, data []byte) error 
 		return err
 	}
 	s.cache.put(key, bytes.Clone(data), len(data))
+	return nil
+}
+
+// putNew is put of what is likely not there yet: one request where that is so.
+func (s *Store) putNew(ctx context.Context, key, digest string, data []byte) error {
+	created, err := s.blobs.create(ctx, key, data)
+	switch {
+	case err != nil:
+		return err
+	case !created:
+		return s.put(ctx, key, digest, data)
+	}
+	s.cache.put(key, data, len(data))
 	return nil
 }
 

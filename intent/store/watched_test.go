@@ -46,7 +46,7 @@ func TestWatchedOfAQueue_H9(t *testing.T) {
 }
 
 // Workers of a queue find what each of them says of itself.
-func TestBeatsOfAQueue_F4(t *testing.T) {
+func TestBeatsOfAQueue_F9(t *testing.T) {
 	t.Parallel()
 	for name, location := range map[string]string{"directory": t.TempDir(), "bucket": memoryURL} {
 		t.Run(name, func(t *testing.T) {
