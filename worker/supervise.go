@@ -370,7 +370,8 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 		return err
 	}
 	c, err := s.store.Checkpoint(ctx, id)
-	if err != nil && !store.IsNotFound(err) {
+	unknown := store.IsNotFound(err)
+	if err != nil && !unknown {
 		return err
 	}
 	if c.Over {
@@ -385,10 +386,13 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 	if now.Before(next) {
 		return nil
 	}
-	if why == deleted && s.ranElsewhere(c) {
+	switch {
+	case why == deleted && unknown:
+		why = notBegun
+	case why == deleted && s.ranElsewhere(c):
 		why = movedHere
 	}
-	asked := why == movedHere || endedByVerb(why)
+	asked := why == notBegun || why == movedHere || endedByVerb(why)
 	again := protocol.Restart{At: now, Why: why, Hold: hold && !asked}
 	err = s.restart(ctx, id, manifest, again)
 	if errors.Is(err, activities.ErrUnmanaged) { // which the checkpoint of its application did not say yet
@@ -396,6 +400,10 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 	}
 	if err != nil {
 		return fmt.Errorf("start %s again: %w", id, err)
+	}
+	if why == notBegun {
+		s.log.Info("started", "workflow", id, "why", why)
+		return nil
 	}
 	s.log.Warn("started again", "workflow", id, "why", why)
 	s.metrics.Counter(metricRestarts).Inc(1)
@@ -410,9 +418,11 @@ func (s *supervisor) ranElsewhere(c protocol.Checkpoint) bool {
 	return s.of.Epoch > 1 && c.N > 0 && c.At.Before(s.of.At)
 }
 
-// Why a workflow is started again. One that ran where its installation was before has come to no harm.
+// Why a workflow is started again. One that ran where its installation was before has come to no harm, and one that nothing is known of
+// is one of many that were published a moment ago, and are started one after the other.
 const (
 	deleted   = "its workflow was deleted"
+	notBegun  = "it had not begun"
 	movedHere = "its installation was moved here"
 )
 

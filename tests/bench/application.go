@@ -18,6 +18,8 @@ type application struct {
 	setting  string        // what a parameter defaults to; empty: hello
 	// instances: each channel is a fleet of so many runtimes; 0 for the application's one runtime.
 	instances int
+	// shared are runtimes that other applications declare too, for a channel each in turn; none: the application has its own.
+	shared []string
 	// on is where Deployments go. Without it the runtime is the fake one.
 	on *namespace
 }
@@ -64,7 +66,7 @@ func (a application) yaml() string {
 		if a.on != nil {
 			at = ", namespace: " + a.on.name
 		}
-		on := fmt.Sprintf("name: %s%s", a.runtime(), at)
+		on := fmt.Sprintf("name: %s%s", a.runtimeOf(n), at)
 		if a.instances > 0 {
 			on = fmt.Sprintf("selector: {fleet: %s}", a.name)
 		}
@@ -79,8 +81,12 @@ func (a application) yaml() string {
 		kind = "kubernetes: {kubeconfig: " + a.on.kubeconfig + ", "
 	}
 	for _, name := range a.runtimes() {
+		fleet := a.name
+		if len(a.shared) > 0 {
+			fleet = "shared"
+		}
 		text += fmt.Sprintf("---\napiVersion: converge/v1\nkind: Runtime\nname: %s\nlabels: {fleet: %s}\n%spollInterval: %s, steadyPollInterval: %s}\n",
-			name, a.name, kind, min(a.steady, 5*time.Second), a.steady)
+			name, fleet, kind, min(a.steady, 5*time.Second), a.steady)
 		if a.applies > 0 {
 			text += fmt.Sprintf("maxConcurrentApplies: %d\n", a.applies)
 		}
@@ -103,8 +109,19 @@ func (a application) yaml() string {
 // runtime is the name of the application's one runtime.
 func (a application) runtime() string { return a.name + "-rt" }
 
+// runtimeOf is the name of that of a channel.
+func (a application) runtimeOf(channel int) string {
+	if len(a.shared) > 0 {
+		return a.shared[channel%len(a.shared)]
+	}
+	return a.runtime()
+}
+
 // runtimes are the names of all.
 func (a application) runtimes() []string {
+	if len(a.shared) > 0 {
+		return a.shared
+	}
 	if a.instances == 0 {
 		return []string{a.runtime()}
 	}

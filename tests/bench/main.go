@@ -41,6 +41,7 @@ var rows = [...]row{
 	{"history", "events and bytes of history of a release", time.Minute, measureHistory},
 	{"gates", "what gates add to a release, and what they cost at rest and while they hold", 5 * time.Minute, measureGates},
 	{"idle", "what many idle, converged services cost", 5 * time.Minute, measureIdle},
+	{"scale", "many services in many applications, at rest and through a change of all", 2 * time.Hour, measureScale},
 	{"hung", "a release beside many services on a runtime that hangs", 10 * time.Minute, measureHung},
 	{"burst", "a release while all services of another application change", 10 * time.Minute, measureBurst},
 	{"decision", "the pure decision over 30,000 instances, and through 500 channels", 3 * time.Minute, measureDecision},
@@ -69,6 +70,7 @@ type options struct {
 	json        string
 	rounds      int
 	services    int
+	scale       int
 	window      time.Duration
 	deployments int
 	rollouts    int
@@ -107,6 +109,7 @@ func parse(args []string) (options, []row, error) {
 	f.StringVar(&o.json, "json", "", "also write the result to this `file`, as JSON")
 	f.IntVar(&o.rounds, "rounds", 100, "rounds of latency and of cpu; a fifth as many of watch, and starts of each program")
 	f.IntVar(&o.services, "services", 1000, "services that idle holds, and of the largest plan")
+	f.IntVar(&o.scale, "scale", 1000, "services that scale holds, with three instances each")
 	f.DurationVar(&o.window, "window", 30*time.Second, "how long idle watches them: four readings for each")
 	f.IntVar(&o.instances, "instances", largestFleet, "instances of the fleet that rollout goes through")
 	f.IntVar(&o.deployments, "deployments", 1000, "Deployments that fleet releases")
@@ -129,8 +132,8 @@ func parse(args []string) (options, []row, error) {
 	if f.NArg() > 0 {
 		return o, nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	if min(o.rounds, o.services, o.deployments, o.rollouts, o.releases) < 1 || min(o.window, o.rest) < time.Second {
-		return o, nil, errors.New("-rounds, -services, -deployments, -rollouts and -releases must be at least 1, -window and -rest at least 1s")
+	if min(o.rounds, o.services, o.scale, o.deployments, o.rollouts, o.releases) < 1 || min(o.window, o.rest) < time.Second {
+		return o, nil, errors.New("-rounds, -services, -scale, -deployments, -rollouts and -releases must be at least 1, -window and -rest at least 1s")
 	}
 	chosen, err := choose(o.run)
 	return o, chosen, err

@@ -22,13 +22,14 @@ import (
 const serverRole = "temporal-server"
 
 // serve runs a server as `converge dev` does, on a file. It prints its address, answers each line on
-// standard input with what it has used so far, and ends when standard input does: then whoever
+// standard input with what it has used and counted so far, and ends when standard input does: then whoever
 // started it is gone.
 func serve(file string) int {
 	signal.Ignore(os.Interrupt) // Ctrl-C reaches both; the other one ends this one when it is ready to
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	taken := newActions()
 	server, err := embedded.Start(context.Background(), embedded.Options{
-		DBFile: file, SearchAttributes: worker.SearchAttributes(), Log: log,
+		DBFile: file, SearchAttributes: worker.SearchAttributes(), Log: log, Metrics: taken,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -37,7 +38,9 @@ func serve(file string) int {
 	fmt.Println(server.Address())
 	answers := json.NewEncoder(os.Stdout)
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if err := answers.Encode(used()); err != nil {
+		so := used()
+		so.Actions = taken.soFar()
+		if err := answers.Encode(so); err != nil {
 			break
 		}
 	}

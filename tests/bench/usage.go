@@ -13,6 +13,8 @@ import (
 type usage struct {
 	CPU    time.Duration `json:"cpu"`    // user and system, since it started
 	Memory int64         `json:"memory"` // resident now, in bytes; 0 where the system does not tell
+	// Actions are those of a server, by kind.
+	Actions map[string]int64 `json:"actions,omitempty"`
 }
 
 // used is this process's own.

@@ -30,6 +30,7 @@ type world struct {
 	stage  *stage
 	trace  *trace
 	stop   func() // of the worker
+	worker worker.Options
 	// unanswered are questions that got no answer in time.
 	unanswered int
 }
@@ -56,12 +57,23 @@ func newWorldWith(ctx context.Context, dir string, more map[entities.RuntimeKind
 		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return w.stage, nil },
 	}
 	maps.Copy(factories, more)
-	w.stop, err = worker.Start(ctx, w.client, worker.Options{Store: w.store(), Factories: factories, Eager: eager})
+	w.worker = worker.Options{Store: w.store(), Factories: factories, Eager: eager}
+	w.stop, err = worker.Start(ctx, w.client, w.worker)
 	if err != nil {
 		w.client.Close()
 		return nil, errors.Join(err, w.server.stop())
 	}
 	return w, nil
+}
+
+// another starts one more worker in this process.
+func (w *world) another(ctx context.Context) error {
+	first := w.stop
+	stop, err := worker.Start(ctx, w.client, w.worker)
+	if err == nil {
+		w.stop = func() { stop(); first() }
+	}
+	return err
 }
 
 func (w *world) store() string { return filepath.Join(w.dir, "store") }

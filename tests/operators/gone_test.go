@@ -3,6 +3,8 @@ package operators
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -247,4 +249,26 @@ func TestLookThatCouldNotSeeAllIsMadeAgain_F1(t *testing.T) {
 	looks(w, 6) // until workflows are counted only
 	back()
 	managedAgain(w, id, run, time.Now())
+}
+
+// Nothing is known of a service that was published a moment ago and is started only now: nobody is told that it came to harm, and
+// nothing is held against it.
+func TestServiceThatHadNotBegunIsStarted_F1(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.Write(approvals + stage.Web)
+	w.Publish()
+	w.AwaitThat("web", "its configuration", func(s protocol.Status) bool { return s.Incarnation == 1 })
+	id := w.ID("web")
+	run, since := runOf(w, id), time.Now()
+	ends[1].do(w, id)
+	require.NoError(t, os.RemoveAll(filepath.Join(w.Store, "checkpoints", "service")))
+	managedAgain(w, id, run, since)
+	s := w.AwaitThat("web", "its configuration", func(s protocol.Status) bool { return s.Incarnation == 1 })
+	require.NotContains(t, journal(s), "deleted")
+	kept, err := store.Open(t.Context(), w.Store)
+	require.NoError(t, err)
+	before, err := kept.Restarts(t.Context(), id)
+	require.NoError(t, err)
+	require.Empty(t, before)
 }

@@ -20,6 +20,7 @@ import (
 	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/dynamicconfig"
+	"go.temporal.io/server/common/metrics"
 	"go.temporal.io/server/temporal"
 )
 
@@ -56,6 +57,8 @@ type Options struct {
 	// Authorizer and ClaimMapper say who may call what; nil: everybody everything. What the server asks of itself has no token.
 	Authorizer  authorization.Authorizer
 	ClaimMapper authorization.ClaimMapper
+	// Metrics is where the server counts; nil: nowhere.
+	Metrics metrics.Handler
 	// Log receives the server's errors, and its warnings as debug records; nil discards both.
 	Log *slog.Logger
 
@@ -176,6 +179,9 @@ func (s *Server) startServices(o Options, dynamic *settings) error {
 		temporal.WithLogger(s.log),
 		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
 		temporal.WithDynamicConfigClient(dynamic),
+	}
+	if o.Metrics != nil {
+		options = append(options, temporal.WithCustomMetricsHandler(o.Metrics))
 	}
 	if o.Authorizer != nil {
 		options = append(options, temporal.WithAuthorizer(o.Authorizer), temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return o.ClaimMapper }))

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/bench/report"
+)
+
+const (
+	scaleApplications = 300 // of ten thousand services; of fewer as large a part
+	scaleWindow       = steadyDefault
+	goalActions       = 1000 // an hour, of ten thousand services
+	goalPublished     = 45   // services a second, each converged
+)
+
+// scaled is many services in many applications, in three channels on a runtime each that all of them share, with two workers.
+type scaled struct {
+	*world
+	services     int
+	applications []application
+}
+
+func newScaled(w *world, services int) *scaled {
+	n := max(1, services*scaleApplications/manyServices)
+	s := &scaled{world: w, services: services}
+	for i := range n {
+		s.applications = append(s.applications, application{
+			name: fmt.Sprintf("a%03d", i), channels: 3, shared: []string{"eu", "us", "asia"}, version: "v1", steady: steadyDefault,
+			services: serviceNames((i+1)*services/n - i*services/n),
+		})
+	}
+	return s
+}
+
+// change publishes all applications, and waits until all services have converged at a version.
+func (s *scaled) change(ctx context.Context, setting, version string) (time.Duration, error) {
+	began := time.Now()
+	for i := range s.applications {
+		s.applications[i].setting = setting
+		if err := s.publish(ctx, s.applications[i]); err != nil {
+			return 0, err
+		}
+	}
+	query := fmt.Sprintf("WorkflowType='%s' AND %s='CONVERGED' AND %s='%s' AND ExecutionStatus='Running'",
+		protocol.ServiceWorkflow, protocol.AttrStatus, protocol.AttrVersion, version)
+	err := until(ctx, time.Second, func() (bool, error) {
+		found, err := s.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Query: query})
+		return found.GetCount() >= int64(s.services), err
+	})
+	return time.Since(began), err
+}
+
+// measureScale publishes many services, has them rest, and changes all of them.
+func measureScale(ctx context.Context, b *bench) (err error) {
+	w, err := newWorld(ctx, b.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	if err := w.another(ctx); err != nil {
+		return err
+	}
+	s := newScaled(w, b.scale)
+	nothing, err := s.spent()
+	if err != nil {
+		return err
+	}
+	took, err := s.change(ctx, "", "v1")
+	if err != nil {
+		return err
+	}
+	made, err := s.spent()
+	if err != nil {
+		return err
+	}
+	of := fmt.Sprintf("%d services in %d applications, %d instances", s.services, len(s.applications), 3*s.services)
+	s.changed(b, "published and converged: "+of, took, nothing, made, report.Ref(report.Of(goalPublished, "services/s")))
+	if err := s.rest(ctx, b); err != nil {
+		return err
+	}
+	before, err := s.spent()
+	if err != nil {
+		return err
+	}
+	if took, err = s.change(ctx, "changed", "v1-i2"); err != nil {
+		return err
+	}
+	after, err := s.spent()
+	if err != nil {
+		return err
+	}
+	s.changed(b, "an incarnation that changes all of them", took, before, after, nil)
+	return nil
+}
+
+// changed reports a change of all.
+func (s *scaled) changed(b *bench, what string, took time.Duration, before, after spent, goal *report.Value) {
+	server, worker := after.since(before)
+	_, taken := actionsSince(before.server, after.server)
+	n := time.Duration(s.services)
+	b.Add(report.Line{
+		Row: b.row, What: what, Measured: report.Of(float64(s.services)/took.Seconds(), "services/s"), Goal: goal,
+		Spread: fmt.Sprintf("in %s; a service: CPU of the server %s, of the workers %s, %.1f actions", took.Round(time.Second),
+			report.Dur(server/n), report.Dur(worker/n), float64(taken)/float64(s.services)),
+	})
+	for _, p := range []struct {
+		what string
+		used usage
+	}{{"server", after.server}, {"workers", after.worker}} {
+		b.Add(report.Line{Row: b.row, What: "memory of the " + p.what + " then", Measured: report.Of(float64(p.used.Memory), report.Bytes)})
+	}
+}
+
+// rest reports what they take while nothing happens and each is read once.
+func (s *scaled) rest(ctx context.Context, b *bench) error {
+	if err := pause(ctx, 2*time.Minute); err != nil { // until what making them left behind is done
+		return err
+	}
+	before, err := s.spent()
+	if err != nil {
+		return err
+	}
+	readings, began := s.stage.readingsSoFar(), time.Now()
+	if err := pause(ctx, scaleWindow); err != nil {
+		return err
+	}
+	after, err := s.spent()
+	if err != nil {
+		return err
+	}
+	window := time.Since(began)
+	server, worker := after.since(before)
+	b.Add(report.Line{
+		Row: b.row, What: fmt.Sprintf("at rest, read every %s", short(steadyDefault)), Measured: report.Of(part(server+worker, window), report.Cores),
+		Spread: fmt.Sprintf("server %s, workers %s; %d readings in %s", report.Of(part(server, window), report.Cores), report.Of(part(worker, window), report.Cores),
+			s.stage.readingsSoFar()-readings, window.Round(time.Second)),
+	})
+	of, taken := actionsSince(before.server, after.server)
+	// In a short window the server repeats hardly any observation: what it does in its own time is added.
+	hourly := float64(taken)/window.Hours() + 3*float64(s.services)/protocol.SafetyInterval.Hours()
+	b.Add(report.Line{
+		Row: b.row, What: "actions an hour", Measured: report.Of(hourly, "actions"),
+		Spread: fmt.Sprintf("%d in the window; with the server's own observations, every %s (worked out)", taken, short(protocol.SafetyInterval)),
+		Goal:   report.Ref(report.Of(goalActions*float64(s.services)/manyServices, "actions")),
+	})
+	if len(of) > 0 {
+		b.Note(b.row, "actions at rest: %s", kindsOf(of))
+	}
+	return nil
+}
