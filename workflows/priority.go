@@ -10,7 +10,7 @@ import (
 // mentioned has 3.
 const (
 	rollbackFirst = 1
-	thenApplies   = 2
+	thenApplies   = 2 // and what else changes something
 	thenChecks    = 3
 	thenFollowing = 4 // readings of what moves
 	thenWatching  = 5 // readings of what is steady

@@ -170,7 +170,9 @@ func (s *service) remove(op state.RemoveOp) {
 		timeout = removeTimeout
 	}
 	text := fmt.Sprintf("remove %s from %s", op.Target.FullVersion, s.state.Shown(op.Instance))
-	ctx := workflow.WithActivityOptions(s.work, lasting(queueOf(name, rt), timeout+margin, 0, text))
+	options := lasting(queueOf(name, rt), timeout+margin, 0, text)
+	options.Priority = s.priority(thenApplies)
+	ctx := workflow.WithActivityOptions(s.work, options)
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityRemove, protocol.RemoveRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
 		Runtime: name, RuntimeDigest: rt.Digest, Timeout: timeout, Instance: s.instanceRef(op.Instance, op.Target),

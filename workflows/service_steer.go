@@ -34,6 +34,10 @@ func (s *service) steerOne(id, key entities.InstanceID, asked state.Steer) {
 	queue := queueOf(name, rt)
 	text := fmt.Sprintf("%s %s in %s", asked.Way, asked.FullVersion, s.state.Shown(id))
 	options := lasting(queue, steerTimeout+margin, absence(queue, time.Time{}, s.now()), text)
+	options.Priority = s.priority(thenApplies)
+	if asked.Way == protocol.Abort {
+		options.Priority = s.priority(rollbackFirst)
+	}
 	options.RetryPolicy = &temporal.RetryPolicy{InitialInterval: takeover, BackoffCoefficient: 1, MaximumAttempts: 3}
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(s.work, options), protocol.ActivitySteer, protocol.SteerRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID, Runtime: name, RuntimeDigest: rt.Digest,
