@@ -1,7 +1,10 @@
 package operators
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -82,5 +85,49 @@ func TestCollectedUnderALivingService_F11(t *testing.T) {
 	before, since := runOf(w, id), time.Now()
 	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), id, "", "cleaning up"))
 	managedAgain(w, id, before, since)
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+}
+
+// From the command line: a dry run changes nothing, the first run sets aside what is old, a later one removes it, and what a service is
+// made of stays. What is asked for too early is refused before anything is opened.
+func TestCollectedFromTheCommandLine_F11(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.RunWeb()
+	s, err := store.Open(t.Context(), w.Store)
+	require.NoError(t, err)
+	orphan, err := s.PutPayload(t.Context(), entities.Payload{Service: "orphan"})
+	require.NoError(t, err)
+	kept, aside := filepath.Join(w.Store, "payloads", orphan), filepath.Join(w.Store, "unreferenced", "payloads", orphan)
+	old := func(path string) {
+		ago := time.Now().Add(-48 * time.Hour)
+		require.NoError(t, os.Chtimes(path, ago, ago))
+	}
+	collects := func(arguments ...string) (all store.CollectedKind) {
+		t.Helper()
+		var kinds []store.CollectedKind
+		require.NoError(t, json.Unmarshal([]byte(cli(w, append([]string{"store", "gc", "--store", w.Store, "--output", "json"}, arguments...)...)), &kinds))
+		for _, k := range kinds {
+			all.SetAside.N, all.Removed.N, all.Kept.N = all.SetAside.N+k.SetAside.N, all.Removed.N+k.Removed.N, all.Kept.N+k.Kept.N
+		}
+		return all
+	}
+
+	_, said, code := tried(w, "store", "gc", "--store", w.Store, "--older-than", "1m")
+	require.Equal(t, 1, code)
+	require.Contains(t, said, "--older-than is 1m0s and --keep is 2160h0m0s; expected at least 1h0m0s, and 0")
+
+	require.Zero(t, collects().SetAside.N, "it is new")
+	old(kept)
+	require.Equal(t, 1, collects("--dry-run").SetAside.N)
+	require.FileExists(t, kept)
+	require.Contains(t, cli(w, "store", "gc", "--store", w.Store), "\t1 (74 B)\t-")
+	require.NoFileExists(t, kept)
+	require.Zero(t, collects().Removed.N, "it is aside since a moment ago")
+	old(aside)
+	require.Equal(t, 1, collects().Removed.N)
+	require.NoFileExists(t, aside)
+	require.NotZero(t, collects().Kept.N)
+	w.Release("web", "v2")
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 }
