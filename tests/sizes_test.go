@@ -78,8 +78,9 @@ func TestPayloadsOfLargeServiceFit_F8(t *testing.T) {
 	var status protocol.Status
 	temporaltest.WaitFor(t, 2*stage.Patience, func() (bool, string) { // it costs more to ask for a status than to change it
 		d, err := w.Client.DescribeWorkflowExecution(t.Context(), w.ID("web"), "")
-		said := string(d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()[protocol.AttrStatus].GetData())
-		return err == nil && said == `"`+string(entities.StatusConverged)+`"`, fmt.Sprint(said, err)
+		shown := d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()
+		said := string(shown[protocol.AttrStatus].GetData()) + string(shown[protocol.AttrVersion].GetData())
+		return err == nil && said == fmt.Sprintf("%q%q", entities.StatusConverged, version), fmt.Sprint(said, err)
 	})
 	require.NoError(t, w.Query(w.ID("web"), protocol.QueryStatus, &status))
 	for _, c := range status.Channels {

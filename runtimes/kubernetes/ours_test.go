@@ -195,7 +195,7 @@ func TestAnObjectThatDoesNotGoSaysWhatItWaitsFor(t *testing.T) {
 	d := reach(t).desk()
 	job := `{apiVersion: batch/v1, kind: Job, metadata: {name: migrate, finalizers: [example.com/never], annotations: {converge/recreate: "true"}}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "x", command: ["/bin/true"]}]}}}}`
 	d.applied(d.instance("v1", job))
-	d.def.Timing.ApplyTimeout = time.Second
+	d.def.Timing.ApplyTimeout = 5 * time.Second // long enough to get there on a busy machine
 	text := d.refused(d.instance("v2", job), false)
 	require.Contains(t, text, "to make it again: it is still there: being deleted, waits for ")
 	require.Contains(t, text, "example.com/never")
