@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -83,6 +82,7 @@ func (c *Checkpoints) enqueue(id string) {
 
 // write writes checkpoints until there are none left once it is to end.
 func (c *Checkpoints) write() {
+	var packer protocol.Packer
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -98,7 +98,7 @@ func (c *Checkpoints) write() {
 		delete(c.newest, id)
 		c.resting[id] = true
 		c.mu.Unlock()
-		err := c.put(one)
+		err := c.put(one, &packer)
 		c.mu.Lock()
 		c.away = err != nil
 		c.count(err)
@@ -121,10 +121,10 @@ func (c *Checkpoints) write() {
 	}
 }
 
-func (c *Checkpoints) put(one taken) (err error) {
+func (c *Checkpoints) put(one taken, packer *protocol.Packer) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), checkpointTimeout)
 	defer cancel()
-	if one.State, err = protocol.Pack(json.RawMessage(one.plain)); err != nil {
+	if one.State, err = packer.Pack(one.plain); err != nil {
 		return err
 	}
 	return c.store.PutCheckpoint(ctx, one.Checkpoint)

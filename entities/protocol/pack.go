@@ -20,12 +20,23 @@ func Pack(v any) (Packed, error) {
 	if err != nil {
 		return nil, err
 	}
+	return (&Packer{}).Pack(plain)
+}
+
+// Packer packs again and again, one value at a time: what it needs for that is most of a megabyte. The zero value is ready.
+type Packer struct{ zip *gzip.Writer }
+
+// Pack packs a value that is JSON already.
+func (p *Packer) Pack(plain []byte) (Packed, error) {
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	if _, err := w.Write(plain); err != nil {
+	if p.zip == nil {
+		p.zip = gzip.NewWriter(&out)
+	}
+	p.zip.Reset(&out)
+	if _, err := p.zip.Write(plain); err != nil {
 		return nil, err
 	}
-	if err := w.Close(); err != nil {
+	if err := p.zip.Close(); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil

@@ -18,8 +18,9 @@ type application struct {
 	setting  string        // what a parameter defaults to; empty: hello
 	// instances: each channel is a fleet of so many runtimes; 0 for the application's one runtime.
 	instances int
-	// shared are runtimes that other applications declare too, for a channel each in turn; none: the application has its own.
-	shared []string
+	// shared are runtimes of several applications, for a channel each in turn, which one of them defines; none: the application has its own.
+	shared  []string
+	defines bool
 	// on is where Deployments go. Without it the runtime is the fake one.
 	on *namespace
 }
@@ -81,12 +82,8 @@ func (a application) yaml() string {
 		kind = "kubernetes: {kubeconfig: " + a.on.kubeconfig + ", "
 	}
 	for _, name := range a.runtimes() {
-		fleet := a.name
-		if len(a.shared) > 0 {
-			fleet = "shared"
-		}
 		text += fmt.Sprintf("---\napiVersion: converge/v1\nkind: Runtime\nname: %s\nlabels: {fleet: %s}\n%spollInterval: %s, steadyPollInterval: %s}\n",
-			name, fleet, kind, min(a.steady, 5*time.Second), a.steady)
+			name, a.name, kind, min(a.steady, 5*time.Second), a.steady)
 		if a.applies > 0 {
 			text += fmt.Sprintf("maxConcurrentApplies: %d\n", a.applies)
 		}
@@ -117,10 +114,13 @@ func (a application) runtimeOf(channel int) string {
 	return a.runtime()
 }
 
-// runtimes are the names of all.
+// runtimes are the names of those that it defines.
 func (a application) runtimes() []string {
-	if len(a.shared) > 0 {
+	switch {
+	case a.defines:
 		return a.shared
+	case len(a.shared) > 0:
+		return nil
 	}
 	if a.instances == 0 {
 		return []string{a.runtime()}

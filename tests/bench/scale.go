@@ -15,8 +15,8 @@ import (
 const (
 	scaleApplications = 300 // of ten thousand services; of fewer as large a part
 	scaleWindow       = steadyDefault
-	goalActions       = 1000 // an hour, of ten thousand services
-	goalPublished     = 45   // services a second, each converged
+	goalActions       = 1000             // an hour, of ten thousand services
+	goalPublished     = time.Second / 45 // a service, until it has converged
 )
 
 // scaled is many services in many applications, in three channels on a runtime each that all of them share, with two workers.
@@ -31,7 +31,7 @@ func newScaled(w *world, services int) *scaled {
 	s := &scaled{world: w, services: services}
 	for i := range n {
 		s.applications = append(s.applications, application{
-			name: fmt.Sprintf("a%03d", i), channels: 3, shared: []string{"eu", "us", "asia"}, version: "v1", steady: steadyDefault,
+			name: fmt.Sprintf("a%03d", i), channels: 3, shared: []string{"eu", "us", "asia"}, defines: i == 0, version: "v1", steady: steadyDefault,
 			services: serviceNames((i+1)*services/n - i*services/n),
 		})
 	}
@@ -80,7 +80,7 @@ func measureScale(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	of := fmt.Sprintf("%d services in %d applications, %d instances", s.services, len(s.applications), 3*s.services)
-	s.changed(b, "published and converged: "+of, took, nothing, made, report.Ref(report.Of(goalPublished, "services/s")))
+	s.changed(b, "published and converged: "+of, took, nothing, made, report.Ref(report.Dur(goalPublished)))
 	if err := s.rest(ctx, b); err != nil {
 		return err
 	}
@@ -102,13 +102,14 @@ func measureScale(ctx context.Context, b *bench) (err error) {
 // changed reports a change of all.
 func (s *scaled) changed(b *bench, what string, took time.Duration, before, after spent, goal *report.Value) {
 	server, worker := after.since(before)
-	_, taken := actionsSince(before.server, after.server)
+	of, taken := actionsSince(before.server, after.server)
 	n := time.Duration(s.services)
 	b.Add(report.Line{
-		Row: b.row, What: what, Measured: report.Of(float64(s.services)/took.Seconds(), "services/s"), Goal: goal,
-		Spread: fmt.Sprintf("in %s; a service: CPU of the server %s, of the workers %s, %.1f actions", took.Round(time.Second),
+		Row: b.row, What: what + ", a service", Measured: report.Dur(took / n), Goal: goal,
+		Spread: fmt.Sprintf("%.1f/s, all in %s; CPU of the server %s, of the workers %s, %.1f actions", float64(s.services)/took.Seconds(), took.Round(time.Second),
 			report.Dur(server/n), report.Dur(worker/n), float64(taken)/float64(s.services)),
 	})
+	b.Note(b.row, "%s, actions: %s", what, kindsOf(of))
 	for _, p := range []struct {
 		what string
 		used usage
