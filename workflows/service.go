@@ -168,8 +168,8 @@ func (s *service) turn() {
 		return // the next turn comes at once, and knows what woke this one
 	}
 	clear(s.justRead)
-	if !s.showsLater(len(d.Applies) > 0) && !s.checksHere() { // else there is more to show in a moment
-		s.show()
+	if !s.checksHere() { // else there is more to show in a moment
+		s.show(len(d.Applies) > 0)
 	}
 }
 

@@ -58,11 +58,11 @@ func viewed(s *state.State, d *decide.Decision) shown {
 	return shown{explain.Markdown(status), now}
 }
 
-// shownWithin is how long what is shown may be of before an apply began.
-const shownWithin = time.Second
+// shownWithin is how long the attributes may be of before an apply began.
+const shownWithin = 5 * time.Second
 
-// showsLater: an apply begins, and what is shown waits for a later task. Attributes are for the server to write, to what is searched too, before
-// it hands out the apply; and one that is over within the time need not be shown at all.
+// showsLater: an apply begins, and the attributes wait for a later task. They are for the server to write, to what is searched too, before it
+// hands out the apply; and one that is over within the time need not be shown at all.
 func (s *service) showsLater(begins bool) bool {
 	if s.logic < protocol.LogicAppliesFirst {
 		return false
@@ -78,14 +78,14 @@ func (s *service) showsLater(begins bool) bool {
 	return !by.IsZero()
 }
 
-// show shows what has changed since it was last shown.
-func (s *service) show() {
+// show shows what has changed since it was last shown; begins: an apply begins now.
+func (s *service) show(begins bool) {
 	now, ok := s.look()
 	if ok && now.details != s.shown.details {
 		workflow.SetCurrentDetails(s.ctx, now.details)
 		s.shown.details = now.details
 	}
-	if s.leaving() && !s.state.Gone() {
+	if s.leaving() && !s.state.Gone() || s.showsLater(begins) {
 		return
 	}
 	attributes := s.toShow(now.attributes)

@@ -46,7 +46,7 @@ func TestWhatIsShownNeverBreaksAReplay_F3(t *testing.T) {
 	}
 }
 
-// Nothing that can wait is done in the task that an apply begins in: that it goes on is shown a second later, if it does by then.
+// Nothing that can wait is done in the task that an apply begins in: that it goes on is in the attributes some seconds later, if it does by then.
 func TestApplyBeginsBeforeItIsShown(t *testing.T) {
 	shows := func(play func(*play)) (seen map[string]time.Duration) {
 		p := newPlay(t)
