@@ -386,13 +386,8 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 	if now.Before(next) {
 		return nil
 	}
-	switch {
-	case why == deleted && unknown:
-		why = notBegun
-	case why == deleted && s.ranElsewhere(c):
-		why = movedHere
-	}
-	asked := why == notBegun || why == movedHere || endedByVerb(why)
+	why = s.told(why, c, unknown)
+	asked := harmless(why)
 	again := protocol.Restart{At: now, Why: why, Hold: hold && !asked}
 	err = s.restart(ctx, id, manifest, again)
 	if errors.Is(err, activities.ErrUnmanaged) { // which the checkpoint of its application did not say yet
@@ -401,16 +396,33 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 	if err != nil {
 		return fmt.Errorf("start %s again: %w", id, err)
 	}
-	if why == notBegun {
-		s.log.Info("started", "workflow", id, "why", why)
-		return nil
-	}
-	s.log.Warn("started again", "workflow", id, "why", why)
-	s.metrics.Counter(metricRestarts).Inc(1)
+	s.started(id, why)
 	if asked {
 		return nil
 	}
 	return s.store.PutRestart(ctx, id, now)
+}
+
+// told is why a workflow is not there, by what its checkpoint says as well, of which there may be none.
+func (s *supervisor) told(why string, c protocol.Checkpoint, unknown bool) string {
+	switch {
+	case why != deleted:
+		return why
+	case unknown:
+		return notBegun
+	case s.ranElsewhere(c):
+		return movedHere
+	}
+	return why
+}
+
+func (s *supervisor) started(id, why string) {
+	if why == notBegun {
+		s.log.Info("started", "workflow", id, "why", why)
+		return
+	}
+	s.log.Warn("started again", "workflow", id, "why", why)
+	s.metrics.Counter(metricRestarts).Inc(1)
 }
 
 // ranElsewhere: a checkpoint was written where the installation was before.
@@ -426,8 +438,10 @@ const (
 	movedHere = "its installation was moved here"
 )
 
-// endedByVerb: somebody had it kept down, and now looked after again. That is no harm done to it.
-func endedByVerb(why string) bool { return strings.Contains(why, ": "+protocol.UnmanagedBy) }
+// harmless: nothing was done to it, or somebody had it kept down, and now looked after again.
+func harmless(why string) bool {
+	return why == notBegun || why == movedHere || strings.Contains(why, ": "+protocol.UnmanagedBy)
+}
 
 // restartAt is when a workflow may be started again that was so at these times, and whether that is the third time within
 // an hour.
