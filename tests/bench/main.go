@@ -40,7 +40,7 @@ var rows = [...]row{
 	{"cpu", "CPU of a release, the server's included", 3 * time.Minute, measureCPU},
 	{"history", "events and bytes of history of a release", time.Minute, measureHistory},
 	{"gates", "what gates add to a release, and what they cost at rest and while they hold", 5 * time.Minute, measureGates},
-	{"idle", "what many idle, converged services cost", 5 * time.Minute, measureIdle},
+	{"idle", "what many idle, converged services cost", 15 * time.Minute, measureIdle},
 	{"scale", "many services in many applications, at rest and through a change of all", 2 * time.Hour, measureScale},
 	{"hung", "a release beside many services on a runtime that hangs", 10 * time.Minute, measureHung},
 	{"burst", "a release while all services of another application change", 10 * time.Minute, measureBurst},
