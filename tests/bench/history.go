@@ -68,6 +68,7 @@ func measureHistory(ctx context.Context, b *bench) (err error) {
 type written struct {
 	events  []*historypb.HistoryEvent
 	actions map[string]int64 // by kind
+	taken   int64            // of all kinds
 	bytes   int64
 	largest int    // payload, in bytes
 	in      string // the kind of event that has it
@@ -102,7 +103,7 @@ func (w *world) written(ctx context.Context, id string, cycle func(version strin
 	if err != nil {
 		return h, err
 	}
-	h.actions, _ = actionsSince(before, after)
+	h.actions, h.taken = actionsSince(before, after)
 	all, size, err := w.history(ctx, id)
 	if err != nil {
 		return h, err
@@ -190,16 +191,9 @@ func (h written) compare(b *bench, what string, with written, against string) {
 		Spread:    "largest payload " + report.Of(float64(h.largest), report.Bytes).String(),
 		Reference: &size, Against: against,
 	})
-	var taken, reference int64
-	for _, n := range h.actions {
-		taken += n
-	}
-	for _, n := range with.actions {
-		reference += n
-	}
 	b.Add(report.Line{
-		Row: b.row, What: "actions of a " + what, Measured: report.Of(float64(taken), "actions"),
-		Reference: report.Ref(report.Of(float64(reference), "actions")), Against: against,
+		Row: b.row, What: "actions of a " + what, Measured: report.Of(float64(h.taken), "actions"),
+		Reference: report.Ref(report.Of(float64(with.taken), "actions")), Against: against,
 	})
 	b.Note(b.row, "%s: %s; largest payload in %s", what, kinds(h.events), h.in)
 	b.Note(b.row, "%s: %s", what, kindsOf(h.actions))
