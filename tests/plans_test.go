@@ -147,7 +147,7 @@ func (h *household) log() []string {
 		return nil
 	}
 	require.NoError(h.T, err)
-	return strings.Split(strings.TrimSpace(strings.ReplaceAll(string(data), "@"+h.App+"-rt", "")), "\n")
+	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(string(data), "@"+h.App+"-rt", ""), "\n"), "\n")
 }
 
 // A service comes after those that it requires, and what fits them together after all of them.
