@@ -54,15 +54,17 @@ func (a *Activities) applyAlone(ctx context.Context, r protocol.ApplyRequest) (p
 		return protocol.ApplyAnswer{Err: why, Fenced: by}, ctx.Err()
 	}
 	told := func(*entities.Reading) {}
-	if line.watches {
+	rests := r.Rest > 0 && line.observable() && a.hints.reads()
+	if line.watches || rests {
 		turn := a.hints.begin(owner)
-		told = func(reading *entities.Reading) { a.hints.applied(r, turn, reading) }
+		told = func(reading *entities.Reading) { a.hints.applied(r, turn, reading, line.watches) }
 	}
 	answer, err := a.applyAndObserve(ctx, life, line, in, r)
 	if err != nil { // another attempt begins
 		answer.Reading = nil
 	}
 	told(answer.Reading)
+	answer.Watched = line.watches && answer.Reading != nil
 	return answer, err
 }
 

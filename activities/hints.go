@@ -77,7 +77,7 @@ type interest struct {
 	last      notification // of the workflow from here
 	passing   time.Time    // since when nothing but its readiness is not as known; zero: something else, or nothing
 	looks     int          // for what the workflow knows from elsewhere, since it last observed here
-	applied   bool         // what is known is from an apply: an observation is about to follow
+	applied   bool         // what is known is from an apply that an observation is about to follow
 	later     *time.Timer  // begins to follow hints, unless the workflow observes before
 	kept      keeping      // of what is known in the store
 	again     rereading    // of what is steady, without a hint
@@ -180,7 +180,7 @@ func (h *hints) settle(owner runtimes.Owner, turn int, found *observed) {
 	h.settled(owner, turn, found, false)
 }
 
-// settled is settle; applied: after an apply, with the reading that it ended with.
+// settled is settle; applied: after an apply, with the reading that it ended with, and an observation follows.
 func (h *hints) settled(owner runtimes.Owner, turn int, found *observed, applied bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -195,18 +195,26 @@ func (h *hints) settled(owner runtimes.Owner, turn int, found *observed, applied
 	h.follow(owner, i, "")
 }
 
-// applied is settle after an apply that ended with a reading, which the workflow is being told. None: nobody knows what it did.
-func (h *hints) applied(r protocol.ApplyRequest, turn int, reading *entities.Reading) {
+// applied is settle after an apply that ended with a reading, which the workflow is being told. None: nobody knows what it did. Hinted: by
+// the runtime.
+func (h *hints) applied(r protocol.ApplyRequest, turn int, reading *entities.Reading, hinted bool) {
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
-	if reading == nil {
+	switch {
+	case reading == nil && hinted:
 		h.settle(owner, turn, nil)
 		return
+	case reading == nil:
+		h.passed(owner, turn)
+		return
 	}
-	found := &observed{request: protocol.ObserveRequest{
-		Application: r.Application, Service: r.Service, ServiceID: r.ServiceID, Runtime: r.Runtime, RuntimeDigest: r.RuntimeDigest, Timeout: r.FetchTimeout,
-	}, ref: r.Instance, shape: shapeOf(*reading, r.Instance)}
+	found := &observed{request: resting(protocol.ObserveRequest{
+		Application: r.Application, Service: r.Service, ServiceID: r.ServiceID, Runtime: r.Runtime, RuntimeDigest: r.RuntimeDigest, Timeout: r.FetchTimeout, Rest: r.Rest,
+	}), ref: r.Instance, shape: shapeOf(*reading, r.Instance)}
+	if !hinted {
+		found.ref.Known = reading.Digest()
+	}
 	h.notified(owner, found.shape)
-	h.settled(owner, turn, found, true)
+	h.settled(owner, turn, found, r.Rest == 0)
 }
 
 // notified notes that the workflow is being notified of something of this shape.

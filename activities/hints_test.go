@@ -310,7 +310,19 @@ func TestHintLongAfterARepairIsFollowed_H9(t *testing.T) {
 	p.settled(staging)
 	request := protocol.ApplyRequest{Application: staging.Application, Service: staging.Service, Instance: ref, Runtime: "eu"}
 	reading := p.reading()
-	p.hints.applied(request, p.begin(staging), &reading)
+	p.hints.applied(request, p.begin(staging), &reading, true)
+	p.run("v2", nil)
+	p.hint(staging, "eu")
+	require.Equal(t, staging, next(t, p.woken))
+}
+
+// What was applied is followed by hints alone where no observation is to come: at once.
+func TestHintBehindAnApplyThatNothingFollows_F9(t *testing.T) {
+	p := newFixture(t)
+	p.leave = time.Hour
+	request := protocol.ApplyRequest{Application: staging.Application, Service: staging.Service, Instance: ref, Runtime: "eu", Rest: 5 * time.Minute}
+	reading := p.reading()
+	p.hints.applied(request, p.begin(staging), &reading, true)
 	p.run("v2", nil)
 	p.hint(staging, "eu")
 	require.Equal(t, staging, next(t, p.woken))

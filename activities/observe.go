@@ -116,7 +116,7 @@ func (a *Activities) watch(ctx context.Context, r protocol.ObserveRequest) *watc
 	w := &watched{a: a, request: r, last: map[entities.InstanceID]seen{}, turns: map[entities.InstanceID]int{}}
 	line, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
 	w.hinted = err == nil && line.watches && r.Interval > 0
-	if w.notes = w.hinted || err == nil && rests(r) && a.hints.reads(); w.notes {
+	if w.notes = w.hinted || err == nil && rests(resting(r)) && a.hints.reads(); w.notes {
 		for _, ref := range r.Instances {
 			w.turns[ref.ID] = a.hints.begin(ownerOf(r, ref.ID))
 		}
@@ -196,7 +196,7 @@ func (w *watched) end(whole bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	request := w.request
+	request := resting(w.request)
 	request.Instances = nil
 	for _, ref := range w.request.Instances {
 		owner := ownerOf(request, ref.ID)

@@ -20,10 +20,6 @@ import (
 // store, without asking one another; by two for a while where they do not agree yet.
 
 const (
-	// ShortestRound is the shortest interval at which workers read what is steady by themselves: who is gone is noticed
-	// before. What is to be read more often the server has read.
-	ShortestRound = time.Minute
-
 	beatEvery   = 15 * time.Second
 	silentBeats = 3  // who says nothing new for so many is gone
 	listBeats   = 20 // until all that there is to read is listed again
@@ -54,7 +50,15 @@ type rereading struct {
 func (o *observed) hinted() bool { return o.ref.Known == "" }
 
 // rests tells whether workers read it again and again.
-func rests(r protocol.ObserveRequest) bool { return r.Steady && r.Interval >= ShortestRound }
+func rests(r protocol.ObserveRequest) bool { return r.Steady && r.Interval >= protocol.ShortestRound }
+
+// resting is how to read again what was read so: as what is steady is, where that begins by itself.
+func resting(r protocol.ObserveRequest) protocol.ObserveRequest {
+	if r.Rest > 0 {
+		r.Steady, r.Interval, r.Rest = true, r.Rest, 0
+	}
+	return r
+}
 
 // reads tells whether this worker reads what is steady.
 func (h *hints) reads() bool {

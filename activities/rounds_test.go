@@ -167,6 +167,44 @@ func TestWhatIsSteadyIsReadByWorkers_F9(t *testing.T) {
 	})
 }
 
+// What an apply, or an observation of what moved, read last is read again like what is steady: no observation of that begins after it.
+func TestWhatMovedIsReadAgain_F9(t *testing.T) {
+	for name, how := range map[string]func(*crowd, *hints){
+		"applied": func(c *crowd, h *hints) {
+			reading := c.reading(c.one())
+			request := protocol.ApplyRequest{Application: "shop", Service: "s0", Runtime: "vm", Rest: readEvery, Instance: protocol.InstanceRef{ID: entities.Only("prod"), FullVersion: "v1"}}
+			h.applied(request, h.begin(c.one()), &reading, false)
+		},
+		"followed": func(c *crowd, h *hints) {
+			ref := protocol.InstanceRef{ID: entities.Only("prod"), FullVersion: "v1"}
+			request := protocol.ObserveRequest{Application: "shop", Service: "s0", Runtime: "vm", Interval: time.Second, Rest: readEvery, Instances: []protocol.InstanceRef{ref}}
+			w := &watched{
+				a: &Activities{hints: h}, request: request, notes: true, turns: map[entities.InstanceID]int{ref.ID: h.begin(c.one())},
+				last: map[entities.InstanceID]seen{ref.ID: {shapeOf(c.reading(c.one()), ref), c.reading(c.one()).Digest()}},
+			}
+			w.end(true)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrowd(t, 1)
+				h := c.worker()
+				defer h.stop()
+				how(c, h)
+				time.Sleep(10 * readEvery)
+				synctest.Wait()
+				reads, _ := c.by()
+				require.InDelta(t, 10, reads[h.rounds.peers.me], 1)
+				require.Zero(t, c.wakes(c.one()))
+				c.change(c.one(), "v0")
+				time.Sleep(readEvery + readEvery/5)
+				synctest.Wait()
+				require.Equal(t, 1, c.wakes(c.one()))
+			})
+		})
+	}
+}
+
 // Workers of a queue share what is steady, each about half; what they have in common is in the store.
 func TestWorkersShareWhatIsSteady_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -26,6 +26,7 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 	s := &service{
 		runs: in.Runs, view: viewed, state: state.New(in.Application, in.Service), decision: &decide.Decision{},
 		watches: map[string]*watch{}, applies: map[entities.InstanceID]workflow.CancelFunc{}, extensions: map[string]workflow.CancelFunc{}, checking: map[string]*checking{}, absent: map[string]time.Time{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{}, steering: map[entities.InstanceID]bool{},
+		told: map[entities.InstanceID]told{}, heard: map[entities.InstanceID]bool{},
 	}
 	s.shell = &shell{
 		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title, enters: s.state.Enters,
@@ -59,6 +60,9 @@ type service struct {
 	state      *state.State
 	decision   *decide.Decision
 	watches    map[string]*watch
+	told       map[entities.InstanceID]told                  // to workers, by the instance's first name
+	heard      map[entities.InstanceID]bool                  // likewise: who applied it last hears of its changes
+	deferred   bool                                          // something that moves is followed later, when showing is over
 	applies    map[entities.InstanceID]workflow.CancelFunc   // that can be asked to end, by the instance's first name
 	extensions map[string]workflow.CancelFunc                // likewise, by entities.ExtensionRun
 	checking   map[string]*checking                          // by the runtime whose own worker evaluates; "": any
@@ -131,6 +135,7 @@ func (s *service) next(c protocol.Carried) (string, any) {
 func (s *service) turn() {
 	s.state.Version = s.state.Form() // whatever form the last run left it in
 	s.tellErrors()
+	s.readHere()
 	s.decision = loop.Settle(s.state, s.now(), s.mode())
 	d := s.decision
 	s.count(d)
@@ -169,7 +174,7 @@ func (s *service) turn() {
 	}
 	clear(s.justRead)
 	if !s.checksHere() { // else there is more to show in a moment
-		s.show(len(d.Applies) > 0)
+		s.show(len(d.Applies) > 0 || s.deferred)
 	}
 }
 

@@ -59,3 +59,127 @@ func TestSteadyObservationsGoByTheNewestDeclaration_F9(t *testing.T) {
 	require.Equal(t, []time.Duration{5 * minute, minute, minute}, []time.Duration{steady[0].Interval, steady[1].Interval, steady[2].Interval})
 	require.Equal(t, []string{"d", "d", "another command"}, []string{steady[0].RuntimeDigest, steady[1].RuntimeDigest, steady[2].RuntimeDigest})
 }
+
+// scene is a play on one cluster, of which workers hear by themselves. What it has of a version is what its pods are by then.
+type scene struct {
+	*play
+	ready bool
+	cold  bool // who has the task knows nothing of the cluster
+}
+
+func newScene(t *testing.T) *scene {
+	s := &scene{play: newPlay(t)}
+	s.spec.Channels = s.spec.Channels[:1]
+	edge := s.spec.Runtimes["edge"]
+	edge.Kind, edge.Observable, edge.Timing.PollInterval, edge.Timing.SteadyPollInterval, edge.Timing.GracePeriod = entities.RuntimeKubernetes, true, 5*second, 5*minute, minute
+	s.watched = true
+	s.found = func(version string) *entities.Reading { r := s.reading(version); return &r }
+	s.env.RegisterActivityWithOptions(s.observe, activity.RegisterOptions{Name: protocol.ActivityObserve})
+	return s
+}
+
+func (s *scene) reading(version string) entities.Reading {
+	status := entities.ObjectPending
+	if s.ready {
+		status = entities.ObjectSucceeded
+	}
+	return entities.Reading{At: s.env.Now(), Objects: []entities.Object{{
+		Name: "web", Type: "Deployment", Status: status, AsDeclared: true, Versions: []entities.ObjectVersion{{Version: version, Active: true}},
+	}}}
+}
+
+func (s *scene) observe(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
+	verb := "follow"
+	switch {
+	case activity.GetInfo(ctx).IsLocalActivity:
+		verb = "read"
+	case r.Steady:
+		verb = "watch"
+	}
+	if activity.GetInfo(ctx).Attempt == 1 {
+		require.NoError(s, s.does(protocol.ActivityObserve, "%s %s", verb, r.Instances[0].FullVersion))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cold && verb == "read" {
+		return protocol.ObserveAnswer{}, temporalError("not listed yet")
+	}
+	reading := s.reading(r.Instances[0].FullVersion)
+	if reading.Digest() == r.Instances[0].Known {
+		return protocol.ObserveAnswer{}, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 100 * time.Hour})
+	}
+	return protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{r.Instances[0].ID: reading}}, nil
+}
+
+// pods are ready, or not, from then on.
+func (s *scene) pods(at time.Duration, ready bool) {
+	s.at(at, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ready = ready
+	})
+}
+
+func (s *scene) hint(at time.Duration) {
+	s.sends(at, protocol.Refresh, `{"by":"watch of edge","channel":"staging"}`)
+}
+
+// plays has v1 and then v2 released, of which workers hear a second after the apply, and lists what was begun for v2.
+func (s *scene) plays(in protocol.ServiceInput) (begun []string) {
+	s.publishes(0)
+	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	s.pods(2*second, true)
+	s.hint(2*second + second/2)
+	s.pods(minute, false)
+	s.at(minute, func() {
+		require.Equal(s, "staging CONVERGED v1", statusOf(s.status()))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.did = nil
+	})
+	s.sends(minute+second, protocol.Release, `{"version":"v2","by":"ci"}`)
+	s.pods(minute+2*second, true)
+	s.hint(minute + 2*second + second/2)
+	s.sees(minute+3*second, func(seen protocol.Status) {
+		require.Equal(s, "staging CONVERGED v2", statusOf(seen))
+		begun = s.work()
+	})
+	s.acts(in, minute)
+	return begun
+}
+
+// What workers hear of is read in the task of the hint: a release takes one activity, and what is steady is left as it is under observation.
+func TestAHintIsReadInItsTask_F9(t *testing.T) {
+	require.Equal(t, []string{"apply v2 to staging", "read v2"}, newScene(t).plays(first))
+}
+
+// A run that an older worker began observes as it did then.
+func TestOlderRunsObserveByActivities_F9(t *testing.T) {
+	in := first
+	in.Logic = protocol.LogicAppliesFirst
+	in.Runs = 1
+	s := newScene(t)
+	s.env.SetContinuedExecutionRunID("one before")
+	require.Equal(t, []string{"apply v2 to staging", "follow v2", "follow v2", "watch v2"}, s.plays(in))
+}
+
+// Where the worker of the task cannot read at once, an activity does.
+func TestAHintIsFollowedWhereItsTaskCannotRead_F9(t *testing.T) {
+	s := newScene(t)
+	s.cold = true
+	require.Equal(t, []string{"apply v2 to staging", "read v2", "follow v2"}, s.plays(first))
+}
+
+// No hint comes: it is followed when it has been shown for long enough that an apply began, and the workflow learns of the end of it.
+func TestWhatNobodyHintsAtIsFollowed_F9(t *testing.T) {
+	s := newScene(t)
+	s.publishes(0)
+	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	s.sees(second+shownWithin-second/10, func(protocol.Status) { require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging"}, s.work()) })
+	s.pods(second+shownWithin, true)
+	s.sees(second+shownWithin+second, func(seen protocol.Status) {
+		require.Equal(t, "staging CONVERGED v1", statusOf(seen))
+		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging", "follow v1"}, s.work())
+	})
+	s.acts(first, minute)
+}

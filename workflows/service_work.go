@@ -3,8 +3,6 @@ package workflows
 import (
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -12,10 +10,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/entities/decide"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
-	"github.com/converge-engine/converge/entities/verb"
 )
 
 const (
@@ -91,6 +87,7 @@ func (s *service) apply(op state.ApplyOp) {
 		Timeout: op.Timeout, FetchTimeout: rt.Timing.FetchTimeout, Sequence: s.state.Instance(op.Instance).Delivery.Sequence,
 		ReportOnly: s.state.ReportsOnly(op.Instance.Channel),
 		Restart:    s.state.Instance(op.Instance).Delivery.Restarting,
+		Rest:       s.rest(rt),
 	})
 	key := s.state.Key(op.Instance)
 	if options.WaitForCancellation {
@@ -100,6 +97,7 @@ func (s *service) apply(op state.ApplyOp) {
 		var answer protocol.ApplyAnswer
 		err := future.Get(ctx, &answer)
 		delete(s.applies, key)
+		delete(s.heard, key)
 		op.Instance = s.state.Named(key)
 		now := workflow.Now(ctx)
 		switch {
@@ -120,6 +118,8 @@ func (s *service) apply(op state.ApplyOp) {
 		s.state.ApplyEnded(op.Instance, op.Target, answer.Err, answer.Permanent, now)
 		if answer.Reading != nil && s.isOn(op.Instance, name) {
 			s.state.Observed(op.Instance, op.Target.FullVersion, *answer.Reading, true, now)
+			s.workersKnow(op.Instance, op.Target, *answer.Reading)
+			s.heard[key] = answer.Watched && s.rest(rt) > 0
 		}
 	})
 }
@@ -154,173 +154,6 @@ func (s *service) ask(op state.AskOp) {
 		reading.At = workflow.Now(ctx) // the backoff after a failed question counts from here
 		s.state.AskAnswered(op.Instance, op.Target, reading)
 	})
-}
-
-// watch is an observation under way: it returns when something is not as known.
-type watch struct {
-	decide.Watch
-	how    protocol.ObserveRequest // without instances
-	cancel workflow.CancelFunc
-	ended  map[entities.InstanceID]time.Time // when the last apply had ended when the watch began
-}
-
-// arrangeWatches makes what is under observation what should be. An observation is an activity that the server
-// repeats without history, and that ends when it has news. While anything moves, a steady watch is left as it is even
-// though what it knows grows old: replacing it once at the end costs less history, and meanwhile the moving instances
-// are observed by a watch of their own.
-func (s *service) arrangeWatches() {
-	if s.leaving() {
-		return // the next run starts its own
-	}
-	wanted := map[string]decide.Watch{}
-	moving := s.busy > 0
-	for _, w := range decide.Watches(s.state, s.logic < protocol.LogicFitsPayloads) {
-		wanted[w.Key()] = w
-		moving = moving || w.Moving
-	}
-	for _, key := range entities.SortedKeys(s.watches) {
-		have := s.watches[key]
-		w, ok := wanted[key]
-		if ok && slices.Equal(w.Watched, have.Watched) && s.watchesAs(w, have) || moving && !have.Moving {
-			continue
-		}
-		have.cancel()
-		delete(s.watches, key)
-	}
-	for _, key := range entities.SortedKeys(wanted) {
-		if s.watches[key] == nil {
-			s.startWatch(wanted[key])
-		}
-	}
-}
-
-// watchesAs: it goes on as its runtime is declared by now.
-func (s *service) watchesAs(wanted decide.Watch, have *watch) bool {
-	return s.logic < protocol.LogicAppliesFirst || reflect.DeepEqual(s.watchRequest(wanted), have.how)
-}
-
-// watchRequest asks for an observation of no instance yet.
-func (s *service) watchRequest(w decide.Watch) protocol.ObserveRequest {
-	rt := *s.state.RuntimeNamed(w.Runtime)
-	interval := rt.Timing.SteadyPollInterval
-	if w.Moving {
-		interval = rt.Timing.PollInterval
-	}
-	request := s.observeRequest(w.Runtime, rt, interval)
-	request.Steady = !w.Moving
-	return request
-}
-
-func (s *service) startWatch(w decide.Watch) {
-	word := "watch"
-	if w.Moving {
-		word = "follow"
-	}
-	request := s.watchRequest(w)
-	running := &watch{Watch: w, how: request, ended: map[entities.InstanceID]time.Time{}}
-	for _, one := range w.Watched {
-		ref := s.instanceRef(one.Instance, one.Target)
-		ref.Known = one.Known
-		request.Instances = append(request.Instances, ref)
-		running.ended[one.Instance] = s.applyEnded(one.Instance)
-	}
-	names := firsts(w.Watched, 5, func(one decide.Watched) string { return s.state.Shown(one.Instance) })
-	ctx, cancel := workflow.WithCancel(s.work)
-	running.cancel = cancel
-	s.watches[w.Key()] = running
-	future := s.observe(ctx, request, *s.state.RuntimeNamed(w.Runtime), word+names+" on "+w.Runtime)
-	workflow.Go(ctx, func(ctx workflow.Context) { s.watched(ctx, running, future) })
-}
-
-// isOn tells whether an instance is still on a runtime: what is read there afterwards says nothing of it.
-func (s *service) isOn(id entities.InstanceID, runtime string) bool {
-	now, _ := s.state.Runtime(id)
-	return now == runtime
-}
-
-// applyEnded is when the last apply of an instance ended.
-func (s *service) applyEnded(id entities.InstanceID) time.Time {
-	if i := s.state.Instances[id]; i != nil {
-		return i.Delivery.Apply.Ended
-	}
-	return time.Time{}
-}
-
-// watched takes in what a watch saw.
-func (s *service) watched(ctx workflow.Context, w *watch, future workflow.Future) {
-	var answer protocol.ObserveAnswer
-	err := future.Get(ctx, &answer)
-	if s.watches[w.Key()] != w {
-		return // replaced meanwhile
-	}
-	delete(s.watches, w.Key())
-	s.woken = true
-	for _, one := range w.Watched {
-		reading, seen := answer.Readings[s.state.Key(one.Instance)]
-		if err != nil {
-			reading = s.unreadable(err, w.Runtime, *s.state.RuntimeNamed(w.Runtime))
-		} else if !seen {
-			continue
-		}
-		if !s.isOn(one.Instance, w.Runtime) {
-			continue // it has moved meanwhile
-		}
-		fresh := s.applyEnded(one.Instance).Equal(w.ended[one.Instance])
-		s.state.Observed(one.Instance, one.Target.FullVersion, reading, fresh, workflow.Now(ctx))
-	}
-}
-
-func (s *service) observeRequest(runtime string, rt entities.RuntimeSpec, interval time.Duration) protocol.ObserveRequest {
-	return protocol.ObserveRequest{
-		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
-		Runtime: runtime, RuntimeDigest: rt.Digest, Interval: interval, Timeout: rt.Timing.FetchTimeout,
-	}
-}
-
-// longestSummary is how many bytes a summary may have: a server may refuse one of more than 400.
-const longestSummary = 380
-
-// observe starts an observation that is repeated by the server, without history, until it has news: the
-// activity asks for its next attempt itself, and the policy must not be slower than it asks.
-func (s *service) observe(ctx workflow.Context, r protocol.ObserveRequest, rt entities.RuntimeSpec, text string) workflow.Future {
-	options := workflow.ActivityOptions{
-		TaskQueue:           queueOf(r.Runtime, rt),
-		StartToCloseTimeout: r.Timeout + margin,
-		RetryPolicy: &temporal.RetryPolicy{
-			InitialInterval: time.Second, BackoffCoefficient: 1, MaximumInterval: max(r.Interval, rt.Timing.SteadyPollInterval, time.Second),
-		},
-		Summary: verb.Clip(text, longestSummary), Priority: s.priority(thenFollowing),
-	}
-	if r.Steady {
-		options.Priority = s.priority(thenWatching)
-		options.RetryPolicy.MaximumInterval = max(options.RetryPolicy.MaximumInterval, 2*protocol.SafetyInterval)
-	}
-	options.ScheduleToStartTimeout = absence(options.TaskQueue, s.absentFor(r), s.now())
-	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), protocol.ActivityObserve, r)
-}
-
-// absentFor is since when no worker took an observation of these instances; zero: of one it did, or nothing is known.
-func (s *service) absentFor(r protocol.ObserveRequest) (since time.Time) {
-	for _, ref := range r.Instances {
-		i := s.state.Instances[ref.ID]
-		if i == nil || i.Observed.Reading.Err == nil || i.Observed.Reading.Err.Code != entities.CodeNoWorker {
-			return time.Time{}
-		}
-		if since.IsZero() || i.Observed.ErrSince.After(since) {
-			since = i.Observed.ErrSince
-		}
-	}
-	return since
-}
-
-// unreadable turns an observation that did not end into a reading that says why.
-func (s *service) unreadable(err error, runtime string, rt entities.RuntimeSpec) entities.Reading {
-	e := &entities.ReadingError{Code: "unobservable", Message: rootCause(err)}
-	var timeout *temporal.TimeoutError
-	if errors.As(err, &timeout) && rt.Remote {
-		e = noWorker(runtime)
-	}
-	return entities.Reading{Err: e, At: s.now()}
 }
 
 // queueOf: all activities share the workflows' queue, so that they can start eagerly in the same

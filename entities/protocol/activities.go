@@ -118,6 +118,10 @@ type InstanceRef struct {
 // thousand services on three runtimes each take 625 actions an hour of Temporal for it.
 const SafetyInterval = 48 * time.Hour
 
+// ShortestRound is the shortest interval at which workers read what is steady by themselves: who is gone is noticed before. What is to be
+// read more often the server has read.
+const ShortestRound = time.Minute
+
 // ObserveRequest asks to observe instances of one service on one runtime until something is not
 // as known.
 type ObserveRequest struct {
@@ -131,6 +135,9 @@ type ObserveRequest struct {
 	Timeout       time.Duration `json:"timeout"`  // of one reading of one instance
 	// Steady: nothing of it is expected to change.
 	Steady bool `json:"steady,omitempty"`
+	// Rest is how often workers read again what was read here, of what moves: no observation of what is steady begins after this. Zero: one
+	// does.
+	Rest time.Duration `json:"rest,omitempty"`
 }
 
 // Watched is what the workflow of a service knows of an instance of it that a runtime watches, and how to read that again. A
@@ -173,6 +180,8 @@ type ApplyRequest struct {
 	ReportOnly bool `json:"reportOnly,omitempty"`
 	// Restart: what runs begins anew, though it is at the target.
 	Restart bool `json:"restart,omitempty"`
+	// Rest is that of an ObserveRequest, and says that no observation begins at once after the apply: hints at the instance are followed.
+	Rest time.Duration `json:"rest,omitempty"`
 }
 
 // ApplyAnswer is how an apply ended. A failed apply is an answer, not an error of the activity:
@@ -188,6 +197,8 @@ type ApplyAnswer struct {
 	Fenced *Claim `json:"fenced,omitempty"`
 	// Reading was taken right after the apply.
 	Reading *entities.Reading `json:"reading,omitempty"`
+	// Watched: whoever took it hears of changes of the instance.
+	Watched bool `json:"watched,omitempty"`
 }
 
 // Claim is what an instance was to be at, claimed before the first write (F2). Of two claims the one of the higher epoch is

@@ -58,7 +58,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicAppliesFirst
+const Logic = LogicReadsHere
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -111,6 +111,9 @@ const (
 	// LogicAppliesFirst is the logic by which a Service has an apply begin before it is shown that it does, and observes what is steady as its
 	// runtime is declared anew.
 	LogicAppliesFirst = 17
+	// LogicReadsHere is the logic by which a Service has what was hinted at read within the task of the hint, follows what it applied by hints
+	// at first, and leaves an observation of what is steady as it is while workers know what is to be compared.
+	LogicReadsHere = 18
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.
