@@ -89,7 +89,11 @@ func (r *Runtime) apply(ctx context.Context, in runtimes.Instance, account *acco
 	if err := problems(a.tryHooks(ctx)); err != nil {
 		return err
 	}
-	return a.run(ctx, trials)
+	if err := a.run(ctx, trials); err != nil {
+		return err
+	}
+	a.catchUp(ctx, trials)
+	return nil
 }
 
 // begin reads the payload and finds the cluster.
@@ -310,87 +314,6 @@ func (a *apply) makeHome(ctx context.Context, trials []*trial) error {
 	}
 	a.account.say("made namespace %s", a.home)
 	return nil
-}
-
-// readyPace is when a wave is read without a hint, from what is watched; only kinds that may not be
-// watched are asked for each time.
-const readyPace = 2 * time.Second
-
-// ready waits until all objects of a wave are, woken by what is watched. An object that has failed
-// ends the wait: what comes in later waves was meant to build on it.
-func (a *apply) ready(ctx context.Context, wave []*trial) error {
-	woken := make(chan struct{}, 1)
-	stop := a.Watch(func(owner runtimes.Owner) {
-		if owner == a.owner {
-			select {
-			case woken <- struct{}{}:
-			default:
-			}
-		}
-	})
-	defer stop()
-	again := time.NewTicker(readyPace)
-	defer again.Stop()
-	for {
-		waiting, err := a.unready(ctx, wave)
-		if err != nil || waiting == "" {
-			return err
-		}
-		select {
-		case <-woken:
-		case <-again.C:
-		case <-ctx.Done():
-			return &problem{doing: "wait for " + waiting, why: context.Cause(ctx).Error(), err: context.Cause(ctx), hint: "later waves wait for it"}
-		}
-	}
-}
-
-// unready names the first object that is not ready; empty when all are.
-func (a *apply) unready(ctx context.Context, wave []*trial) (string, error) {
-	for _, t := range wave {
-		name := idOf(t.Unstructured).String()
-		live, err := a.seen(ctx, t)
-		if err != nil && ctx.Err() == nil {
-			return "", err
-		}
-		if live == nil {
-			return name + ": not seen yet", a.goneHook(ctx, t)
-		}
-		v, err := a.health(ctx, live)
-		if isHook(t.Unstructured) {
-			v = ofHook(live, v)
-		}
-		switch {
-		case err != nil:
-			return "", &problem{doing: "wait for " + name, why: err.Error(), err: err}
-		case v.status == entities.ObjectFailed:
-			return "", &problem{doing: "wait for " + name, why: "it failed: " + v.message, hint: "later waves wait for it", failed: true}
-		case v.status != entities.ObjectSucceeded:
-			return fmt.Sprintf("%s: %s", name, v.message), nil
-		}
-	}
-	return "", nil
-}
-
-// seen is an object as it is watched, or nil while the watch has not caught up with the apply.
-func (a *apply) seen(ctx context.Context, t *trial) (*unstructured.Unstructured, error) {
-	v, err := a.cluster.view(ctx, t.at, t.GetNamespace())
-	var live *unstructured.Unstructured
-	if err == nil {
-		live = v.get(t.GetNamespace(), t.GetName())
-	} else {
-		live, err = a.clients.at(t.at, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
-	}
-	if err != nil {
-		return nil, explain(ctx, "read "+idOf(t.Unstructured).String(), err)
-	}
-	if live == nil || t.applied == nil {
-		return live, nil
-	}
-	if live.GetUID() != t.applied.GetUID() || live.GetGeneration() < t.applied.GetGeneration() {
-		return nil, nil
-	}
-	return live, nil
 }
 
 // remove deletes an object that is made again, and waits until it and what it controls are gone.

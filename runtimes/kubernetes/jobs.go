@@ -1,10 +1,8 @@
 package kubernetes
 
 import (
-	"context"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -47,22 +45,4 @@ func (a *apply) begins(t *trial) error {
 		return err
 	}
 	return t.encode()
-}
-
-// untilSeen waits until an object that was made again is what is watched: the one before may have failed, and would be taken
-// for it.
-func (a *apply) untilSeen(ctx context.Context, t *trial) error {
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for until := time.Now().Add(servedWithin); ; {
-		live, err := a.seen(ctx, t)
-		if err != nil || live != nil || time.Now().After(until) { // or it is gone already
-			return err
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 }

@@ -49,8 +49,8 @@ func ownVersion(o *unstructured.Unstructured) []entities.ObjectVersion {
 	return []entities.ObjectVersion{{Version: versionIn(o), Active: true}}
 }
 
-// deploymentVersions reads a Deployment's versions from its ReplicaSets: each that has pods, and the
-// newest one. So two are active while a rollout is on, and one afterwards.
+// deploymentVersions reads a Deployment's versions from its ReplicaSets: each that has pods, and the newest one, or the one that the
+// controller is still to make. So two are active while a rollout is on, and one afterwards.
 func deploymentVersions(o *unstructured.Unstructured, sets []*unstructured.Unstructured, names naming) []entities.ObjectVersion {
 	desired := number(o, 1, "spec", "replicas")
 	newest := newestOf(sets)
@@ -63,7 +63,11 @@ func deploymentVersions(o *unstructured.Unstructured, sets []*unstructured.Unstr
 			all.add(names.of(madeStamp(set)), pods, number(set, 0, "status", "availableReplicas"), number(set, 0, "spec", "replicas"))
 		}
 	}
-	return all.versions(names.of(madeStamp(newest)), desired)
+	stamp := madeStamp(newest)
+	if number(o, 0, "status", "observedGeneration") < number(o, 0, "metadata", "generation") {
+		stamp = templateStamp(o)
+	}
+	return all.versions(names.of(stamp), desired)
 }
 
 // newestOf finds the ReplicaSet of a Deployment's present template: the one that the controller

@@ -55,6 +55,19 @@ spec: {replicas: %d, template: {metadata: {annotations: {converge/version: v2}}}
 			[]entities.ObjectVersion{{Version: "v2", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3}},
 		},
 		{
+			"a template that its controller has not come to yet is not active", object(t, `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, generation: 2, annotations: {converge/version: v2}}
+spec: {replicas: 3, template: {metadata: {annotations: {converge/version: v2}}}}
+status: {observedGeneration: 1}
+`), []*unstructured.Unstructured{replicaSet(t, "v1", 1, 3, 3)},
+			[]entities.ObjectVersion{
+				{Version: "v2", TargetReplicas: 3},
+				{Version: "v1", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3},
+			},
+		},
+		{
 			"a rollback makes an old ReplicaSet the newest", web(3),
 			[]*unstructured.Unstructured{replicaSet(t, "v1", 10, 3, 3), replicaSet(t, "v2", 9, 0, 0)},
 			[]entities.ObjectVersion{{Version: "v1", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3}},
