@@ -136,7 +136,9 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 	options := client.Options{
 		DataConverter: data, FailureConverter: failures,
 		HostPort: server.Address(), Logger: sdklog.NewStructuredLogger(log), Identity: "converge dev",
-		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{eager.DialOption(), worker.Bounded()}},
+		ConnectionOptions: client.ConnectionOptions{
+			DialOptions: []grpc.DialOption{eager.DialOption(), worker.Bounded()}, GrpcCompression: worker.Compression(server.Address()),
+		},
 	}
 	if shown != nil {
 		options.MetricsHandler = shown.Handler()

@@ -26,6 +26,7 @@ import (
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/codec"
+	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/deployment"
 )
 
@@ -120,6 +121,7 @@ func (c connection) options() (client.Options, error) {
 	o.MetricsHandler, o.Interceptors = c.metrics, c.traced
 	o.Logger = sdklog.NewStructuredLogger(cmp.Or(c.log, slog.New(slog.DiscardHandler)))
 	o.ConnectionOptions.GetSystemInfoTimeout = dialTimeout
+	o.ConnectionOptions.GrpcCompression = worker.Compression(o.HostPort)
 	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, c.dial...)
 	return o, nil
 }

@@ -34,8 +34,7 @@ type send func(ctx context.Context, c client.Client, id, version string) (time.T
 // released is one release: when it was sent, and when its first apply began.
 type released struct{ sent, returned, began time.Time }
 
-// release sends one and waits until the service rests again: it has been applied in every channel,
-// read, and the watch that replaces the old one has had its first reading.
+// release sends one and waits until the service rests again: it has been applied in every channel and read, and knows so.
 func (w *world) release(ctx context.Context, a application, service, version string, send send) (released, error) {
 	first := w.stage.watch(service, channel(1))
 	last := first
@@ -56,20 +55,25 @@ func (w *world) release(ctx context.Context, a application, service, version str
 			return r, fmt.Errorf("no apply of %s in %s: %w", version, channel(a.channels), err)
 		}
 	}
-	for range 2 { // the reading that the apply ends with, and the new watch's
-		if _, err = receive(ctx, last.read); err != nil {
-			return r, fmt.Errorf("no reading after the apply of %s: %w", version, err)
-		}
+	if _, err = receive(ctx, last.read); err != nil { // that the apply ends with
+		return r, fmt.Errorf("no reading after the apply of %s: %w", version, err)
 	}
-	return r, nil
+	return r, until(ctx, 2*time.Millisecond, func() (bool, error) {
+		s, err := w.status(ctx, a, service)
+		return s.Version == version && s.Status != "CONVERGING", err
+	})
 }
 
 // converged reports whether a service rests at a version in every channel.
 func (w *world) converged(ctx context.Context, a application, service, version string) (bool, error) {
-	var s protocol.Status
+	s, err := w.status(ctx, a, service)
+	return s.Status == "CONVERGED" && s.Version == version, err
+}
+
+func (w *world) status(ctx context.Context, a application, service string) (s protocol.Status, err error) {
 	value, err := w.client.QueryWorkflow(ctx, protocol.ServiceID(a.name, service), "", protocol.QueryStatus)
 	if err == nil {
 		err = value.Get(&s)
 	}
-	return s.Status == "CONVERGED" && s.Version == version, err
+	return s, err
 }

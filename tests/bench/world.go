@@ -48,7 +48,10 @@ func newWorldWith(ctx context.Context, dir string, more map[entities.RuntimeKind
 	eager := &worker.Eager{}
 	w.client, err = client.DialContext(ctx, client.Options{
 		HostPort: w.server.address, Logger: log.NewStructuredLogger(quiet), Interceptors: []interceptor.ClientInterceptor{w.trace},
-		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{eager.DialOption(), worker.Bounded(), grpc.WithChainUnaryInterceptor(w.trace.call)}},
+		ConnectionOptions: client.ConnectionOptions{
+			DialOptions:     []grpc.DialOption{eager.DialOption(), worker.Bounded(), grpc.WithChainUnaryInterceptor(w.trace.call)},
+			GrpcCompression: worker.Compression(w.server.address),
+		},
 	})
 	if err != nil {
 		return nil, errors.Join(err, w.server.stop())

@@ -185,7 +185,8 @@ func (s *Stage) work(address string, runtime *fake.Runtime, o worker.Options, be
 	}
 	data, failures := o.Payloads.Converters()
 	options := client.Options{HostPort: address, Logger: Quiet{}, DataConverter: data, FailureConverter: failures, ConnectionOptions: client.ConnectionOptions{
-		DialOptions: []grpc.DialOption{o.Eager.DialOption(), worker.Bounded(), grpc.WithChainUnaryInterceptor(between...)},
+		DialOptions:     []grpc.DialOption{o.Eager.DialOption(), worker.Bounded(), grpc.WithChainUnaryInterceptor(between...)},
+		GrpcCompression: worker.Compression(address),
 	}}
 	if o.Monitor != nil {
 		options.MetricsHandler = o.Monitor.Handler()
