@@ -95,6 +95,7 @@ type connection struct {
 	runtimes.Runtime
 	definition entities.RuntimeDefinition
 	watches    bool   // it learns of changes by itself (runtimes.Watcher)
+	mirrors    bool   // and has a copy of what it watches (runtimes.Mirror)
 	stop       func() // ends that
 }
 
@@ -140,6 +141,8 @@ func (a *Activities) connect(ctx context.Context, name, digest string) (connecti
 	if w, ok := runtime.(runtimes.Watcher); ok {
 		line.stop = w.Watch(func(owner runtimes.Owner) { a.hints.hint(owner, name) })
 		line.watches = line.stop != nil
+		_, mirror := runtime.(runtimes.Mirror)
+		line.mirrors = line.watches && mirror
 	}
 	a.lines[key] = line
 	return line, nil

@@ -64,7 +64,7 @@ func (a *Activities) applyAlone(ctx context.Context, r protocol.ApplyRequest) (p
 		answer.Reading = nil
 	}
 	told(answer.Reading)
-	answer.Watched = line.watches && answer.Reading != nil
+	answer.AtHand = line.mirrors && answer.Reading != nil
 	return answer, err
 }
 

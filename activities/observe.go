@@ -38,7 +38,7 @@ func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (pr
 	if len(news) > 0 || r.Interval == 0 {
 		watched.notified(news)
 		watched.end(true)
-		return protocol.ObserveAnswer{Readings: news}, nil
+		return protocol.ObserveAnswer{Readings: news, AtHand: watched.atHand}, nil
 	}
 	watched.end(true)
 	if wait == 0 {
@@ -99,6 +99,7 @@ type watched struct {
 	a       *Activities
 	request protocol.ObserveRequest
 	hinted  bool // by the runtime
+	atHand  bool // the runtime has a copy of it
 	notes   bool
 
 	mu    sync.Mutex
@@ -115,7 +116,7 @@ type seen struct {
 func (a *Activities) watch(ctx context.Context, r protocol.ObserveRequest) *watched {
 	w := &watched{a: a, request: r, last: map[entities.InstanceID]seen{}, turns: map[entities.InstanceID]int{}}
 	line, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
-	w.hinted = err == nil && line.watches && r.Interval > 0
+	w.hinted, w.atHand = err == nil && line.watches && r.Interval > 0, err == nil && line.mirrors
 	if w.notes = w.hinted || err == nil && rests(resting(r)) && a.hints.reads(); w.notes {
 		for _, ref := range r.Instances {
 			w.turns[ref.ID] = a.hints.begin(ownerOf(r, ref.ID))

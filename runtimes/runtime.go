@@ -132,6 +132,13 @@ type Watcher interface {
 	Watch(hint func(Owner)) (stop func())
 }
 
+// Mirror is a Watcher that has a copy of what it watches, in memory: Observe asks nobody, and all that changes is hinted at as soon as the
+// copy has it.
+type Mirror interface {
+	Watcher
+	Mirrors()
+}
+
 // Planner is a runtime that can say what an apply would change.
 type Planner interface {
 	// Plan asks the runtime what Apply of the same instance would change, and changes nothing. Objects

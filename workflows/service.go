@@ -26,7 +26,7 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 	s := &service{
 		runs: in.Runs, view: viewed, state: state.New(in.Application, in.Service), decision: &decide.Decision{},
 		watches: map[string]*watch{}, applies: map[entities.InstanceID]workflow.CancelFunc{}, extensions: map[string]workflow.CancelFunc{}, checking: map[string]*checking{}, absent: map[string]time.Time{}, justRead: map[entities.Evaluation]entities.CheckReading{}, announcing: map[string]bool{}, steering: map[entities.InstanceID]bool{},
-		told: map[entities.InstanceID]told{}, heard: map[entities.InstanceID]bool{},
+		told: map[entities.InstanceID]told{}, atHand: map[entities.InstanceID]bool{},
 	}
 	s.shell = &shell{
 		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title, enters: s.state.Enters,
@@ -61,7 +61,7 @@ type service struct {
 	decision   *decide.Decision
 	watches    map[string]*watch
 	told       map[entities.InstanceID]told                  // to workers, by the instance's first name
-	heard      map[entities.InstanceID]bool                  // likewise: who applied it last hears of its changes
+	atHand     map[entities.InstanceID]bool                  // likewise: workers hear of its changes, and read it at once
 	deferred   bool                                          // something that moves is followed later, when showing is over
 	applies    map[entities.InstanceID]workflow.CancelFunc   // that can be asked to end, by the instance's first name
 	extensions map[string]workflow.CancelFunc                // likewise, by entities.ExtensionRun
@@ -168,7 +168,9 @@ func (s *service) turn() {
 	s.askPlans()
 	s.announce()
 	s.lookAgain()
-	s.wakeAt(earliest(earliest(d.Wake, s.lastAnnouncementsBy()), s.promisesDue()), s.dueSummary)
+	if due := earliest(earliest(d.Wake, s.lastAnnouncementsBy()), s.promisesDue()); !s.wakesBefore(due) {
+		s.wakeAt(due, s.dueSummary)
+	}
 	if s.woken {
 		return // the next turn comes at once, and knows what woke this one
 	}

@@ -47,7 +47,7 @@ type play struct {
 	fails     map[string]error                       // by activity: as long as it is set
 	hung      map[string][]byte                      // applies that hang, by "v1 to prod": their task tokens, once they were begun
 	found     func(version string) *entities.Reading // after an apply; nil: nothing is looked at
-	watched   bool                                   // by who applies
+	atHand    bool                                   // what is found
 	kept      map[string]protocol.Packed             // what is left to the store; nil: everything fits
 }
 
@@ -181,7 +181,7 @@ func (p *play) register() {
 		}
 		answer := protocol.ApplyAnswer{Err: why, Permanent: why != ""}
 		if p.found != nil {
-			answer.Reading, answer.Watched = p.found(r.Instance.FullVersion), p.watched
+			answer.Reading, answer.AtHand = p.found(r.Instance.FullVersion), p.atHand
 		}
 		return answer, nil
 	})

@@ -85,12 +85,21 @@ func (s *service) watchesAs(wanted decide.Watch, have *watch) bool {
 	return s.logic < protocol.LogicAppliesFirst || reflect.DeepEqual(s.watchRequest(wanted), have.how)
 }
 
-// followsLater: all of it was applied a moment ago by workers who hear of every change of it. Most of that is over before anybody would have
-// looked twice.
+// followsLater: an apply began a moment ago, and workers hear of every change of all that moves. Most of that is over before anybody would
+// have looked twice.
 func (s *service) followsLater(w decide.Watch) bool {
-	return w.Moving && !s.showing.at.IsZero() && !slices.ContainsFunc(w.Watched, func(one decide.Watched) bool {
-		return one.Known == "" || !s.heard[s.state.Key(one.Instance)]
+	if !w.Moving || s.showing.at.IsZero() || s.rest(*s.state.RuntimeNamed(w.Runtime)) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(w.Watched, func(one decide.Watched) bool {
+		return one.Known == "" || !s.atHand[s.state.Key(one.Instance)]
 	})
+}
+
+// wakesBefore: by the time that something is due the run wakes to follow what it follows later, and sees to it then.
+func (s *service) wakesBefore(due time.Time) bool {
+	due = earliest(due, s.outages.next())
+	return s.deferred && (due.IsZero() || due.After(s.showing.at))
 }
 
 // rest is how often workers read what is steady on a runtime; zero where the server has it read, by observations that begin anew.
@@ -110,20 +119,19 @@ type told struct {
 // mostReadHere is how many instances are read within a workflow task at most.
 const mostReadHere = 10
 
-// readHere reads what is asked for where the worker of this task has it from what it watches: no activity, and no task for its answer,
-// stands between a hint and what follows from it. What cannot be read so at once is observed as ever.
+// readHere reads what is asked for where workers have it at hand: no activity, and no task for its answer, stands between a hint and what
+// follows from it. What cannot be read so at once is observed as ever.
 func (s *service) readHere() {
 	if s.logic < protocol.LogicReadsHere || s.leaving() {
 		return
 	}
 	for _, w := range decide.Watches(s.state, false) {
-		rt := s.state.RuntimeNamed(w.Runtime)
-		if !w.Moving || rt.Remote || rt.Kind != entities.RuntimeKubernetes {
+		if !w.Moving || s.state.RuntimeNamed(w.Runtime).Remote {
 			continue
 		}
 		under := s.watches[w.Key()]
 		w.Watched = slices.DeleteFunc(w.Watched, func(one decide.Watched) bool {
-			return one.Known != "" || s.state.Instances[one.Instance].Observed.Digest == "" || under != nil && slices.Contains(under.Watched, one)
+			return one.Known != "" || !s.atHand[s.state.Key(one.Instance)] || under != nil && slices.Contains(under.Watched, one)
 		})
 		if len(w.Watched) == 0 || len(w.Watched) > mostReadHere {
 			continue
@@ -132,6 +140,10 @@ func (s *service) readHere() {
 		var answer protocol.ObserveAnswer
 		if (localCall{name: protocol.ActivityObserve, request: request, patient: briefly, tries: 1}).do(s.ctx, &answer) == nil {
 			s.takeIn(asked, answer, nil)
+			continue
+		}
+		for _, one := range w.Watched {
+			s.atHand[s.state.Key(one.Instance)] = false // until whoever reads it next says otherwise
 		}
 	}
 }
@@ -170,6 +182,9 @@ func (s *service) startWatch(w decide.Watch) {
 		word = "follow"
 	}
 	running, request := s.watchOf(w)
+	for _, one := range w.Watched { // also by what it finds as it is known
+		s.told[s.state.Key(one.Instance)] = told{one.Target, one.Known}
+	}
 	names := firsts(w.Watched, 5, func(one decide.Watched) string { return s.state.Shown(one.Instance) })
 	ctx, cancel := workflow.WithCancel(s.work)
 	running.cancel = cancel
@@ -220,6 +235,7 @@ func (s *service) takeIn(w *watch, answer protocol.ObserveAnswer, err error) {
 		s.state.Observed(one.Instance, one.Target.FullVersion, reading, fresh, s.now())
 		if err == nil {
 			s.workersKnow(one.Instance, one.Target, reading)
+			s.atHand[s.state.Key(one.Instance)] = answer.AtHand
 		}
 	}
 }

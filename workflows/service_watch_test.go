@@ -71,8 +71,8 @@ func newScene(t *testing.T) *scene {
 	s := &scene{play: newPlay(t)}
 	s.spec.Channels = s.spec.Channels[:1]
 	edge := s.spec.Runtimes["edge"]
-	edge.Kind, edge.Observable, edge.Timing.PollInterval, edge.Timing.SteadyPollInterval, edge.Timing.GracePeriod = entities.RuntimeKubernetes, true, 5*second, 5*minute, minute
-	s.watched = true
+	edge.Observable, edge.Timing.PollInterval, edge.Timing.SteadyPollInterval, edge.Timing.GracePeriod = true, 5*second, 5*minute, minute
+	s.atHand = true
 	s.found = func(version string) *entities.Reading { r := s.reading(version); return &r }
 	s.env.RegisterActivityWithOptions(s.observe, activity.RegisterOptions{Name: protocol.ActivityObserve})
 	return s
@@ -108,7 +108,7 @@ func (s *scene) observe(ctx context.Context, r protocol.ObserveRequest) (protoco
 	if reading.Digest() == r.Instances[0].Known {
 		return protocol.ObserveAnswer{}, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 100 * time.Hour})
 	}
-	return protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{r.Instances[0].ID: reading}}, nil
+	return protocol.ObserveAnswer{AtHand: s.atHand, Readings: map[entities.InstanceID]entities.Reading{r.Instances[0].ID: reading}}, nil
 }
 
 // pods are ready, or not, from then on.
@@ -163,6 +163,13 @@ func TestOlderRunsObserveByActivities_F9(t *testing.T) {
 	require.Equal(t, []string{"apply v2 to staging", "follow v2", "follow v2", "watch v2"}, s.plays(in))
 }
 
+// What workers do not have at hand is observed by activities, and the observation of what is steady is left as it is all the same.
+func TestWhatIsNotAtHandIsFollowed_F9(t *testing.T) {
+	s := newScene(t)
+	s.atHand = false
+	require.Equal(t, []string{"apply v2 to staging", "follow v2", "follow v2"}, s.plays(first))
+}
+
 // Where the worker of the task cannot read at once, an activity does.
 func TestAHintIsFollowedWhereItsTaskCannotRead_F9(t *testing.T) {
 	s := newScene(t)
@@ -175,7 +182,9 @@ func TestWhatNobodyHintsAtIsFollowed_F9(t *testing.T) {
 	s := newScene(t)
 	s.publishes(0)
 	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	s.sees(second+shownWithin-second/10, func(protocol.Status) { require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging"}, s.work()) })
+	s.sees(second+shownWithin-second/10, func(protocol.Status) {
+		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging"}, s.work())
+	})
 	s.pods(second+shownWithin, true)
 	s.sees(second+shownWithin+second, func(seen protocol.Status) {
 		require.Equal(t, "staging CONVERGED v1", statusOf(seen))

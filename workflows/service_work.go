@@ -97,7 +97,6 @@ func (s *service) apply(op state.ApplyOp) {
 		var answer protocol.ApplyAnswer
 		err := future.Get(ctx, &answer)
 		delete(s.applies, key)
-		delete(s.heard, key)
 		op.Instance = s.state.Named(key)
 		now := workflow.Now(ctx)
 		switch {
@@ -119,7 +118,7 @@ func (s *service) apply(op state.ApplyOp) {
 		if answer.Reading != nil && s.isOn(op.Instance, name) {
 			s.state.Observed(op.Instance, op.Target.FullVersion, *answer.Reading, true, now)
 			s.workersKnow(op.Instance, op.Target, *answer.Reading)
-			s.heard[key] = answer.Watched && s.rest(rt) > 0
+			s.atHand[key] = answer.AtHand
 		}
 	})
 }

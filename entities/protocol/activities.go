@@ -161,6 +161,8 @@ type Seen struct {
 // ObserveAnswer holds the readings that differ from what was known.
 type ObserveAnswer struct {
 	Readings map[entities.InstanceID]entities.Reading `json:"readings"`
+	// AtHand: workers hear of every change of them, and read them again at once, from memory.
+	AtHand bool `json:"atHand,omitempty"`
 }
 
 // ApplyRequest moves one instance to its target.
@@ -197,8 +199,8 @@ type ApplyAnswer struct {
 	Fenced *Claim `json:"fenced,omitempty"`
 	// Reading was taken right after the apply.
 	Reading *entities.Reading `json:"reading,omitempty"`
-	// Watched: whoever took it hears of changes of the instance.
-	Watched bool `json:"watched,omitempty"`
+	// AtHand: that of an ObserveAnswer.
+	AtHand bool `json:"atHand,omitempty"`
 }
 
 // Claim is what an instance was to be at, claimed before the first write (F2). Of two claims the one of the higher epoch is

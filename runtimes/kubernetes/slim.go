@@ -16,9 +16,13 @@ const annotationMade = "converge/stamp"
 // and Pods that a controller made. The object is changed; one that somebody declared keeps all else, since drift is found by it.
 // Equal strings are held once: names of fields, images, versions.
 func slim(o *unstructured.Unstructured) *unstructured.Unstructured {
-	mark := markOf(o)
+	by := metav1.GetControllerOfNoCopy(o)
+	var mark []any
+	if by == nil {
+		mark = markOf(o)
+	}
 	unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
-	if by := metav1.GetControllerOfNoCopy(o); by != nil {
+	if by != nil {
 		switch o.GetKind() {
 		case "ReplicaSet":
 			o = slimReplicaSet(o, by)
@@ -27,7 +31,7 @@ func slim(o *unstructured.Unstructured) *unstructured.Unstructured {
 		}
 	}
 	once(o.Object)
-	if mark != nil && metav1.GetControllerOfNoCopy(o) == nil {
+	if mark != nil {
 		inside(o.Object, "metadata")["managedFields"] = mark
 	}
 	return o

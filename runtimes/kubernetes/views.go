@@ -372,3 +372,6 @@ func (h *hints) add(hint func(runtimes.Owner)) (stop func()) {
 func (r *Runtime) Watch(hint func(runtimes.Owner)) (stop func()) {
 	return r.cluster.views.hints.add(hint)
 }
+
+// Mirrors implements runtimes.Mirror.
+func (*Runtime) Mirrors() {}
