@@ -54,6 +54,9 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 	changed = slices.DeleteFunc(slices.Compact(changed), func(service string) bool { return leftOut(r, service) })
 	all := &reach{tell: func(ctx context.Context, service string) error {
 		return a.notifyOr(ctx, r, service, to[service], managedAgain(r, service))
+	}, heard: func(ctx context.Context, service string) error {
+		_, err := a.Client.QueryWorkflow(ctx, protocol.ServiceID(r.Application, service), "", protocol.QueryConfigured, r.Newest.Number)
+		return err
 	}}
 	err = all.all(ctx, changed)
 	return protocol.NotifyAnswer{Notified: all.told, Unreached: all.missed}, err

@@ -20,12 +20,19 @@ const (
 	reachAtOnce = 16              // services that are signalled at the same time
 	reachBatch  = 64              // services between two heartbeats that say how far it is
 	reachWithin = 5 * time.Second // one service, or it is passed over
+
+	heardWithin = 2 * time.Second // one service has carried out what it was told, or the next are told all the same
+	unheard     = 3               // so many in a row, and nobody is waited for any more
 )
 
 // reach tells something to many services. One that cannot be told is passed over and named, and holds up no other.
 // Another worker goes on where this one died: a heartbeat says how far it was. Telling a service twice does no harm.
 type reach struct {
 	tell func(ctx context.Context, service string) error
+	// heard waits until a service has taken in what it was told: the next are told then, so that what many do at once stands before nobody
+	// else for long. Nil: all are told at once.
+	heard   func(ctx context.Context, service string) error
+	unheard int // in a row
 
 	mu     sync.Mutex
 	last   string // all services up to this one are done
@@ -67,26 +74,42 @@ func (r *reach) details() []any {
 
 func (r *reach) batch(ctx context.Context, services []string) error {
 	errs := make([]error, len(services))
-	var running sync.WaitGroup
-	room := make(chan struct{}, reachAtOnce)
-	for n, service := range services {
-		room <- struct{}{}
-		running.Go(func() {
-			defer func() { <-room }()
-			limited, cancel := context.WithTimeout(ctx, reachWithin)
-			defer cancel()
-			if ctx.Err() == nil {
-				errs[n] = r.tell(limited, service)
-			}
-		})
+	for first := 0; first < len(services); first += reachAtOnce {
+		var running sync.WaitGroup
+		last := min(first+reachAtOnce, len(services))
+		for n, service := range services[first:last] {
+			running.Go(func() {
+				limited, cancel := context.WithTimeout(ctx, reachWithin)
+				defer cancel()
+				if ctx.Err() == nil {
+					errs[first+n] = r.tell(limited, service)
+				}
+			})
+		}
+		running.Wait()
+		if errs[last-1] == nil {
+			r.untilHeard(ctx, services[last-1])
+		}
 	}
-	running.Wait()
 	if ctx.Err() != nil { // something else is to be told instead, or the worker stops
 		return ctx.Err()
 	}
 	err := r.note(services, errs)
 	activity.RecordHeartbeat(ctx, r.details()...)
 	return err
+}
+
+// untilHeard waits for a service that was told. Why it does not answer is not asked: what it was told will reach it.
+func (r *reach) untilHeard(ctx context.Context, service string) {
+	if r.heard == nil || r.unheard >= unheard {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, heardWithin)
+	defer cancel()
+	r.unheard++
+	if r.heard(limited, service) == nil {
+		r.unheard = 0
+	}
 }
 
 // note takes in how a batch went.

@@ -1,10 +1,14 @@
 package activities
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
@@ -25,4 +29,49 @@ func TestNoteOfABatch(t *testing.T) {
 	require.Equal(t, "c", r.last)
 
 	require.NoError(t, (&reach{}).note(services, []error{own, own, own}), "it is nobody else's fault")
+}
+
+// What many services are told of is told a few at a time: the next when one of these has taken it in. Who does not answer is waited for a few times
+// only, and what cannot be told is not waited for.
+func TestManyAreToldAFewAtATime_F9(t *testing.T) {
+	services := make([]string, 10*reachAtOnce)
+	for n := range services {
+		services[n] = fmt.Sprintf("s%03d", n)
+	}
+	for name, row := range map[string]struct {
+		answers bool
+		waits   int
+	}{"answering": {true, len(services) / reachAtOnce}, "silent": {false, unheard}} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			told, waited := 0, 0
+			all := func(ctx context.Context) error {
+				return (&reach{
+					tell: func(context.Context, string) error {
+						mu.Lock()
+						defer mu.Unlock()
+						told++
+						return nil
+					},
+					heard: func(_ context.Context, service string) error {
+						mu.Lock()
+						defer mu.Unlock()
+						waited++
+						require.Equal(t, waited*reachAtOnce, told)
+						require.Equal(t, services[told-1], service)
+						if !row.answers {
+							return context.DeadlineExceeded
+						}
+						return nil
+					},
+				}).all(ctx, services)
+			}
+			env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+			env.RegisterActivity(all)
+			_, err := env.ExecuteActivity(all)
+			require.NoError(t, err)
+			require.Equal(t, len(services), told)
+			require.Equal(t, row.waits, waited)
+		})
+	}
 }
