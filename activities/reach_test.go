@@ -33,7 +33,7 @@ func TestNoteOfABatch(t *testing.T) {
 
 // What many services are told of is told a few at a time: the next when one of these has taken it in. Who does not answer is waited for a few times
 // only, and what cannot be told is not waited for.
-func TestManyAreToldAFewAtATime_F9(t *testing.T) {
+func TestManyAreToldAFewAtATime_I5(t *testing.T) {
 	services := make([]string, 10*reachAtOnce)
 	for n := range services {
 		services[n] = fmt.Sprintf("s%03d", n)

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities/protocol"
@@ -58,22 +60,20 @@ func (w *world) release(ctx context.Context, a application, service, version str
 	if _, err = receive(ctx, last.read); err != nil { // that the apply ends with
 		return r, fmt.Errorf("no reading after the apply of %s: %w", version, err)
 	}
-	return r, until(ctx, 2*time.Millisecond, func() (bool, error) {
-		s, err := w.status(ctx, a, service)
-		return s.Version == version && s.Status != "CONVERGING", err
+	return r, until(ctx, 2*time.Millisecond, func() (bool, error) { // asked of the server: a query is an action
+		d, err := w.describe(ctx, protocol.ServiceID(a.name, service))
+		return d.GetPendingWorkflowTask() == nil && !slices.ContainsFunc(d.GetPendingActivities(), func(p *workflow.PendingActivityInfo) bool {
+			return p.GetActivityType().GetName() == protocol.ActivityApply
+		}), err
 	})
 }
 
 // converged reports whether a service rests at a version in every channel.
 func (w *world) converged(ctx context.Context, a application, service, version string) (bool, error) {
-	s, err := w.status(ctx, a, service)
-	return s.Status == "CONVERGED" && s.Version == version, err
-}
-
-func (w *world) status(ctx context.Context, a application, service string) (s protocol.Status, err error) {
+	var s protocol.Status
 	value, err := w.client.QueryWorkflow(ctx, protocol.ServiceID(a.name, service), "", protocol.QueryStatus)
 	if err == nil {
 		err = value.Get(&s)
 	}
-	return s, err
+	return s.Status == "CONVERGED" && s.Version == version, err
 }
