@@ -61,7 +61,8 @@ kind: Deployment
 metadata: {name: web, generation: 2, annotations: {converge/version: v2}}
 spec: {replicas: 3, template: {metadata: {annotations: {converge/version: v2}}}}
 status: {observedGeneration: 1}
-`), []*unstructured.Unstructured{replicaSet(t, "v1", 1, 3, 3)},
+`),
+			[]*unstructured.Unstructured{replicaSet(t, "v1", 1, 3, 3)},
 			[]entities.ObjectVersion{
 				{Version: "v2", TargetReplicas: 3},
 				{Version: "v1", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3},
