@@ -62,6 +62,7 @@ type service struct {
 	watches    map[string]*watch
 	told       map[entities.InstanceID]told                  // to workers, by the instance's first name
 	atHand     map[entities.InstanceID]bool                  // likewise: workers hear of its changes, and read it at once
+	applied    bool                                          // an apply has ended since the last turn
 	deferred   bool                                          // something that moves is followed later, when showing is over
 	applies    map[entities.InstanceID]workflow.CancelFunc   // that can be asked to end, by the instance's first name
 	extensions map[string]workflow.CancelFunc                // likewise, by entities.ExtensionRun

@@ -31,7 +31,8 @@ type watch struct {
 // though what it knows grows old: replacing it once at the end costs less history, and meanwhile the moving instances
 // are observed by a watch of their own.
 func (s *service) arrangeWatches() {
-	s.deferred = false
+	applied := s.applied
+	s.deferred, s.applied = false, false
 	if s.leaving() {
 		return // the next run starts its own
 	}
@@ -53,7 +54,7 @@ func (s *service) arrangeWatches() {
 	for _, key := range entities.SortedKeys(wanted) {
 		switch {
 		case s.watches[key] != nil:
-		case s.followsLater(wanted[key]):
+		case (applied || !s.showing.at.IsZero()) && s.followsLater(wanted[key]):
 			s.deferred = true
 		default:
 			s.startWatch(wanted[key])
@@ -85,10 +86,10 @@ func (s *service) watchesAs(wanted decide.Watch, have *watch) bool {
 	return s.logic < protocol.LogicAppliesFirst || reflect.DeepEqual(s.watchRequest(wanted), have.how)
 }
 
-// followsLater: an apply began a moment ago, and workers hear of every change of all that moves. Most of that is over before anybody would
-// have looked twice.
+// followsLater: workers hear of every change of all that moves, and an apply of it began a moment ago, or ended just now. Most of that is over
+// before anybody would have looked twice.
 func (s *service) followsLater(w decide.Watch) bool {
-	if !w.Moving || s.showing.at.IsZero() || s.rest(*s.state.RuntimeNamed(w.Runtime)) == 0 {
+	if !w.Moving || s.rest(*s.state.RuntimeNamed(w.Runtime)) == 0 {
 		return false
 	}
 	return !slices.ContainsFunc(w.Watched, func(one decide.Watched) bool {
@@ -99,7 +100,11 @@ func (s *service) followsLater(w decide.Watch) bool {
 // wakesBefore: by the time that something is due the run wakes to follow what it follows later, and sees to it then.
 func (s *service) wakesBefore(due time.Time) bool {
 	due = earliest(due, s.outages.next())
-	return s.deferred && (due.IsZero() || due.After(s.showing.at))
+	by := s.showing.at
+	if by.IsZero() {
+		by = s.now().Add(shownWithin)
+	}
+	return s.deferred && (due.IsZero() || due.After(by))
 }
 
 // rest is how often workers read what is steady on a runtime; zero where the server has it read, by observations that begin anew.

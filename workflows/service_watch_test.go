@@ -177,6 +177,24 @@ func TestAHintIsFollowedWhereItsTaskCannotRead_F9(t *testing.T) {
 	require.Equal(t, []string{"apply v2 to staging", "read v2", "follow v2"}, s.plays(first))
 }
 
+// An apply that takes long is followed by hints for as long after it ended.
+func TestALongApplyIsFollowedByHintsToo_F9(t *testing.T) {
+	s := newScene(t)
+	s.publishes(0)
+	s.hangs("v1 to staging")
+	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	s.at(30*second, func() {
+		require.NoError(t, s.env.CompleteActivity(s.hung["v1 to staging"], protocol.ApplyAnswer{Reading: s.found("v1"), AtHand: true}, nil))
+	})
+	s.pods(32*second, true)
+	s.hint(33 * second)
+	s.sees(34*second, func(seen protocol.Status) {
+		require.Equal(t, "staging CONVERGED v1", statusOf(seen))
+		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging", "read v1"}, s.work())
+	})
+	s.acts(first, minute)
+}
+
 // No hint comes: it is followed when it has been shown for long enough that an apply began, and the workflow learns of the end of it.
 func TestWhatNobodyHintsAtIsFollowed_F9(t *testing.T) {
 	s := newScene(t)

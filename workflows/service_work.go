@@ -118,7 +118,7 @@ func (s *service) apply(op state.ApplyOp) {
 		if answer.Reading != nil && s.isOn(op.Instance, name) {
 			s.state.Observed(op.Instance, op.Target.FullVersion, *answer.Reading, true, now)
 			s.workersKnow(op.Instance, op.Target, *answer.Reading)
-			s.atHand[key] = answer.AtHand
+			s.atHand[key], s.applied = answer.AtHand, true
 		}
 	})
 }
