@@ -381,6 +381,28 @@ func TestWalkerBeginsWhatIsReady_E8_E10(t *testing.T) {
 	})
 }
 
+// Where there is no place for a command, the DEPLOY that is parked behind it on a serial target begins all the same.
+func TestADeployPassesACommandWithoutAPlace_E8(t *testing.T) {
+	t.Parallel()
+	p := &plan.Plan{Serial: []string{"t"}, Nodes: []plan.Node{
+		{Kind: plan.Deploy, Service: "first", Target: "t"}, {Kind: plan.Sync, Service: "second", Target: "t"}, {Kind: plan.Deploy, Service: "third", Target: "t"},
+		{Kind: plan.Reconcile, Service: "second", Target: "t", Needs: []int{1}},
+	}}
+	w := p.Walker([]plan.Progress{{State: plan.Running}})
+	require.Empty(t, w.Step(plan.Room{Commands: -1}).Begin, "one at a time")
+	w.Set(0, plan.Done)
+	require.Equal(t, []int{2}, w.Step(plan.Room{Commands: 0}).Begin)
+	w.Set(2, plan.Done)
+	require.Equal(t, []int{1}, w.Step(plan.Room{Commands: 1}).Begin)
+
+	w = p.Walker([]plan.Progress{{State: plan.Running}})
+	w.InOrder = true
+	require.Empty(t, w.Step(plan.Room{Commands: -1}).Begin)
+	w.Set(0, plan.Done)
+	require.Empty(t, w.Step(plan.Room{Commands: 0}).Begin, "as before")
+	require.Equal(t, []int{1}, w.Step(plan.Room{Commands: 1}).Begin)
+}
+
 // BenchmarkThousandServices builds a plan of a thousand services with twenty aggregators, and walks it to its end.
 func BenchmarkThousandServices(b *testing.B) {
 	services := many(1000)

@@ -8,6 +8,8 @@ import (
 // Walker goes through a plan: it is told what became of nodes, and says what begins next (E8–E10). What it does for one of them grows with the
 // edges of that node and not with the plan, so that a thousand nodes cost no more each than ten.
 type Walker struct {
+	// InOrder: on a serial target a DEPLOY waits behind a command that has no place, by a logic before protocol.LogicPassesCommands.
+	InOrder       bool
 	plan          *Plan
 	so            []Progress
 	letters       []byte
@@ -17,9 +19,9 @@ type Walker struct {
 	place         []int   // by node: whose turn is how early
 	deploys, rest queue   // what is ready, of DEPLOY and of all others
 	queued        []bool
-	parked        map[string]*queue // what is ready, while its serial target is busy
-	busy          map[string]int    // nodes that run, by serial target
-	failed        []int             // since what they block was noted
+	parked        map[string]*parked // what is ready, while its serial target is busy
+	busy          map[string]int     // nodes that run, by serial target
+	failed        []int              // since what they block was noted
 	undeployed    []string
 	stale         bool // undeployed
 	looked        int
@@ -30,7 +32,7 @@ func (p *Plan) Walker(so []Progress) *Walker {
 	size := len(p.Nodes)
 	w := &Walker{
 		plan: p, so: make([]Progress, size), letters: make([]byte, size), count: map[State]int{Waiting: size}, unmet: make([]int, size),
-		place: make([]int, size), queued: make([]bool, size), parked: map[string]*queue{}, busy: map[string]int{}, needed: p.needed(), after: make([][]int, size),
+		place: make([]int, size), queued: make([]bool, size), parked: map[string]*parked{}, busy: map[string]int{}, needed: p.needed(), after: make([][]int, size),
 	}
 	for turn, n := range p.inTurn() {
 		w.place[n] = turn
@@ -119,15 +121,39 @@ func (w *Walker) occupy(n int, was, is State) {
 	w.unpark(target)
 }
 
-// unpark queues the next node of a serial target where none runs.
+// parked are the nodes of a serial target that are ready: apart, since a DEPLOY may begin where no command may.
+type parked struct{ deploys, rest queue }
+
+// unpark queues the next nodes of a serial target where none runs. The one that begins has the other parked again.
 func (w *Walker) unpark(target string) {
-	for q := w.parked[target]; q != nil && q.Len() > 0 && w.busy[target] == 0; {
-		n := heap.Pop(q).(int)
-		w.queued[n] = false
-		if w.wait(n); w.queued[n] {
-			return
+	p := w.parked[target]
+	switch {
+	case p == nil || w.busy[target] > 0:
+	case w.InOrder:
+		for first := p.first(); first.Len() > 0 && !w.unparkOne(first); first = p.first() {
+		}
+	default:
+		for _, q := range []*queue{&p.deploys, &p.rest} {
+			for q.Len() > 0 && !w.unparkOne(q) {
+			}
 		}
 	}
+}
+
+// first is the queue with the node whose turn is before that of all others.
+func (p *parked) first() *queue {
+	if p.deploys.Len() > 0 && (p.rest.Len() == 0 || p.deploys.of.place[p.deploys.nodes[0]] < p.rest.of.place[p.rest.nodes[0]]) {
+		return &p.deploys
+	}
+	return &p.rest
+}
+
+// unparkOne takes a node out of those that are parked, and tells whether it may begin.
+func (w *Walker) unparkOne(from *queue) bool {
+	n := heap.Pop(from).(int)
+	w.queued[n] = false
+	w.wait(n)
+	return w.queued[n]
 }
 
 // wait queues a node that may begin.
@@ -196,10 +222,14 @@ func (w *Walker) next(commands bool) (n int, found bool) {
 
 func (w *Walker) park(target string, n int) {
 	if w.parked[target] == nil {
-		w.parked[target] = &queue{of: w}
+		w.parked[target] = &parked{queue{of: w}, queue{of: w}}
 	}
 	w.queued[n] = true
-	heap.Push(w.parked[target], n)
+	if w.plan.Nodes[n].Kind == Deploy {
+		heap.Push(&w.parked[target].deploys, n)
+	} else {
+		heap.Push(&w.parked[target].rest, n)
+	}
 }
 
 // block notes what failed nodes keep from ever beginning. The cause is the failed node itself, of several the first.

@@ -114,6 +114,8 @@ const (
 	// LogicReadsHere is the logic by which a Service has what was hinted at read within the task of the hint, follows what it applied by hints
 	// at first, and leaves an observation of what is steady as it is while workers know what is to be compared.
 	LogicReadsHere = 18
+	// LogicPassesCommands is the logic by which a DEPLOY of a plan passes a command on its serial target that has no place.
+	LogicPassesCommands = 18
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.
