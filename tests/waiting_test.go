@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -100,12 +99,8 @@ func (w *world) awaitOffloaded(n int) {
 // offloaded is how many releases of web the store alone knows what they are made of.
 func (w *world) offloaded() (n int) {
 	w.T.Helper()
-	value, err := w.Client.QueryWorkflow(w.T.Context(), w.ID("web"), "", protocol.QueryState)
-	require.NoError(w.T, err)
-	var raw json.RawMessage
-	require.NoError(w.T, value.Get(&raw))
 	s := state.New("", "")
-	require.NoError(w.T, json.Unmarshal(raw, s))
+	require.NoError(w.T, w.Query(w.ID("web"), protocol.QueryState, s))
 	for _, r := range s.Releases {
 		if r.Offloaded() {
 			n++
