@@ -74,7 +74,7 @@ func TestWorkersKilledBetweenSteps_D24_F2(t *testing.T) {
 	w.Release("web", "v1")
 	w.AwaitThat("web", "all at v1", all("v1"))
 
-	steps("5s")
+	steps("10s") // who asks a worker that was killed is answered by another one some seconds later
 	w.Publish()
 	w.Release("web", "v2")
 	for _, step := range []string{"1 of 6 at v2; next 2 at ", "3 of 6 at v2; next 3 at "} {
