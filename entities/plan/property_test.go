@@ -385,7 +385,9 @@ func TestWalkerBeginsWhatIsReady_E8_E10(t *testing.T) {
 func TestADeployPassesACommandWithoutAPlace_E8(t *testing.T) {
 	t.Parallel()
 	p := &plan.Plan{Serial: []string{"t"}, Nodes: []plan.Node{
-		{Kind: plan.Deploy, Service: "first", Target: "t"}, {Kind: plan.Sync, Service: "second", Target: "t"}, {Kind: plan.Deploy, Service: "third", Target: "t"},
+		{Kind: plan.Deploy, Service: "first", Target: "t"},
+		{Kind: plan.Sync, Service: "second", Target: "t"},
+		{Kind: plan.Deploy, Service: "third", Target: "t"},
 		{Kind: plan.Reconcile, Service: "second", Target: "t", Needs: []int{1}},
 	}}
 	w := p.Walker([]plan.Progress{{State: plan.Running}})
