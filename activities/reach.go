@@ -22,7 +22,7 @@ const (
 	reachWithin = 5 * time.Second // one service, or it is passed over
 
 	heardWithin = 2 * time.Second // one service has carried out what it was told, or the next are told all the same
-	unheard     = 3               // so many in a row, and nobody is waited for any more
+	mostUnheard = 3               // so many in a row, and nobody is waited for any more
 )
 
 // reach tells something to many services. One that cannot be told is passed over and named, and holds up no other.
@@ -101,7 +101,7 @@ func (r *reach) batch(ctx context.Context, services []string) error {
 
 // untilHeard waits for a service that was told. Why it does not answer is not asked: what it was told will reach it.
 func (r *reach) untilHeard(ctx context.Context, service string) {
-	if r.heard == nil || r.unheard >= unheard {
+	if r.heard == nil || r.unheard >= mostUnheard {
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, heardWithin)

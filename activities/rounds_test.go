@@ -143,6 +143,20 @@ func (c *crowd) by() (reads map[string]int, unread int) {
 	return reads, unread
 }
 
+// isReadUntilItChanges: the one instance is read every interval by the only worker, and its workflow told once it is otherwise.
+func (c *crowd) isReadUntilItChanges(h *hints) {
+	c.t.Helper()
+	time.Sleep(10 * readEvery)
+	synctest.Wait()
+	reads, _ := c.by()
+	require.InDelta(c.t, 10, reads[h.rounds.peers.me], 1)
+	require.Zero(c.t, c.wakes(c.one()))
+	c.change(c.one(), "v0")
+	time.Sleep(readEvery + readEvery/5)
+	synctest.Wait()
+	require.Equal(c.t, 1, c.wakes(c.one()))
+}
+
 // What is steady is read every interval by a worker; nobody is told anything until something is otherwise, and then at once.
 func TestWhatIsSteadyIsReadByWorkers_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -150,16 +164,7 @@ func TestWhatIsSteadyIsReadByWorkers_F9(t *testing.T) {
 		h := c.worker()
 		defer h.stop()
 		c.everythingIsObserved(h)
-		time.Sleep(10 * readEvery)
-		synctest.Wait()
-		reads, _ := c.by()
-		require.InDelta(t, 10, reads[h.rounds.peers.me], 1)
-		require.Zero(t, c.wakes(c.one()))
-
-		c.change(c.one(), "v0")
-		time.Sleep(readEvery + readEvery/5)
-		synctest.Wait()
-		require.Equal(t, 1, c.wakes(c.one()))
+		c.isReadUntilItChanges(h)
 		c.observed(h, c.one()) // the workflow
 		time.Sleep(10 * readEvery)
 		synctest.Wait()
@@ -191,15 +196,7 @@ func TestWhatMovedIsReadAgain_F9(t *testing.T) {
 				h := c.worker()
 				defer h.stop()
 				how(c, h)
-				time.Sleep(10 * readEvery)
-				synctest.Wait()
-				reads, _ := c.by()
-				require.InDelta(t, 10, reads[h.rounds.peers.me], 1)
-				require.Zero(t, c.wakes(c.one()))
-				c.change(c.one(), "v0")
-				time.Sleep(readEvery + readEvery/5)
-				synctest.Wait()
-				require.Equal(t, 1, c.wakes(c.one()))
+				c.isReadUntilItChanges(h)
 			})
 		})
 	}
