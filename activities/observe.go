@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"hash/fnv"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,33 +19,106 @@ import (
 // hung one is reported alone and delays no other (A7). It completes when something is not as
 // known; else it asks the server for another attempt after the interval, which writes no history.
 func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
+	news, atHand, err := a.observeOn(ctx, r)
+	return protocol.ObserveAnswer{Readings: news, AtHand: len(atHand) > 0}, err
+}
+
+// ObserveAll is Observe of several runtimes. One of which nothing more may be read now is left out.
+func (a *Activities) ObserveAll(ctx context.Context, r protocol.ObserveAllRequest) (protocol.ObserveAllAnswer, error) {
+	news, atHand, err := a.observeOn(ctx, r.Of...)
+	return protocol.ObserveAllAnswer{Readings: news, AtHand: atHand}, err
+}
+
+// observeOn observes what is on some runtimes until there is news, and tells which of these have it at hand.
+func (a *Activities) observeOn(ctx context.Context, requests ...protocol.ObserveRequest) (news map[entities.InstanceID]entities.Reading, atHand []string, err error) {
 	info := activity.GetInfo(ctx)
 	if info.Attempt == 1 { // it has just decided to
 		a.follows.moved(info.WorkflowExecution.ID)
 	}
-	leave, away := a.readings.take(r.Application+"/"+r.Runtime, time.Now())
-	if leave == nil {
-		return protocol.ObserveAnswer{}, noPlace("the readings of runtime "+r.Runtime, spread(away, info.WorkflowExecution.ID))
+	var full string         // a runtime of which nothing more may be read now
+	var again time.Duration // until the next attempt; zero: as the interval says
+	all := watching{}
+	for _, r := range requests {
+		leave, away := a.readings.take(r.Application+"/"+r.Runtime, time.Now())
+		if leave == nil {
+			full, again = r.Runtime, max(again, spread(away, info.WorkflowExecution.ID))
+			continue
+		}
+		defer leave()
+		all = append(all, a.watch(ctx, r))
 	}
-	defer leave()
-	watched := a.watch(ctx, r)
-	news := observeAll(ctx, r, watched.observe)
+	if len(all) == 0 {
+		return nil, nil, noPlace("the readings of runtime "+full, again)
+	}
+	news = observeAll(ctx, all.observe, all.requests()...)
 	bound(news, entities.SortedIDs(news))
 	if ctx.Err() != nil { // the worker is stopping: what it read half way counts for nothing
-		watched.end(false)
-		return protocol.ObserveAnswer{}, ctx.Err()
+		all.end(false)
+		return nil, nil, ctx.Err()
 	}
-	wait := watched.pace(news)
-	if len(news) > 0 || r.Interval == 0 {
-		watched.notified(news)
-		watched.end(true)
-		return protocol.ObserveAnswer{Readings: news, AtHand: watched.atHand}, nil
+	again = max(again, all.pace(news))
+	if len(news) > 0 || requests[0].Interval == 0 {
+		all.notified(news)
+		all.end(true)
+		return news, all.atHand(), nil
 	}
-	watched.end(true)
-	if wait == 0 {
-		wait = spread(watched.interval(info.Attempt), info.WorkflowExecution.ID)
+	all.end(true)
+	if again == 0 {
+		again = spread(all.interval(info.Attempt), info.WorkflowExecution.ID)
 	}
-	return protocol.ObserveAnswer{}, asKnown(wait)
+	return nil, nil, asKnown(again)
+}
+
+// watching are observations of one service on different runtimes, under way at once.
+type watching []*watched
+
+func (all watching) requests() []protocol.ObserveRequest {
+	out := make([]protocol.ObserveRequest, 0, len(all))
+	for _, w := range all {
+		out = append(out, w.request)
+	}
+	return out
+}
+
+func (all watching) observe(ctx context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
+	at := slices.IndexFunc(all, func(w *watched) bool { return w.request.Runtime == r.Runtime })
+	return all[at].observe(ctx, ref)
+}
+
+func (all watching) atHand() (runtimes []string) {
+	for _, w := range all {
+		if w.atHand {
+			runtimes = append(runtimes, w.request.Runtime)
+		}
+	}
+	return runtimes
+}
+
+func (all watching) pace(news map[entities.InstanceID]entities.Reading) (wait time.Duration) {
+	for _, w := range all {
+		wait = max(wait, w.pace(news))
+	}
+	return wait
+}
+
+func (all watching) interval(attempt int32) time.Duration {
+	shortest := all[0].interval(attempt)
+	for _, w := range all[1:] {
+		shortest = min(shortest, w.interval(attempt))
+	}
+	return shortest
+}
+
+func (all watching) notified(news map[entities.InstanceID]entities.Reading) {
+	for _, w := range all {
+		w.notified(news)
+	}
+}
+
+func (all watching) end(whole bool) {
+	for _, w := range all {
+		w.end(whole)
+	}
 }
 
 // asKnown asks the server for another attempt later, which writes no history.
@@ -125,8 +199,8 @@ func (a *Activities) watch(ctx context.Context, r protocol.ObserveRequest) *watc
 	return w
 }
 
-func (w *watched) observe(ctx context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
-	reading := w.a.observeOne(ctx, r, ref)
+func (w *watched) observe(ctx context.Context, ref protocol.InstanceRef) entities.Reading {
+	reading := w.a.observeOne(ctx, w.request, ref)
 	if w.notes {
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -22,15 +22,17 @@ type observeOne func(context.Context, protocol.ObserveRequest, protocol.Instance
 // every instance was observed, or a moment after the first news: who hangs then is observed again in the
 // next round, and delays no other's news. While somebody hangs, the others are observed again every
 // interval (A7).
-func observeAll(ctx context.Context, r protocol.ObserveRequest, observe observeOne) map[entities.InstanceID]entities.Reading {
+func observeAll(ctx context.Context, observe observeOne, requests ...protocol.ObserveRequest) map[entities.InstanceID]entities.Reading {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	all := &observation{round: newRound[entities.InstanceID, entities.Reading](), request: r, observe: observe}
-	all.waiting = len(r.Instances)
+	all := &observation{round: newRound[entities.InstanceID, entities.Reading](), observe: observe}
 	var watches []func()
-	for _, ref := range r.Instances {
-		watches = append(watches, func() { all.watch(ctx, ref) })
+	for _, r := range requests {
+		for _, ref := range r.Instances {
+			watches = append(watches, func() { all.watch(ctx, r, ref) })
+		}
 	}
+	all.waiting = len(watches)
 	news, _ := all.run(watches, gather)
 	return news
 }
@@ -38,7 +40,6 @@ func observeAll(ctx context.Context, r protocol.ObserveRequest, observe observeO
 // observation is one observation of all instances.
 type observation struct {
 	round[entities.InstanceID, entities.Reading]
-	request protocol.ObserveRequest
 	observe observeOne
 }
 
@@ -95,9 +96,9 @@ func (r *round[K, T]) read(key K, reading T, counted, news bool) {
 }
 
 // watch observes one instance until it has news or all were observed.
-func (r *observation) watch(ctx context.Context, ref protocol.InstanceRef) {
+func (r *observation) watch(ctx context.Context, of protocol.ObserveRequest, ref protocol.InstanceRef) {
 	for n := 0; ; n++ {
-		reading := r.observe(ctx, r.request, ref)
+		reading := r.observe(ctx, of, ref)
 		if ctx.Err() != nil {
 			return // it is over: what it says now counts for nothing
 		}
@@ -111,7 +112,7 @@ func (r *observation) watch(ctx context.Context, ref protocol.InstanceRef) {
 			return
 		case <-ctx.Done():
 			return
-		case <-time.After(max(r.request.Interval, gather)):
+		case <-time.After(max(of.Interval, gather)):
 		}
 	}
 }

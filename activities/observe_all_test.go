@@ -37,10 +37,10 @@ func TestHangingInstanceDelaysNoOther_A7(t *testing.T) {
 		}
 		return readingOf("v2")
 	}
-	news := observeAll(t.Context(), refs("hangs", "moves"), at)
+	news := observeAll(t.Context(), at, refs("hangs", "moves"))
 	require.Equal(t, map[entities.InstanceID]entities.Reading{{Channel: "prod", Name: "moves"}: readingOf("v2")}, news)
 	close(release)
-	require.Contains(t, observeAll(t.Context(), refs("hangs", "moves"), at), entities.InstanceID{Channel: "prod", Name: "hangs"})
+	require.Contains(t, observeAll(t.Context(), at, refs("hangs", "moves")), entities.InstanceID{Channel: "prod", Name: "hangs"})
 }
 
 // While one hangs, the others are observed again and again.
@@ -56,15 +56,15 @@ func TestOthersAreObservedMeanwhile_A7(t *testing.T) {
 		}
 		return readingOf("v2")
 	}
-	require.Equal(t, map[entities.InstanceID]entities.Reading{{Channel: "prod", Name: "moves"}: readingOf("v2")}, observeAll(t.Context(), refs("hangs", "moves"), at))
+	require.Equal(t, map[entities.InstanceID]entities.Reading{{Channel: "prod", Name: "moves"}: readingOf("v2")}, observeAll(t.Context(), at, refs("hangs", "moves")))
 }
 
 func TestNothingNew(t *testing.T) {
 	at := func(context.Context, protocol.ObserveRequest, protocol.InstanceRef) entities.Reading {
 		return readingOf("v1")
 	}
-	require.Empty(t, observeAll(t.Context(), refs("a", "b"), at))
-	require.Empty(t, observeAll(t.Context(), refs(), at))
+	require.Empty(t, observeAll(t.Context(), at, refs("a", "b")))
+	require.Empty(t, observeAll(t.Context(), at, refs()))
 }
 
 func TestStoppedObservationCountsForNothing(t *testing.T) {
@@ -73,5 +73,5 @@ func TestStoppedObservationCountsForNothing(t *testing.T) {
 		cancel()
 		return readingOf("v2")
 	}
-	require.Empty(t, observeAll(ctx, refs("a"), at))
+	require.Empty(t, observeAll(ctx, at, refs("a")))
 }

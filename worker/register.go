@@ -57,6 +57,7 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityLease, a.Lease)
 	register(protocol.ActivityHistory, a.History)
 	register(protocol.ActivityAnnounce, a.Announce)
+	register(protocol.ActivityObserveAll, a.ObserveAll)
 	register(protocol.ActivityPause, a.Pause)
 	register(protocol.ActivityDrain, a.Drain)
 	register(protocol.ActivityAlone, a.Alone)

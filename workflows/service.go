@@ -63,7 +63,8 @@ type service struct {
 	told       map[entities.InstanceID]told                  // to workers, by the instance's first name
 	atHand     map[entities.InstanceID]bool                  // likewise: workers hear of its changes, and read it at once
 	applied    bool                                          // an apply has ended since the last turn
-	deferred   bool                                          // something that moves is followed later, when showing is over
+	deferred   bool                                          // something that moves is followed later, or is steady meanwhile, when showing is over
+	looks      bool                                          // the first observation has begun in this turn
 	applies    map[entities.InstanceID]workflow.CancelFunc   // that can be asked to end, by the instance's first name
 	extensions map[string]workflow.CancelFunc                // likewise, by entities.ExtensionRun
 	checking   map[string]*checking                          // by the runtime whose own worker evaluates; "": any
@@ -164,7 +165,7 @@ func (s *service) turn() {
 		s.lease(op)
 	}
 	s.steer()
-	s.arrangeWatches()
+	s.arrangeWatches(len(d.Applies) > 0)
 	s.arrangeChecks()
 	s.askPlans()
 	s.announce()
@@ -177,7 +178,7 @@ func (s *service) turn() {
 	}
 	clear(s.justRead)
 	if !s.checksHere() { // else there is more to show in a moment
-		s.show(len(d.Applies) > 0 || s.deferred)
+		s.show(len(d.Applies) > 0 || s.deferred || s.looks)
 	}
 }
 

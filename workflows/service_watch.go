@@ -2,8 +2,10 @@ package workflows
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -20,51 +22,106 @@ import (
 
 // watch is an observation under way: it returns when something is not as known.
 type watch struct {
-	decide.Watch
-	how    protocol.ObserveRequest // without instances
+	key    string
+	of     []decide.Watch            // on a runtime each
+	how    []protocol.ObserveRequest // of each, without instances
 	cancel workflow.CancelFunc
 	ended  map[entities.InstanceID]time.Time // when the last apply had ended when the watch began
 }
 
+func (w *watch) moving() bool { return w.of[0].Moving }
+
 // arrangeWatches makes what is under observation what should be. An observation is an activity that the server
 // repeats without history, and that ends when it has news. While anything moves, a steady watch is left as it is even
 // though what it knows grows old: replacing it once at the end costs less history, and meanwhile the moving instances
-// are observed by a watch of their own.
-func (s *service) arrangeWatches() {
-	applied := s.applied
-	s.deferred, s.applied = false, false
+// are observed by a watch of their own. Begins: an apply begins now.
+func (s *service) arrangeWatches(begins bool) {
+	soon := begins && s.logic >= protocol.LogicObservesTogether || s.applied || !s.showing.at.IsZero()
+	s.deferred, s.applied, s.looks = false, false, false
 	if s.leaving() {
 		return // the next run starts its own
 	}
-	wanted := map[string]decide.Watch{}
+	wanted := map[string][]decide.Watch{}
 	moving := s.busy > 0
 	for _, w := range decide.Watches(s.state, s.logic < protocol.LogicFitsPayloads) {
-		wanted[w.Key()] = w
+		key := s.together(w)
+		wanted[key] = append(wanted[key], w)
 		moving = moving || w.Moving
 	}
 	for _, key := range entities.SortedKeys(s.watches) {
 		have := s.watches[key]
 		w, ok := wanted[key]
-		if ok && s.stands(w, have) || moving && !have.Moving {
+		if ok && s.stand(w, have) || moving && !have.moving() {
 			continue
 		}
 		have.cancel()
 		delete(s.watches, key)
 	}
 	for _, key := range entities.SortedKeys(wanted) {
-		switch {
+		switch w := wanted[key]; {
 		case s.watches[key] != nil:
-		case (applied || !s.showing.at.IsZero()) && s.followsLater(wanted[key]):
+		case soon && (s.followLater(w) || moving && s.restsTogether(w[0])):
 			s.deferred = true
 		default:
-			s.startWatch(wanted[key])
+			s.startWatch(key, w)
 		}
 	}
 }
 
+// runtimesTogether is how many runtimes one observation has at most, so that what it is asked fits into a payload (F8).
+const runtimesTogether = 25
+
+// together names the observation that a watch is part of: one of its own, or what the service knows nothing of yet is observed on all runtimes at once, and what
+// is steady likewise where workers read it. Whatever runtime hangs of those that are new is observed alone from then on.
+func (s *service) together(w decide.Watch) string {
+	kind := ""
+	chunk := fmt.Sprintf("/%d/%d", w.Part, w.Place/runtimesTogether)
+	switch {
+	case s.logic < protocol.LogicObservesTogether || s.state.RuntimeNamed(w.Runtime).Remote:
+	case s.restsTogether(w):
+		kind = "steady"
+	case w.Moving && (s.nothingRead() || s.watches[firstLook+chunk] != nil):
+		kind = firstLook
+	}
+	if kind == "" {
+		return w.Key()
+	}
+	return kind + chunk
+}
+
+const firstLook = "first"
+
+// restsTogether: it is steady, and workers read it by themselves.
+func (s *service) restsTogether(w decide.Watch) bool {
+	return s.logic >= protocol.LogicObservesTogether && !w.Moving && s.rest(*s.state.RuntimeNamed(w.Runtime)) > 0
+}
+
+// nothingRead: no reading of any instance has come yet.
+func (s *service) nothingRead() bool {
+	for _, i := range s.state.Instances {
+		if !i.Observed.At.IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// stand: what is under way says all that the wanted ones would.
+func (s *service) stand(wanted []decide.Watch, have *watch) bool {
+	if len(wanted) != len(have.of) {
+		return false
+	}
+	for n, w := range wanted {
+		if !s.stands(w, have.of[n], have.how[n]) {
+			return false
+		}
+	}
+	return true
+}
+
 // stands: what is under way says all that the wanted one would, or workers would say the rest, who know what to compare it with.
-func (s *service) stands(wanted decide.Watch, have *watch) bool {
-	if !s.watchesAs(wanted, have) || len(wanted.Watched) != len(have.Watched) {
+func (s *service) stands(wanted, have decide.Watch, how protocol.ObserveRequest) bool {
+	if wanted.Runtime != have.Runtime || !s.watchesAs(wanted, how) || len(wanted.Watched) != len(have.Watched) {
 		return false
 	}
 	rest := s.rest(*s.state.RuntimeNamed(wanted.Runtime))
@@ -82,8 +139,13 @@ func (s *service) stands(wanted decide.Watch, have *watch) bool {
 }
 
 // watchesAs: it goes on as its runtime is declared by now.
-func (s *service) watchesAs(wanted decide.Watch, have *watch) bool {
-	return s.logic < protocol.LogicAppliesFirst || reflect.DeepEqual(s.watchRequest(wanted), have.how)
+func (s *service) watchesAs(wanted decide.Watch, how protocol.ObserveRequest) bool {
+	return s.logic < protocol.LogicAppliesFirst || reflect.DeepEqual(s.watchRequest(wanted), how)
+}
+
+// followLater is followsLater of each.
+func (s *service) followLater(all []decide.Watch) bool {
+	return !slices.ContainsFunc(all, func(w decide.Watch) bool { return !s.followsLater(w) })
 }
 
 // followsLater: workers hear of every change of all that moves, and an apply of it began a moment ago, or ended just now. Most of that is over
@@ -136,15 +198,15 @@ func (s *service) readHere() {
 		}
 		under := s.watches[w.Key()]
 		w.Watched = slices.DeleteFunc(w.Watched, func(one decide.Watched) bool {
-			return one.Known != "" || !s.atHand[s.state.Key(one.Instance)] || under != nil && slices.Contains(under.Watched, one)
+			return one.Known != "" || !s.atHand[s.state.Key(one.Instance)] || under != nil && slices.Contains(under.of[0].Watched, one)
 		})
 		if len(w.Watched) == 0 || len(w.Watched) > mostReadHere {
 			continue
 		}
-		asked, request := s.watchOf(w)
+		asked, requests := s.watchOf(w.Key(), w)
 		var answer protocol.ObserveAnswer
-		if (localCall{name: protocol.ActivityObserve, request: request, patient: briefly, tries: 1}).do(s.ctx, &answer) == nil {
-			s.takeIn(asked, answer, nil)
+		if (localCall{name: protocol.ActivityObserve, request: requests[0], patient: briefly, tries: 1}).do(s.ctx, &answer) == nil {
+			s.takeIn(asked, allOf(answer, w), nil)
 			continue
 		}
 		for _, one := range w.Watched {
@@ -169,32 +231,43 @@ func (s *service) watchRequest(w decide.Watch) protocol.ObserveRequest {
 }
 
 // watchOf is an observation that begins now, and what it asks.
-func (s *service) watchOf(w decide.Watch) (*watch, protocol.ObserveRequest) {
-	request := s.watchRequest(w)
-	begun := &watch{Watch: w, how: request, ended: map[entities.InstanceID]time.Time{}}
-	for _, one := range w.Watched {
-		ref := s.instanceRef(one.Instance, one.Target)
-		ref.Known = one.Known
-		request.Instances = append(request.Instances, ref)
-		begun.ended[one.Instance] = s.applyEnded(one.Instance)
+func (s *service) watchOf(key string, all ...decide.Watch) (*watch, []protocol.ObserveRequest) {
+	begun := &watch{key: key, of: all, ended: map[entities.InstanceID]time.Time{}}
+	var requests []protocol.ObserveRequest
+	for _, w := range all {
+		request := s.watchRequest(w)
+		begun.how = append(begun.how, request)
+		for _, one := range w.Watched {
+			ref := s.instanceRef(one.Instance, one.Target)
+			ref.Known = one.Known
+			request.Instances = append(request.Instances, ref)
+			begun.ended[one.Instance] = s.applyEnded(one.Instance)
+		}
+		requests = append(requests, request)
 	}
-	return begun, request
+	return begun, requests
 }
 
-func (s *service) startWatch(w decide.Watch) {
+func (s *service) startWatch(key string, all []decide.Watch) {
+	running, requests := s.watchOf(key, all...)
 	word := "watch"
-	if w.Moving {
+	if running.moving() {
 		word = "follow"
 	}
-	running, request := s.watchOf(w)
-	for _, one := range w.Watched { // also by what it finds as it is known
+	var watched []decide.Watched
+	for _, w := range all {
+		watched = append(watched, w.Watched...)
+	}
+	for _, one := range watched { // also by what it finds as it is known
 		s.told[s.state.Key(one.Instance)] = told{one.Target, one.Known}
 	}
-	names := firsts(w.Watched, 5, func(one decide.Watched) string { return s.state.Shown(one.Instance) })
+	names := firsts(watched, 5, func(one decide.Watched) string { return s.state.Shown(one.Instance) })
+	on := firsts(all, 5, func(w decide.Watch) string { return w.Runtime })
 	ctx, cancel := workflow.WithCancel(s.work)
 	running.cancel = cancel
-	s.watches[w.Key()] = running
-	future := s.observe(ctx, request, *s.state.RuntimeNamed(w.Runtime), word+names+" on "+w.Runtime)
+	s.watches[key] = running
+	s.looks = s.looks || strings.HasPrefix(key, firstLook+"/")
+	future := s.observeAll(ctx, requests, word+names+" on"+on)
 	workflow.Go(ctx, func(ctx workflow.Context) { s.watched(ctx, running, future) })
 }
 
@@ -214,33 +287,51 @@ func (s *service) applyEnded(id entities.InstanceID) time.Time {
 
 // watched takes in what a watch saw.
 func (s *service) watched(ctx workflow.Context, w *watch, future workflow.Future) {
-	var answer protocol.ObserveAnswer
-	err := future.Get(ctx, &answer)
-	if s.watches[w.Key()] != w {
+	var answer protocol.ObserveAllAnswer
+	var err error
+	if len(w.of) > 1 {
+		err = future.Get(ctx, &answer)
+	} else {
+		var one protocol.ObserveAnswer
+		err = future.Get(ctx, &one)
+		answer = allOf(one, w.of[0])
+	}
+	if s.watches[w.key] != w {
 		return // replaced meanwhile
 	}
-	delete(s.watches, w.Key())
+	delete(s.watches, w.key)
 	s.woken = true
 	s.takeIn(w, answer, err)
 }
 
+// allOf is the answer to an observation on one runtime.
+func allOf(a protocol.ObserveAnswer, w decide.Watch) protocol.ObserveAllAnswer {
+	all := protocol.ObserveAllAnswer{Readings: a.Readings}
+	if a.AtHand {
+		all.AtHand = []string{w.Runtime}
+	}
+	return all
+}
+
 // takeIn takes in what an observation answered, or why it did not.
-func (s *service) takeIn(w *watch, answer protocol.ObserveAnswer, err error) {
-	for _, one := range w.Watched {
-		reading, seen := answer.Readings[s.state.Key(one.Instance)]
-		if err != nil {
-			reading = s.unreadable(err, w.Runtime, *s.state.RuntimeNamed(w.Runtime))
-		} else if !seen {
-			continue
-		}
-		if !s.isOn(one.Instance, w.Runtime) {
-			continue // it has moved meanwhile
-		}
-		fresh := s.applyEnded(one.Instance).Equal(w.ended[one.Instance])
-		s.state.Observed(one.Instance, one.Target.FullVersion, reading, fresh, s.now())
-		if err == nil {
-			s.workersKnow(one.Instance, one.Target, reading)
-			s.atHand[s.state.Key(one.Instance)] = answer.AtHand
+func (s *service) takeIn(w *watch, answer protocol.ObserveAllAnswer, err error) {
+	for _, on := range w.of {
+		for _, one := range on.Watched {
+			reading, seen := answer.Readings[s.state.Key(one.Instance)]
+			if err != nil {
+				reading = s.unreadable(err, on.Runtime, *s.state.RuntimeNamed(on.Runtime))
+			} else if !seen {
+				continue
+			}
+			if !s.isOn(one.Instance, on.Runtime) {
+				continue // it has moved meanwhile
+			}
+			fresh := s.applyEnded(one.Instance).Equal(w.ended[one.Instance])
+			s.state.Observed(one.Instance, one.Target.FullVersion, reading, fresh, s.now())
+			if err == nil {
+				s.workersKnow(one.Instance, one.Target, reading)
+				s.atHand[s.state.Key(one.Instance)] = slices.Contains(answer.AtHand, on.Runtime)
+			}
 		}
 	}
 }
@@ -262,6 +353,24 @@ const longestSummary = 380
 // observe starts an observation that is repeated by the server, without history, until it has news: the
 // activity asks for its next attempt itself, and the policy must not be slower than it asks.
 func (s *service) observe(ctx workflow.Context, r protocol.ObserveRequest, rt entities.RuntimeSpec, text string) workflow.Future {
+	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, s.observing(r, rt, text)), protocol.ActivityObserve, r)
+}
+
+// observeAll starts an observation on several runtimes, of which none is reached by workers of its own, or on one.
+func (s *service) observeAll(ctx workflow.Context, all []protocol.ObserveRequest, text string) workflow.Future {
+	r, rt := all[0], *s.state.RuntimeNamed(all[0].Runtime)
+	if len(all) == 1 {
+		return s.observe(ctx, r, rt, text)
+	}
+	for _, other := range all[1:] {
+		r.Timeout, r.Interval = max(r.Timeout, other.Timeout), max(r.Interval, other.Interval)
+		rt.Timing.SteadyPollInterval = max(rt.Timing.SteadyPollInterval, s.state.RuntimeNamed(other.Runtime).Timing.SteadyPollInterval)
+	}
+	options := s.observing(r, rt, text)
+	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), protocol.ActivityObserveAll, protocol.ObserveAllRequest{Of: all})
+}
+
+func (s *service) observing(r protocol.ObserveRequest, rt entities.RuntimeSpec, text string) workflow.ActivityOptions {
 	options := workflow.ActivityOptions{
 		TaskQueue:           queueOf(r.Runtime, rt),
 		StartToCloseTimeout: r.Timeout + margin,
@@ -275,7 +384,7 @@ func (s *service) observe(ctx workflow.Context, r protocol.ObserveRequest, rt en
 		options.RetryPolicy.MaximumInterval = max(options.RetryPolicy.MaximumInterval, 2*protocol.SafetyInterval)
 	}
 	options.ScheduleToStartTimeout = absence(options.TaskQueue, s.absentFor(r), s.now())
-	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), protocol.ActivityObserve, r)
+	return options
 }
 
 // absentFor is since when no worker took an observation of these instances; zero: of one it did, or nothing is known.

@@ -15,6 +15,7 @@ type Watch struct {
 	Runtime string
 	Moving  bool
 	Part    int
+	Place   int       // where the runtime is first of that part, in the spec's order
 	Watched []Watched // in the spec's order
 }
 
@@ -27,6 +28,12 @@ type Watched struct {
 	Instance entities.InstanceID
 	Target   entities.Target // zero when nothing was applied yet
 	Known    string          // digest of what is known; empty: any reading is news
+}
+
+// placed is a runtime in a part of the instances of a service.
+type placed struct {
+	runtime string
+	part    int
 }
 
 // Key tells watches of one service apart.
@@ -48,18 +55,25 @@ func Watches(s *state.State, whole bool) []Watch {
 	if s.Spec == nil {
 		return nil
 	}
-	place := -1
+	place, places := -1, map[placed]int{}
 	for n := range s.Spec.Channels {
 		c := &s.Spec.Channels[n]
 		for _, spec := range c.Instances {
 			place++
 			i := s.Instances[c.ID(spec)]
-			if i == nil || !observable(s.RuntimeNamed(i.Runtime), i) || i.Delivery.Apply.Running {
+			if i == nil {
+				continue
+			}
+			at := placed{i.Runtime, place / partOfInstances}
+			if _, known := places[at]; !known {
+				places[at] = place
+			}
+			if !observable(s.RuntimeNamed(i.Runtime), i) || i.Delivery.Apply.Running {
 				continue
 			}
 			w := Watch{Runtime: i.Runtime, Moving: moving(i) && (c.Report == "" || i.Observed.Requested || i.Observed.Digest == "")}
 			if !whole {
-				w.Part = place / partOfInstances
+				w.Part, w.Place = at.part, places[at]
 			}
 			if byKey[w.Key()] == nil {
 				byKey[w.Key()] = &w

@@ -140,6 +140,11 @@ type ObserveRequest struct {
 	Rest time.Duration `json:"rest,omitempty"`
 }
 
+// ObserveAllRequest asks for observations of one service on several runtimes at once, each for itself, until any has news.
+type ObserveAllRequest struct {
+	Of []ObserveRequest `json:"of"`
+}
+
 // Watched is what the workflow of a service knows of an instance of it that a runtime watches, and how to read that again. A
 // worker that takes over compares it with what is there. It is a reason to look, and nothing rests on it.
 type Watched struct {
@@ -163,6 +168,13 @@ type ObserveAnswer struct {
 	Readings map[entities.InstanceID]entities.Reading `json:"readings"`
 	// AtHand: workers hear of every change of them, and read them again at once, from memory.
 	AtHand bool `json:"atHand,omitempty"`
+}
+
+// ObserveAllAnswer is the ObserveAnswer of an ObserveAllRequest.
+type ObserveAllAnswer struct {
+	Readings map[entities.InstanceID]entities.Reading `json:"readings"`
+	// AtHand are the runtimes of which workers hear of every change.
+	AtHand []string `json:"atHand,omitempty"`
 }
 
 // ApplyRequest moves one instance to its target.

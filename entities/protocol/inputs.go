@@ -58,7 +58,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicReadsHere
+const Logic = LogicObservesTogether
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -116,6 +116,9 @@ const (
 	LogicReadsHere = 18
 	// LogicPassesCommands is the logic by which a DEPLOY of a plan passes a command on its serial target that has no place.
 	LogicPassesCommands = 18
+	// LogicObservesTogether is the logic by which a Service has what it knows nothing of, and what is steady where workers read it, observed on
+	// all of its runtimes at once, and what is steady when a rollout is over.
+	LogicObservesTogether = 19
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.

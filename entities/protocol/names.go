@@ -149,15 +149,16 @@ const (
 
 // Activities, called by name so that no runtime's SDK enters the workflows' build.
 const (
-	ActivityLoadSpec = "LoadSpec" // local
-	ActivityPrepare  = "Prepare"  // local
-	ActivityObserve  = "Observe"
-	ActivityApply    = "Apply"
-	ActivityPreview  = "Preview"
-	ActivityNotify   = "Notify"
-	ActivitySpill    = "Spill"   // local
-	ActivityRestore  = "Restore" // local
-	ActivityAdopt    = "Adopt"   // local: the newest checkpoint of a workflow
+	ActivityLoadSpec   = "LoadSpec" // local
+	ActivityPrepare    = "Prepare"  // local
+	ActivityObserve    = "Observe"
+	ActivityObserveAll = "ObserveAll" // Observe of several runtimes
+	ActivityApply      = "Apply"
+	ActivityPreview    = "Preview"
+	ActivityNotify     = "Notify"
+	ActivitySpill      = "Spill"   // local
+	ActivityRestore    = "Restore" // local
+	ActivityAdopt      = "Adopt"   // local: the newest checkpoint of a workflow
 
 	ActivityCheck     = "Check"     // observes checks, without history while nothing changes
 	ActivityPreflight = "Preflight" // evaluates checks once, now

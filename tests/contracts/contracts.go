@@ -121,6 +121,7 @@ func activities() []Contract {
 		{protocol.ActivityLoadSpec, protocol.LoadSpecRequest{}, protocol.LoadSpecAnswer{}},
 		{protocol.ActivityPrepare, protocol.PrepareRequest{}, protocol.PrepareAnswer{}},
 		{protocol.ActivityObserve, protocol.ObserveRequest{}, protocol.ObserveAnswer{}},
+		{protocol.ActivityObserveAll, protocol.ObserveAllRequest{}, protocol.ObserveAllAnswer{}},
 		{protocol.ActivityApply, protocol.ApplyRequest{}, protocol.ApplyAnswer{}},
 		{protocol.ActivityPreview, protocol.PreviewRequest{}, protocol.PreviewAnswer{}},
 		{protocol.ActivityNotify, protocol.NotifyRequest{}, protocol.NotifyAnswer{}},

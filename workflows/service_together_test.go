@@ -1,0 +1,179 @@
+package workflows
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// fleet is a play on a cluster for each channel, which workers read when nothing moves. One may hang.
+type fleet struct {
+	*play
+	there map[string]string // by channel: what was applied
+	hangs string            // a channel
+}
+
+func newFleet(t *testing.T, channels ...string) *fleet {
+	f := &fleet{play: newPlay(t), there: map[string]string{}}
+	f.spec.Channels, f.spec.Runtimes = nil, map[string]*entities.RuntimeSpec{}
+	for n, name := range channels {
+		c := entities.ChannelSpec{
+			Name: name, ProgressDeadline: time.Hour, Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt-" + name, Template: "t"}},
+		}
+		if n > 0 {
+			c.Conditions = []entities.Condition{{ID: "channel-stable/" + channels[n-1], Kind: entities.ChannelStable, Channels: channels[n-1 : n]}}
+		}
+		f.spec.Channels = append(f.spec.Channels, c)
+		f.spec.Runtimes["rt-"+name] = &entities.RuntimeSpec{Kind: entities.RuntimeCustom, Digest: "d", Observable: true, Timing: entities.RuntimeTiming{
+			PollInterval: 5 * second, SteadyPollInterval: 5 * minute, ApplyTimeout: minute, FetchTimeout: second, MaxAttempts: 1, RetryBackoff: second, RetryMax: minute,
+		}}
+	}
+	f.env.RegisterActivityWithOptions(f.apply, activity.RegisterOptions{Name: protocol.ActivityApply})
+	f.env.RegisterActivityWithOptions(func(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
+		news, err := f.look(ctx, r)
+		return protocol.ObserveAnswer{Readings: news}, err
+	}, activity.RegisterOptions{Name: protocol.ActivityObserve})
+	f.env.RegisterActivityWithOptions(func(ctx context.Context, r protocol.ObserveAllRequest) (protocol.ObserveAllAnswer, error) {
+		news, err := f.look(ctx, r.Of...)
+		return protocol.ObserveAllAnswer{Readings: news}, err
+	}, activity.RegisterOptions{Name: protocol.ActivityObserveAll})
+	return f
+}
+
+func (f *fleet) reading(channel string) entities.Reading {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := entities.Reading{At: f.env.Now()}
+	if version := f.there[channel]; version != "" {
+		r.Objects = []entities.Object{{Name: "web", Type: "x", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: version, Active: true}}}}
+	}
+	return r
+}
+
+func (f *fleet) apply(_ context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
+	channel := r.Instance.ID.Channel
+	err := f.does(protocol.ActivityApply, "apply %s to %s", r.Instance.FullVersion, channel)
+	f.mu.Lock()
+	f.there[channel] = r.Instance.FullVersion
+	f.mu.Unlock()
+	after := f.reading(channel)
+	return protocol.ApplyAnswer{Reading: &after}, err
+}
+
+// look answers at once what is not as known; what hangs is cut off, if anything else is.
+func (f *fleet) look(ctx context.Context, all ...protocol.ObserveRequest) (map[entities.InstanceID]entities.Reading, error) {
+	verb, on := "follow", []string{}
+	news, hangs := map[entities.InstanceID]entities.Reading{}, false
+	for _, r := range all {
+		on = append(on, r.Runtime)
+		if r.Steady {
+			verb = "watch"
+		}
+		for _, ref := range r.Instances {
+			reading := f.reading(ref.ID.Channel)
+			switch {
+			case ref.ID.Channel == f.hangs:
+				hangs = true
+			case ref.Known == "" || reading.Digest() != ref.Known:
+				news[ref.ID] = reading
+			}
+		}
+	}
+	if activity.GetInfo(ctx).Attempt == 1 {
+		require.NoError(f, f.does("", "%s %s", verb, strings.Join(on, " ")))
+	}
+	switch {
+	case len(news) > 0:
+		return news, nil
+	case hangs:
+		return nil, activity.ErrResultPending
+	}
+	return nil, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 100 * time.Hour})
+}
+
+// A new service is observed once on all its runtimes, and once more when it has converged; not runtime by runtime, nor between two applies.
+func TestRuntimesAreObservedTogether_F9(t *testing.T) {
+	f := newFleet(t, "eu", "us", "asia")
+	f.publishes(0)
+	f.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	f.sees(minute, func(s protocol.Status) { require.Equal(t, "eu CONVERGED v1, us CONVERGED v1, asia CONVERGED v1", statusOf(s)) })
+	f.sends(2*minute, protocol.Release, `{"version":"v2","by":"ci"}`)
+	f.sees(3*minute, func(s protocol.Status) { require.Equal(t, "eu CONVERGED v2, us CONVERGED v2, asia CONVERGED v2", statusOf(s)) })
+	f.acts(first, minute)
+	together := " rt-asia rt-eu rt-us"
+	require.Equal(t, []string{
+		"follow" + together, "watch" + together, // nothing is there yet
+		"apply v1 to eu", "apply v1 to us", "apply v1 to asia",
+		"apply v2 to eu", "apply v2 to us", "apply v2 to asia", // workers know what each apply ended with
+	}, f.work("keep", "announce"))
+}
+
+// One that hangs holds up no other: it is observed alone from then on.
+func TestARuntimeThatHangsIsObservedAlone_A7(t *testing.T) {
+	f := newFleet(t, "eu", "us", "asia")
+	f.hangs = "us"
+	f.publishes(0)
+	f.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	f.sees(minute, func(s protocol.Status) {
+		require.Equal(t, "CONVERGED", s.Channels[0].Status)
+		require.NotEqual(t, "CONVERGED", s.Channels[1].Status)
+	})
+	f.acts(first, 30*second)
+	did := f.work("keep", "announce")
+	require.Equal(t, []string{"follow rt-asia rt-eu rt-us", "follow rt-us", "apply v1 to eu"}, did[:3])
+	require.NotContains(t, did, "apply v1 to us", "nothing is known of it")
+}
+
+// A run of before observes as it began.
+func TestARunOfBeforeObservesRuntimeByRuntime(t *testing.T) {
+	f := newFleet(t, "eu", "us")
+	f.publishes(0)
+	in := first
+	in.Logic, in.Runs = protocol.LogicObservesTogether-1, 1
+	f.env.SetContinuedExecutionRunID("one before")
+	f.acts(in, minute)
+	require.ElementsMatch(t, []string{"follow rt-eu", "follow rt-us", "watch rt-eu", "watch rt-us"}, f.work("keep", "announce"))
+}
+
+// What is asked about many runtimes at once fits into a payload, however long their names are and what they run.
+func TestObservationsOfManyRuntimesFit_F8(t *testing.T) {
+	var channels []string
+	for n := range 120 {
+		channels = append(channels, "c"+long(n, 62))
+	}
+	f, sizes := newFleet(t, channels...), newMeasured()
+	f.env.SetDataConverter(sizes)
+	f.env.SetTestTimeout(10 * time.Minute)
+	f.spec.Application, f.spec.Service, f.spec.ServiceID = first.Application, first.Service, long(1, 127)
+	renamed := map[string]*entities.RuntimeSpec{}
+	for n := range f.spec.Channels {
+		c := &f.spec.Channels[n]
+		c.Conditions = nil
+		rt := f.spec.Runtimes["rt-"+c.Name]
+		rt.Digest = entities.DigestOf(n)
+		c.Instances[0].Runtime = "r" + long(n, 62)
+		renamed[c.Instances[0].Runtime] = rt
+	}
+	f.spec.Runtimes = renamed
+	f.spills()
+	f.publishes(0)
+	f.sends(second, protocol.Release, fmt.Sprintf(`{"by":"ci","version":%q}`, "v"+long(1, 127)))
+	f.acts(first, 5*minute)
+	require.Empty(t, sizes.beyond(t))
+	require.NotZero(t, sizes.largest["protocol.ObserveAllRequest"])
+	require.Len(t, f.there, 120)
+	var together int
+	for _, did := range f.work("keep", "announce", "apply") {
+		together = max(together, strings.Count(did, " "))
+	}
+	require.Equal(t, runtimesTogether, together)
+}
