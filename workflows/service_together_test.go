@@ -105,9 +105,13 @@ func TestRuntimesAreObservedTogether_F9(t *testing.T) {
 	f := newFleet(t, "eu", "us", "asia")
 	f.publishes(0)
 	f.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-	f.sees(minute, func(s protocol.Status) { require.Equal(t, "eu CONVERGED v1, us CONVERGED v1, asia CONVERGED v1", statusOf(s)) })
+	f.sees(minute, func(s protocol.Status) {
+		require.Equal(t, "eu CONVERGED v1, us CONVERGED v1, asia CONVERGED v1", statusOf(s))
+	})
 	f.sends(2*minute, protocol.Release, `{"version":"v2","by":"ci"}`)
-	f.sees(3*minute, func(s protocol.Status) { require.Equal(t, "eu CONVERGED v2, us CONVERGED v2, asia CONVERGED v2", statusOf(s)) })
+	f.sees(3*minute, func(s protocol.Status) {
+		require.Equal(t, "eu CONVERGED v2, us CONVERGED v2, asia CONVERGED v2", statusOf(s))
+	})
 	f.acts(first, minute)
 	together := " rt-asia rt-eu rt-us"
 	require.Equal(t, []string{

@@ -41,22 +41,8 @@ func (s *service) arrangeWatches(begins bool) {
 	if s.leaving() {
 		return // the next run starts its own
 	}
-	wanted := map[string][]decide.Watch{}
-	moving := s.busy > 0
-	for _, w := range decide.Watches(s.state, s.logic < protocol.LogicFitsPayloads) {
-		key := s.together(w)
-		wanted[key] = append(wanted[key], w)
-		moving = moving || w.Moving
-	}
-	for _, key := range entities.SortedKeys(s.watches) {
-		have := s.watches[key]
-		w, ok := wanted[key]
-		if ok && s.stand(w, have) || moving && !have.moving() {
-			continue
-		}
-		have.cancel()
-		delete(s.watches, key)
-	}
+	wanted, moving := s.wantedWatches()
+	s.endWatches(wanted, moving)
 	for _, key := range entities.SortedKeys(wanted) {
 		switch w := wanted[key]; {
 		case s.watches[key] != nil:
@@ -66,6 +52,30 @@ func (s *service) arrangeWatches(begins bool) {
 			s.startWatch(key, w)
 		}
 	}
+}
+
+// endWatches ends what is under observation and should not be, or otherwise; what is steady stays while anything moves.
+func (s *service) endWatches(wanted map[string][]decide.Watch, moving bool) {
+	for _, key := range entities.SortedKeys(s.watches) {
+		have := s.watches[key]
+		w, ok := wanted[key]
+		if ok && s.stand(w, have) || moving && !have.moving() {
+			continue
+		}
+		have.cancel()
+		delete(s.watches, key)
+	}
+}
+
+// wantedWatches is what should be under observation, by the key of the observation, and whether anything moves.
+func (s *service) wantedWatches() (wanted map[string][]decide.Watch, moving bool) {
+	wanted, moving = map[string][]decide.Watch{}, s.busy > 0
+	for _, w := range decide.Watches(s.state, s.logic < protocol.LogicFitsPayloads) {
+		key := s.together(w)
+		wanted[key] = append(wanted[key], w)
+		moving = moving || w.Moving
+	}
+	return wanted, moving
 }
 
 // runtimesTogether is how many runtimes one observation has at most, so that what it is asked fits into a payload (F8).

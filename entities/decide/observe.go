@@ -65,27 +65,18 @@ func Watches(s *state.State, whole bool) []Watch {
 				continue
 			}
 			at := placed{i.Runtime, place / partOfInstances}
-			if _, known := places[at]; !known {
-				places[at] = place
-			}
+			first := firstOf(places, at, place)
 			if !observable(s.RuntimeNamed(i.Runtime), i) || i.Delivery.Apply.Running {
 				continue
 			}
 			w := Watch{Runtime: i.Runtime, Moving: moving(i) && (c.Report == "" || i.Observed.Requested || i.Observed.Digest == "")}
 			if !whole {
-				w.Part, w.Place = at.part, places[at]
+				w.Part, w.Place = at.part, first
 			}
 			if byKey[w.Key()] == nil {
 				byKey[w.Key()] = &w
 			}
-			one := Watched{Instance: i.ID, Known: i.Observed.Digest}
-			if i.Delivery.Target != nil {
-				one.Target = *i.Delivery.Target
-			}
-			if i.Observed.Requested {
-				one.Known = ""
-			}
-			byKey[w.Key()].Watched = append(byKey[w.Key()].Watched, one)
+			byKey[w.Key()].Watched = append(byKey[w.Key()].Watched, watchedAs(i))
 		}
 	}
 	out := make([]Watch, 0, len(byKey))
@@ -93,6 +84,26 @@ func Watches(s *state.State, whole bool) []Watch {
 		out = append(out, *byKey[key])
 	}
 	return out
+}
+
+// firstOf is the first place of a runtime in a part, of the places that have come so far.
+func firstOf(places map[placed]int, at placed, place int) int {
+	if _, known := places[at]; !known {
+		places[at] = place
+	}
+	return places[at]
+}
+
+// watchedAs is an instance as it is known.
+func watchedAs(i *state.Instance) Watched {
+	one := Watched{Instance: i.ID, Known: i.Observed.Digest}
+	if i.Delivery.Target != nil {
+		one.Target = *i.Delivery.Target
+	}
+	if i.Observed.Requested {
+		one.Known = ""
+	}
+	return one
 }
 
 // observable tells whether an instance can be observed; by exit code only once it has a version to

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"gocloud.dev/blob"
-	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/blob/memblob"
 	"gocloud.dev/blob/s3blob"
 	"gocloud.dev/gcerrors"
@@ -109,114 +106,6 @@ func (b *bucket) remove(ctx context.Context, key string) error {
 
 func (b *bucket) close() error { return b.Close() }
 
-// directory is a bucket of local files. The driver's own create-if-absent looks and then renames,
-// so that two writers at once can both win; a hard link cannot.
-type directory struct {
-	bucket
-	dir string
-}
-
-// looksAgain bounds how often a list is begun anew.
-const looksAgain = 20
-
-func (d *directory) list(ctx context.Context, prefix string) ([]string, error) {
-	found, err := d.entries(ctx, prefix)
-	return keysOf(found), err
-}
-
-// entries are a bucket's, begun anew where a file went away meanwhile: the driver gives up then.
-func (d *directory) entries(ctx context.Context, prefix string) (found []entry, err error) {
-	for range looksAgain {
-		if found, err = d.bucket.entries(ctx, prefix); gcerrors.Code(err) != gcerrors.NotFound {
-			break
-		}
-	}
-	return found, err
-}
-
-// move is as of now before it is elsewhere: a rename keeps the time.
-func (d *directory) move(_ context.Context, from, to string) error {
-	source, target := filepath.Join(d.dir, filepath.FromSlash(from)), filepath.Join(d.dir, filepath.FromSlash(to))
-	now := time.Now()
-	err := os.Chtimes(source, now, now)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(target), ownDir)
-	}
-	if err == nil {
-		err = os.Rename(source, target)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return &NotFoundError{from}
-	}
-	if err != nil {
-		return fmt.Errorf("move %s in the store: %w", from, strict.Reason(err))
-	}
-	return nil
-}
-
-// write is a bucket's, of a file that nobody else may read: the driver leaves that to the umask.
-func (d *directory) write(ctx context.Context, key string, data []byte) error {
-	ours := func(as func(any) bool) error {
-		var f *os.File
-		if as(&f) {
-			return f.Chmod(ownFile)
-		}
-		return nil
-	}
-	if err := d.WriteAll(ctx, key, data, &blob.WriterOptions{BeforeWrite: ours}); err != nil {
-		return fmt.Errorf("write %s to the store: %w", key, err)
-	}
-	return nil
-}
-
-// What a store keeps is for those who run it: rules, parameters, objects, who did what.
-const (
-	ownFile = 0o600
-	ownDir  = 0o700
-)
-
-// closed closes to others what a version of before has left open to them. What is no store alone stays as it is.
-func closed(dir string) {
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		if _, ours := folders[e.Name()+"/"]; !ours {
-			return
-		}
-	}
-	if err == nil {
-		_ = os.Chmod(dir, ownDir) //nolint:gosec // a directory is entered; it is somebody else's if this fails
-	}
-}
-
-func (d *directory) create(_ context.Context, key string, data []byte) (bool, error) {
-	target := filepath.Join(d.dir, filepath.FromSlash(key))
-	created, err := linkNew(target, data)
-	if err != nil {
-		return false, fmt.Errorf("write %s to the store: %w", key, strict.Reason(err))
-	}
-	return created, nil
-}
-
-func linkNew(target string, data []byte) (bool, error) {
-	if err := os.MkdirAll(filepath.Dir(target), ownDir); err != nil {
-		return false, err
-	}
-	f, err := os.CreateTemp(filepath.Dir(target), ".new-*.tmp")
-	if err != nil {
-		return false, err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(ownFile), f.Close()); err != nil {
-		return false, err
-	}
-	err = os.Link(f.Name(), target)
-	if errors.Is(err, fs.ErrExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 const memoryURL = "mem://"
 
 // Open opens a store: a directory, which is created, or file:///dir, mem:// (empty, and gone with
@@ -265,24 +154,6 @@ func open(ctx context.Context, location string) (*Store, error) {
 
 func newStore(location, dir string, b blobs) *Store {
 	return &Store{url: location, dir: dir, blobs: b, cache: newCache()}
-}
-
-// openDirectory keeps temporary files beside their targets, so that a rename never crosses devices,
-// and no attribute files.
-func openDirectory(dir string) (*Store, error) {
-	absolute, err := filepath.Abs(dir)
-	if err == nil {
-		err = os.MkdirAll(absolute, ownDir)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", dir, strict.Reason(err))
-	}
-	closed(absolute)
-	b, err := fileblob.OpenBucket(absolute, &fileblob.Options{NoTempDir: true, DirFileMode: ownDir, Metadata: fileblob.MetadataDontWrite})
-	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", dir, err)
-	}
-	return newStore(absolute, absolute, newBounded(&directory{bucket{b}, absolute})), nil
 }
 
 func openS3(ctx context.Context, u *url.URL) (*Store, error) {

@@ -1,0 +1,232 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
+)
+
+// directory is blobs as files. A write is a file beside its target and a rename, or a hard link where the target must not
+// be there: of several at once, one wins. (docs/decisions/0088-a-store-in-a-directory-is-files.md)
+type directory struct{ dir string }
+
+// What a store keeps is for those who run it: rules, parameters, objects, who did what.
+const ownDir = 0o700
+
+// openDirectory keeps temporary files beside their targets, so that a rename never crosses devices.
+func openDirectory(dir string) (*Store, error) {
+	absolute, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(absolute, ownDir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", dir, strict.Reason(err))
+	}
+	closed(absolute)
+	return newStore(absolute, absolute, newBounded(&directory{absolute})), nil
+}
+
+// closed closes to others what a version of before has left open to them. What is no store alone stays as it is.
+func closed(dir string) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if _, ours := folders[e.Name()+"/"]; !ours {
+			return
+		}
+	}
+	if err == nil {
+		_ = os.Chmod(dir, ownDir) //nolint:gosec // a directory is entered; it is somebody else's if this fails
+	}
+}
+
+// path is where a key is. None leads out of the store.
+func (d *directory) path(key string) (string, error) {
+	local := filepath.FromSlash(key)
+	if !filepath.IsLocal(local) {
+		return "", fmt.Errorf("the store has no key %q", key)
+	}
+	return filepath.Join(d.dir, local), nil
+}
+
+func (d *directory) read(_ context.Context, key string) ([]byte, error) {
+	path, err := d.path(key)
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(path)
+	}
+	if absent(err) {
+		return nil, &NotFoundError{key}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s from the store: %w", key, strict.Reason(err))
+	}
+	return data, nil
+}
+
+// absent: there is nothing, or a directory, which is no blob.
+func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EISDIR) }
+
+func (d *directory) write(_ context.Context, key string, data []byte) error {
+	if err := d.place(key, data, os.Rename); err != nil {
+		return fmt.Errorf("write %s to the store: %w", key, strict.Reason(err))
+	}
+	return nil
+}
+
+func (d *directory) create(_ context.Context, key string, data []byte) (bool, error) {
+	err := d.place(key, data, func(from, to string) error { return errors.Join(os.Link(from, to), os.Remove(from)) })
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("write %s to the store: %w", key, strict.Reason(err))
+	}
+	return true, nil
+}
+
+// place writes a file beside its target, and has it take its place.
+func (d *directory) place(key string, data []byte, take func(from, to string) error) error {
+	target, err := d.path(key)
+	if err != nil {
+		return err
+	}
+	f, err := beside(target)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = take(f.Name(), target)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
+
+// beside begins a file, for its owner only, in the directory of a target, which is made if it is not there.
+func beside(target string) (*os.File, error) {
+	dir := filepath.Dir(target)
+	f, err := os.CreateTemp(dir, ".new-*.tmp")
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(dir, ownDir); err == nil {
+			f, err = os.CreateTemp(dir, ".new-*.tmp")
+		}
+	}
+	return f, err
+}
+
+func (d *directory) list(ctx context.Context, prefix string) ([]string, error) {
+	found, err := d.entries(ctx, prefix)
+	return keysOf(found), err
+}
+
+// entries leaves out what goes away meanwhile.
+func (d *directory) entries(ctx context.Context, prefix string) (found []entry, err error) {
+	root, err := d.path(prefix[:strings.LastIndexByte(prefix, '/')+1] + ".")
+	if err == nil {
+		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && d.foreign(path) {
+				return nil
+			}
+			if err = errors.Join(err, ctx.Err()); err != nil || path == root {
+				return err
+			}
+			one, err := d.entry(path, e, prefix)
+			if one != nil {
+				found = append(found, *one)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s in the store: %w", prefix, strict.Reason(err))
+	}
+	slices.SortFunc(found, func(a, b entry) int { return strings.Compare(a.key, b.key) })
+	return found, nil
+}
+
+// entry is a file whose key begins with a prefix, or nil; fs.SkipDir: it is a directory where there is none.
+func (d *directory) entry(path string, e fs.DirEntry, prefix string) (*entry, error) {
+	key := filepath.ToSlash(strings.TrimPrefix(path[len(d.dir):], string(filepath.Separator)))
+	switch {
+	case e.IsDir() && !strings.HasPrefix(key+"/", prefix) && !strings.HasPrefix(prefix, key+"/"):
+		return nil, fs.SkipDir
+	case e.IsDir() || !strings.HasPrefix(key, prefix):
+		return nil, nil
+	}
+	info, err := e.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &entry{key, info.Size(), info.ModTime()}, nil
+}
+
+// foreign: a directory beside those of a store, such as the lost+found of a file system.
+func (d *directory) foreign(path string) bool {
+	_, ours := folders[filepath.Base(path)+"/"]
+	return !ours && filepath.Dir(path) == d.dir
+}
+
+func (d *directory) exists(_ context.Context, key string) (bool, error) {
+	path, err := d.path(key)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Stat(path)
+	}
+	if err != nil && !absent(err) {
+		return false, fmt.Errorf("look for %s in the store: %w", key, strict.Reason(err))
+	}
+	return err == nil && !info.IsDir(), nil
+}
+
+// move is as of now before it is elsewhere: a rename keeps the time.
+func (d *directory) move(_ context.Context, from, to string) error {
+	source, err := d.path(from)
+	var target string
+	if err == nil {
+		target, err = d.path(to)
+	}
+	now := time.Now()
+	if err == nil {
+		err = os.Chtimes(source, now, now)
+	}
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(target), ownDir)
+	}
+	if err == nil {
+		err = os.Rename(source, target)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return &NotFoundError{from}
+	}
+	if err != nil {
+		return fmt.Errorf("move %s in the store: %w", from, strict.Reason(err))
+	}
+	return nil
+}
+
+func (d *directory) remove(_ context.Context, key string) error {
+	path, err := d.path(key)
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete %s from the store: %w", key, strict.Reason(err))
+	}
+	return nil
+}
+
+func (d *directory) close() error { return nil }
