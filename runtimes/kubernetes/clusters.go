@@ -130,7 +130,7 @@ func newClients(wire *wire, through http.RoundTripper) (*clients, error) {
 		WarningHandlerWithContext: warningsToCaller{},
 	}
 	spoken := &http.Client{Transport: through}
-	dyn, err := dynamic.NewForConfigAndClient(config, spoken)
+	dyn, err := newDynamic(config, spoken)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,88 @@
+package kubernetes
+
+import (
+	"bytes"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// newDynamic is dynamic.NewForConfigAndClient, but for how it reads what is watched: client-go reads each event three times from end to end
+// before it decodes the object in it, to find out what it is. Half of what a worker does while a Deployment is rolled out was that.
+func newDynamic(config *rest.Config, spoken *http.Client) (dynamic.Interface, error) {
+	config = dynamic.ConfigFor(config)
+	config.NegotiatedSerializer = readsOnce{config.NegotiatedSerializer}
+	config.APIPath = "/" // each call names its own
+	client, err := rest.UnversionedRESTClientForConfigAndClient(config, spoken)
+	if err != nil {
+		return nil, err
+	}
+	return dynamic.New(client), nil
+}
+
+// readsOnce decodes JSON so.
+type readsOnce struct{ runtime.NegotiatedSerializer }
+
+func (s readsOnce) SupportedMediaTypes() []runtime.SerializerInfo {
+	var out []runtime.SerializerInfo
+	for _, info := range s.NegotiatedSerializer.SupportedMediaTypes() {
+		if info.MediaType == runtime.ContentTypeJSON && info.StreamSerializer != nil {
+			stream := *info.StreamSerializer
+			stream.Serializer = eventDecoder{stream.Serializer}
+			info.Serializer, info.StreamSerializer = objectDecoder{info.Serializer}, &stream
+		}
+		out = append(out, info)
+	}
+	return out
+}
+
+// eventDecoder takes an event of a watch apart, which the API server writes in one way; written otherwise it is decoded as ever. What comes
+// is whole JSON, as whoever cut it out of the stream has seen.
+type eventDecoder struct{ runtime.Serializer }
+
+func (d eventDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if event, ok := into.(*metav1.WatchEvent); ok {
+		if of, object := eventIn(data); object != nil {
+			event.Type, event.Object.Raw = of, object
+			return event, nil, nil
+		}
+	}
+	return d.Serializer.Decode(data, defaults, into)
+}
+
+// eventIn is the type of an event and its object, which is part of the data; nil: it is written otherwise.
+func eventIn(data []byte) (of string, object []byte) {
+	rest, ok := bytes.CutPrefix(bytes.TrimSpace(data), []byte(`{"type":"`))
+	name, object, _ := bytes.Cut(rest, []byte(`","object":`))
+	object, whole := bytes.CutSuffix(object, []byte("}"))
+	if !ok || !whole || bytes.ContainsAny(name, `"\`) || len(object) == 0 || object[0] != '{' {
+		return "", nil
+	}
+	return string(name), object
+}
+
+// kindStatus is what a server says in place of an object.
+var kindStatus = metav1.Unversioned.WithKind("Status")
+
+// objectDecoder decodes an object, and finds out afterwards what it is. What is no object of a resource is decoded as ever.
+type objectDecoder struct{ runtime.Serializer }
+
+func (d objectDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if into == nil {
+		var content map[string]any
+		if err := json.Unmarshal(data, &content); err == nil {
+			o := &unstructured.Unstructured{Object: content}
+			kind := o.GroupVersionKind()
+			if kind.Kind != "" && kind.Version != "" && kind != kindStatus {
+				return o, &kind, nil
+			}
+		}
+	}
+	return d.Serializer.Decode(data, defaults, into)
+}
