@@ -285,7 +285,7 @@ func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 			if l.view.set(func() { l.view.watchErr = nil }) {
 				l.view.hintAll(l.cluster.views)
 			}
-			return w, nil
+			return newLasting(w), nil
 		}
 		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) { // it was unavailable for long: a list follows at once
 			l.failed(ctx, err, func() { l.view.watchErr = err })

@@ -1,0 +1,32 @@
+package kubernetes
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// A watch that a server hangs up on as it begins is no reason to list anew, and ends a second later; one that has brought something, or is stopped,
+// ends at once.
+func TestShortWatchesLast_F9(t *testing.T) {
+	ends := func(do func(of *watch.FakeWatcher, l *lasting)) (after time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			of := watch.NewFake()
+			l := newLasting(of)
+			began := time.Now()
+			go do(of, l)
+			for range l.ResultChan() { //nolint:revive // until it ends
+			}
+			after = time.Since(began)
+			l.Stop()
+		})
+		return after
+	}
+	require.Equal(t, shortestWatch, ends(func(of *watch.FakeWatcher, _ *lasting) { of.Stop() }))
+	require.Equal(t, time.Hour, ends(func(of *watch.FakeWatcher, _ *lasting) { time.Sleep(time.Hour); of.Stop() }))
+	require.Zero(t, ends(func(of *watch.FakeWatcher, _ *lasting) { of.Action(watch.Bookmark, nil); of.Stop() }))
+	require.Zero(t, ends(func(_ *watch.FakeWatcher, l *lasting) { l.Stop() }))
+}
