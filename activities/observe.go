@@ -46,6 +46,7 @@ func (a *Activities) observeOn(ctx context.Context, requests ...protocol.Observe
 		}
 		defer leave()
 		all = append(all, a.watch(ctx, r))
+		all[len(all)-1].leaves(leave)
 	}
 	if len(all) == 0 {
 		return nil, nil, noPlace("the readings of runtime "+full, again)
@@ -177,6 +178,8 @@ type watched struct {
 	notes   bool
 
 	mu    sync.Mutex
+	first map[entities.InstanceID]bool // what is still to be read for the first time
+	leave func()                       // its place among the readings of its runtime
 	last  map[entities.InstanceID]seen
 	turns map[entities.InstanceID]int // what to settle
 }
@@ -199,8 +202,25 @@ func (a *Activities) watch(ctx context.Context, r protocol.ObserveRequest) *watc
 	return w
 }
 
+// leaves: once all of it has been read, others may read the runtime, though this observation goes on for as long as another runtime hangs.
+func (w *watched) leaves(place func()) {
+	w.first, w.leave = map[entities.InstanceID]bool{}, place
+	for _, ref := range w.request.Instances {
+		w.first[ref.ID] = true
+	}
+}
+
+func (w *watched) isRead(id entities.InstanceID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if delete(w.first, id); len(w.first) == 0 {
+		w.leave()
+	}
+}
+
 func (w *watched) observe(ctx context.Context, ref protocol.InstanceRef) entities.Reading {
 	reading := w.a.observeOne(ctx, w.request, ref)
+	w.isRead(ref.ID)
 	if w.notes {
 		w.mu.Lock()
 		defer w.mu.Unlock()

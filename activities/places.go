@@ -39,7 +39,7 @@ type places struct {
 
 type place struct{ since time.Time }
 
-// take gives a place to something that asks somebody, until it leaves. Without one, it says how long to stay away.
+// take gives a place to something that asks somebody, until it leaves, which it may do twice. Without one, it says how long to stay away.
 func (p *places) take(who string, now time.Time) (leave func(), away time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,6 +58,9 @@ func (p *places) take(who string, now time.Time) (leave func(), away time.Durati
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if _, here := p.taken[who][mine]; !here {
+			return
+		}
 		if delete(p.taken[who], mine); len(p.taken[who]) == 0 {
 			delete(p.taken, who)
 		}

@@ -109,4 +109,37 @@ func TestHangingRuntimeHoldsUpNoOther_A7(t *testing.T) {
 	answer, err := observe("s3", "well")
 	require.NoError(t, err)
 	require.Len(t, answer.Readings, 1)
+
+	both := func(service string, known string) (protocol.ObserveAllAnswer, error) {
+		env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+		env.RegisterActivityWithOptions(a.ObserveAll, activity.RegisterOptions{Name: protocol.ActivityObserveAll})
+		var r protocol.ObserveAllRequest
+		for _, name := range []string{"hangs", "well"} {
+			r.Of = append(r.Of, protocol.ObserveRequest{
+				Application: "shop", Service: service, ServiceID: "shop." + service, Runtime: name, RuntimeDigest: digests[name], Timeout: time.Minute, Interval: time.Hour,
+				Instances: []protocol.InstanceRef{{ID: entities.InstanceID{Channel: name, Name: entities.OnlyInstance}, Known: known}},
+			})
+		}
+		value, err := env.ExecuteActivity(protocol.ActivityObserveAll, r)
+		var answer protocol.ObserveAllAnswer
+		if err == nil {
+			err = value.Get(&answer)
+		}
+		return answer, err
+	}
+	of, err := both("s4", "")
+	require.NoError(t, err)
+	require.Equal(t, []entities.InstanceID{{Channel: "well", Name: entities.OnlyInstance}}, entities.SortedIDs(of.Readings), "of the other nothing more may be read")
+
+	a.readings.mu.Lock()
+	a.readings.all, a.readings.each = 6, 3
+	a.readings.mu.Unlock()
+	t.Cleanup(rt.At("shop", "s5", "hangs").HangReadings())
+	known := of.Readings[entities.InstanceID{Channel: "well", Name: entities.OnlyInstance}]
+	hanging.Go(func() { _, _ = both("s5", known.Digest()) })
+	require.NoError(t, rt.Await(ctx, func() bool {
+		a.readings.mu.Lock()
+		defer a.readings.mu.Unlock()
+		return a.readings.now == 3 && rt.At("shop", "s5", "well").Readings() > 0
+	}), "who waits for a runtime that hangs holds no place of another")
 }
