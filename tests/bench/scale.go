@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/bench/report"
@@ -38,14 +39,22 @@ func newScaled(w *world, services int) *scaled {
 	return s
 }
 
-// change publishes all applications, and waits until all services have converged at a version.
+// change publishes all applications, two at a time, and waits until all services have converged at a version.
 func (s *scaled) change(ctx context.Context, setting, version string) (time.Duration, error) {
 	began := time.Now()
+	teams, of := errgroup.WithContext(ctx)
+	teams.SetLimit(2)
 	for i := range s.applications {
 		s.applications[i].setting = setting
-		if err := s.publish(ctx, s.applications[i]); err != nil {
+		publish := func() error { return s.publish(of, s.applications[i]) }
+		if !s.applications[i].defines {
+			teams.Go(publish)
+		} else if err := publish(); err != nil { // the others go to its runtimes
 			return 0, err
 		}
+	}
+	if err := teams.Wait(); err != nil {
+		return 0, err
 	}
 	query := fmt.Sprintf("WorkflowType='%s' AND %s='CONVERGED' AND %s='%s' AND ExecutionStatus='Running'",
 		protocol.ServiceWorkflow, protocol.AttrStatus, protocol.AttrVersion, version)
@@ -144,7 +153,7 @@ func (s *scaled) rest(ctx context.Context, b *bench) error {
 	})
 	of, taken := actionsSince(before.server, after.server)
 	// In a short window the server repeats hardly any observation: what it does in its own time is added.
-	hourly := float64(taken)/window.Hours() + 3*float64(s.services)/protocol.SafetyInterval.Hours()
+	hourly := float64(taken)/window.Hours() + float64(s.services)/protocol.SafetyInterval.Hours()
 	b.Add(report.Line{
 		Row: b.row, What: "actions an hour", Measured: report.Of(hourly, "actions"),
 		Spread: fmt.Sprintf("%d in the window; with the server's own observations, every %s (worked out)", taken, short(protocol.SafetyInterval)),
