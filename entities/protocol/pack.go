@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"io"
 )
 
@@ -20,23 +21,26 @@ func Pack(v any) (Packed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return (&Packer{}).Pack(plain)
+	var out bytes.Buffer
+	return packed(gzip.NewWriter(&out), plain, &out)
 }
 
-// Packer packs again and again, one value at a time: what it needs for that is most of a megabyte. The zero value is ready.
+// Packer packs again and again, one value at a time, quickly and less tightly: what it needs for that is most of a megabyte. The zero value is ready.
 type Packer struct{ zip *gzip.Writer }
 
 // Pack packs a value that is JSON already.
 func (p *Packer) Pack(plain []byte) (Packed, error) {
 	var out bytes.Buffer
 	if p.zip == nil {
-		p.zip = gzip.NewWriter(&out)
+		p.zip, _ = gzip.NewWriterLevel(&out, gzip.BestSpeed) // which is a level
 	}
 	p.zip.Reset(&out)
-	if _, err := p.zip.Write(plain); err != nil {
-		return nil, err
-	}
-	if err := p.zip.Close(); err != nil {
+	return packed(p.zip, plain, &out)
+}
+
+func packed(zip *gzip.Writer, plain []byte, out *bytes.Buffer) (Packed, error) {
+	_, err := zip.Write(plain)
+	if err = errors.Join(err, zip.Close()); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil

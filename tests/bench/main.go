@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -167,6 +168,11 @@ func names(sep string) string {
 
 // runAll measures the chosen rows, prints the table, and says which rows could not be measured.
 func runAll(ctx context.Context, o options, chosen []row) error {
+	dir, err := os.MkdirTemp("", "converge-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) // at the end: while many files were removed a moment ago, a file system makes new ones slowly
 	r := &report.Report{Lines: []report.Line{}, Machine: fmt.Sprintf("%s, %s/%s, %s", cores(), runtime.GOOS, runtime.GOARCH, runtime.Version())}
 	for _, row := range chosen {
 		if ctx.Err() != nil {
@@ -174,7 +180,7 @@ func runAll(ctx context.Context, o options, chosen []row) error {
 		}
 		began := time.Now()
 		fmt.Fprintf(os.Stderr, "%s: %s ... ", row.name, row.about)
-		err := runOne(ctx, row, &bench{Report: r, options: o, row: row.name, log: os.Stderr})
+		err := runOne(ctx, row, &bench{Report: r, options: o, row: row.name, log: os.Stderr, dir: filepath.Join(dir, row.name)})
 		var left notMeasured
 		switch {
 		case errors.As(err, &left):
@@ -198,13 +204,12 @@ func runAll(ctx context.Context, o options, chosen []row) error {
 	return context.Cause(ctx)
 }
 
-func runOne(ctx context.Context, row row, b *bench) (err error) {
+func runOne(ctx context.Context, row row, b *bench) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, row.limit, fmt.Errorf("given up after %s", row.limit))
 	defer cancel()
-	if b.dir, err = os.MkdirTemp("", "converge-bench-"); err != nil {
+	if err := os.Mkdir(b.dir, 0o700); err != nil {
 		return err
 	}
-	defer os.RemoveAll(b.dir)
 	debug.FreeOSMemory() // what the row before left behind is none of this one's
 	if err := row.run(ctx, b); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
