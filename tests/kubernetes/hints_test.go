@@ -36,7 +36,7 @@ func (w *kubeWorld) atRest() {
 		require.NoError(w.T, err)
 		steady := 0
 		for _, a := range described.PendingActivities {
-			if a.ActivityType.GetName() != protocol.ActivityObserve || a.GetScheduledTime().AsTime().Before(time.Now().Add(10*time.Minute)) {
+			if a.ActivityType.GetName() != protocol.ActivityObserveAll || a.GetScheduledTime().AsTime().Before(time.Now().Add(10*time.Minute)) {
 				return false, fmt.Sprint(a)
 			}
 			steady++

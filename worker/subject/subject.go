@@ -43,6 +43,10 @@ func Of(args []any) Subject {
 			s.Channel, s.Release = r.Instances[0].ID.String(), r.Instances[0].FullVersion
 		}
 		return s
+	case protocol.ObserveAllRequest:
+		if len(r.Of) > 0 {
+			return Subject{Application: r.Of[0].Application, Service: r.Of[0].Service}
+		}
 	case protocol.CheckRequest:
 		return Subject{Application: r.Application, Service: r.Service}
 	case protocol.PrepareRequest:
