@@ -125,13 +125,33 @@ func beside(target string) (*os.File, error) {
 	return f, err
 }
 
-func (d *directory) list(ctx context.Context, prefix string) ([]string, error) {
-	found, err := d.entries(ctx, prefix)
-	return keysOf(found), err
+func (d *directory) list(ctx context.Context, prefix string) (keys []string, err error) {
+	err = d.walk(ctx, prefix, func(key string, _ fs.DirEntry) error {
+		keys = append(keys, key)
+		return nil
+	})
+	slices.Sort(keys)
+	return keys, err
 }
 
 // entries leaves out what goes away meanwhile.
 func (d *directory) entries(ctx context.Context, prefix string) (found []entry, err error) {
+	err = d.walk(ctx, prefix, func(key string, e fs.DirEntry) error {
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			found = append(found, entry{key, info.Size(), info.ModTime()})
+		}
+		return err
+	})
+	slices.SortFunc(found, func(a, b entry) int { return strings.Compare(a.key, b.key) })
+	return found, err
+}
+
+// walk visits the files whose keys begin with a prefix.
+func (d *directory) walk(ctx context.Context, prefix string, visit func(key string, e fs.DirEntry) error) error {
 	root, err := d.path(prefix[:strings.LastIndexByte(prefix, '/')+1] + ".")
 	if err == nil {
 		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -141,37 +161,20 @@ func (d *directory) entries(ctx context.Context, prefix string) (found []entry, 
 			if err = errors.Join(err, ctx.Err()); err != nil || path == root {
 				return err
 			}
-			one, err := d.entry(path, e, prefix)
-			if one != nil {
-				found = append(found, *one)
+			key := filepath.ToSlash(strings.TrimPrefix(path[len(d.dir):], string(filepath.Separator)))
+			switch {
+			case e.IsDir() && !strings.HasPrefix(key+"/", prefix) && !strings.HasPrefix(prefix, key+"/"):
+				return fs.SkipDir
+			case e.IsDir() || !strings.HasPrefix(key, prefix):
+				return nil
 			}
-			return err
+			return visit(key, e)
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list %s in the store: %w", prefix, strict.Reason(err))
+		return fmt.Errorf("list %s in the store: %w", prefix, strict.Reason(err))
 	}
-	slices.SortFunc(found, func(a, b entry) int { return strings.Compare(a.key, b.key) })
-	return found, nil
-}
-
-// entry is a file whose key begins with a prefix, or nil; fs.SkipDir: it is a directory where there is none.
-func (d *directory) entry(path string, e fs.DirEntry, prefix string) (*entry, error) {
-	key := filepath.ToSlash(strings.TrimPrefix(path[len(d.dir):], string(filepath.Separator)))
-	switch {
-	case e.IsDir() && !strings.HasPrefix(key+"/", prefix) && !strings.HasPrefix(prefix, key+"/"):
-		return nil, fs.SkipDir
-	case e.IsDir() || !strings.HasPrefix(key, prefix):
-		return nil, nil
-	}
-	info, err := e.Info()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &entry{key, info.Size(), info.ModTime()}, nil
+	return nil
 }
 
 // foreign: a directory beside those of a store, such as the lost+found of a file system.

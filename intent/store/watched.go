@@ -37,9 +37,9 @@ func (s *Store) WatchedBy(ctx context.Context, queue string) ([]string, error) {
 	keys, err := s.blobs.list(ctx, watchedKey(queue, ""))
 	var instances []string
 	for _, key := range keys {
-		instance := strings.TrimPrefix(key, watchedKey(queue, ""))
-		if strings.Count(instance, "/") == 3 && !strings.Contains(instance, "/.") { // what a writer that died left behind
-			instances = append(instances, instance)
+		application, rest, _ := strings.Cut(strings.TrimPrefix(key, watchedKey(queue, "")), "/")
+		if strings.Count(rest, apart) == 2 && !strings.Contains(rest, "/") { // nor what a writer that died left behind
+			instances = append(instances, application+"/"+strings.ReplaceAll(rest, apart, "/"))
 		}
 	}
 	return instances, err
@@ -108,4 +108,14 @@ const (
 // watchedRemotely is what the workers of remote runtimes watch.
 var watchedRemotely = watched + protocol.RuntimeTaskQueue("")
 
-func watchedKey(queue, instance string) string { return watched + queue + "/" + instance }
+// apart is between the names of what is in one folder: there is one for an application, since all of it is listed again and again.
+const apart = "~"
+
+func watchedKey(queue, instance string) string {
+	application, rest, found := strings.Cut(instance, "/")
+	key := watched + queue + "/" + application
+	if found {
+		key += "/" + strings.ReplaceAll(rest, "/", apart)
+	}
+	return key
+}

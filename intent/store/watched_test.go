@@ -34,7 +34,7 @@ func TestWatchedOfAQueue_H9(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, want, all, queue)
 			}
-			require.NoError(t, s.blobs.write(ctx, "watched/converge/shop/web/prod/main", []byte("{")))
+			require.NoError(t, s.blobs.write(ctx, "watched/converge/shop/web~prod~main", []byte("{")))
 			_, err = s.Watched(ctx, "converge", "shop/web/prod/main")
 			require.True(t, IsNotFound(err), "what is damaged has the workflow look")
 			require.NoError(t, s.RemoveWatched(ctx, "converge", "shop/web/prod/main"))

@@ -39,11 +39,11 @@ func newScaled(w *world, services int) *scaled {
 	return s
 }
 
-// change publishes all applications, two at a time, and waits until all services have converged at a version.
+// change publishes all applications, four at a time, and waits until all services have converged at a version.
 func (s *scaled) change(ctx context.Context, setting, version string) (time.Duration, error) {
 	began := time.Now()
 	teams, of := errgroup.WithContext(ctx)
-	teams.SetLimit(2)
+	teams.SetLimit(4)
 	for i := range s.applications {
 		s.applications[i].setting = setting
 		publish := func() error { return s.publish(of, s.applications[i]) }
