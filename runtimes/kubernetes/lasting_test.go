@@ -18,7 +18,7 @@ func TestShortWatchesLast_F9(t *testing.T) {
 			l := newLasting(of)
 			began := time.Now()
 			go do(of, l)
-			for range l.ResultChan() { //nolint:revive // until it ends
+			for range l.ResultChan() {
 			}
 			after = time.Since(began)
 			l.Stop()
