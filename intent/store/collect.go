@@ -263,12 +263,12 @@ func (c *collection) sweep(ctx context.Context, marked map[string]bool) error {
 	for _, e := range c.behind {
 		byRank[0] = append(byRank[0], func(ctx context.Context) error { return c.tidy(ctx, e) })
 	}
-	for _, rank := range slices.Sorted(maps.Keys(byRank)) {
-		g, ctx := errgroup.WithContext(ctx)
+	for _, n := range slices.Sorted(maps.Keys(byRank)) {
+		g, rank := errgroup.WithContext(ctx) // what has begun ends, whatever becomes of the others: a file system would go on with it later, while the next collection looks
 		g.SetLimit(archivedAtOnce)
-		for _, do := range byRank[rank] {
+		for _, do := range byRank[n] {
 			g.Go(func() error {
-				if err := cmp.Or(ctx.Err(), c.held.renew(ctx)); err != nil {
+				if err := cmp.Or(rank.Err(), c.held.renew(ctx)); err != nil {
 					return err
 				}
 				return do(ctx)
