@@ -87,10 +87,10 @@ func TestHangingRuntimeHoldsUpNoOther_A7(t *testing.T) {
 		return answer, err
 	}
 	var hanging sync.WaitGroup
+	t.Cleanup(hanging.Wait) // after all are let go
 	for n := range 2 {
 		service := fmt.Sprint("s", n)
-		release := rt.At("shop", service, "prod").HangReadings()
-		t.Cleanup(func() { release(); hanging.Wait() })
+		t.Cleanup(rt.At("shop", service, "prod").HangReadings())
 		hanging.Go(func() { _, _ = observe(service, "hangs") })
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
