@@ -83,7 +83,10 @@ func (d *directory) write(_ context.Context, key string, data []byte) error {
 }
 
 func (d *directory) create(_ context.Context, key string, data []byte) (bool, error) {
-	err := d.place(key, data, func(from, to string) error { return errors.Join(os.Link(from, to), os.Remove(from)) })
+	err := d.place(key, data, func(from, to string) error {
+		defer os.Remove(from) // which is no part of whether it was created
+		return os.Link(from, to)
+	})
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}

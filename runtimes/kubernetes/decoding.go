@@ -14,7 +14,7 @@ import (
 )
 
 // newDynamic is dynamic.NewForConfigAndClient, but for how it reads what is watched: client-go reads each event three times from end to end
-// before it decodes the object in it, to find out what it is. Half of what a worker does while a Deployment is rolled out was that.
+// before it decodes the object in it, to find out what it is. A fifth of what a worker does while Deployments are rolled out was reading events.
 func newDynamic(config *rest.Config, spoken *http.Client) (dynamic.Interface, error) {
 	config = dynamic.ConfigFor(config)
 	config.NegotiatedSerializer = readsOnce{config.NegotiatedSerializer}

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
@@ -11,16 +12,18 @@ import (
 // goes away hangs up on those that have just begun.
 const shortestWatch = 1100 * time.Millisecond
 
-// lasting is a watch that does not end before that, unless it is stopped or has brought something.
+// lasting is a watch that does not end before that, unless it is stopped or has brought something, or the one before it was as short: a server that
+// keeps none open is listed again and again.
 type lasting struct {
 	of      watch.Interface
 	events  chan watch.Event
 	stopped chan struct{}
 	stop    sync.Once
+	short   *atomic.Bool // the last watch of the view brought nothing, and was hung up on
 }
 
-func newLasting(of watch.Interface) *lasting {
-	l := &lasting{of: of, events: make(chan watch.Event), stopped: make(chan struct{})}
+func newLasting(of watch.Interface, short *atomic.Bool) *lasting {
+	l := &lasting{of: of, events: make(chan watch.Event), stopped: make(chan struct{}), short: short}
 	go l.pass(time.Now())
 	return l
 }
@@ -45,11 +48,12 @@ func (l *lasting) pass(began time.Time) {
 			return
 		}
 	}
-	if brought {
+	lasted := time.Since(began)
+	if again := l.short.Swap(!brought && lasted < shortestWatch); again || brought {
 		return
 	}
 	select {
-	case <-time.After(shortestWatch - time.Since(began)):
+	case <-time.After(shortestWatch - lasted):
 	case <-l.stopped:
 	}
 }

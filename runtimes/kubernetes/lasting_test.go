@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,10 +13,11 @@ import (
 // A watch that a server hangs up on as it begins is no reason to list anew, and ends a second later; one that has brought something, or is stopped,
 // ends at once.
 func TestShortWatchesLast_F9(t *testing.T) {
+	var short atomic.Bool // of the last one
 	ends := func(do func(of *watch.FakeWatcher, l *lasting)) (after time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
 			of := watch.NewFake()
-			l := newLasting(of)
+			l := newLasting(of, &short)
 			began := time.Now()
 			go do(of, l)
 			for range l.ResultChan() {
@@ -25,8 +27,13 @@ func TestShortWatchesLast_F9(t *testing.T) {
 		})
 		return after
 	}
-	require.Equal(t, shortestWatch, ends(func(of *watch.FakeWatcher, _ *lasting) { of.Stop() }))
+	hangsUp := func(of *watch.FakeWatcher, _ *lasting) { of.Stop() }
+	require.Equal(t, shortestWatch, ends(hangsUp))
+	require.Zero(t, ends(hangsUp), "a server that keeps none open is listed anew")
+	require.Zero(t, ends(hangsUp))
 	require.Equal(t, time.Hour, ends(func(of *watch.FakeWatcher, _ *lasting) { time.Sleep(time.Hour); of.Stop() }))
 	require.Zero(t, ends(func(of *watch.FakeWatcher, _ *lasting) { of.Action(watch.Bookmark, nil); of.Stop() }))
+	require.Equal(t, shortestWatch, ends(hangsUp), "one in between was as it should be")
+	short.Store(false)
 	require.Zero(t, ends(func(_ *watch.FakeWatcher, l *lasting) { l.Stop() }))
 }

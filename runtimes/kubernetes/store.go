@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -213,6 +214,7 @@ type listWatch struct {
 	// listedBy is the description of the connection when the last list began. Only the reflector's
 	// goroutine touches it.
 	listedBy string
+	short    atomic.Bool // lasting.go
 }
 
 var (
@@ -285,7 +287,7 @@ func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 			if l.view.set(func() { l.view.watchErr = nil }) {
 				l.view.hintAll(l.cluster.views)
 			}
-			return newLasting(w), nil
+			return newLasting(w, &l.short), nil
 		}
 		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) { // it was unavailable for long: a list follows at once
 			l.failed(ctx, err, func() { l.view.watchErr = err })
