@@ -371,12 +371,14 @@ func TestVerifyWithoutTheIssuer(t *testing.T) {
 		require.Contains(t, app.Message(), "issuer "+i.URL+" cannot be asked")
 	}
 	i.change(func() { i.down = nil })
-	_, _, err := run[protocol.VerifyAnswer](t, a.Verify, i.request(i.sign(t, key, nil)))
-	require.NoError(t, err)
+	require.Eventually(t, func() bool { // who asks as a fetch of keys ends shares what it brought
+		_, _, err := run[protocol.VerifyAnswer](t, a.Verify, i.request(i.sign(t, key, nil)))
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
 
 	other := newIssuer(t, key)
 	other.named = "https://login.example"
-	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, other.request(other.sign(t, key, nil)))
+	_, _, err := run[protocol.VerifyAnswer](t, a.Verify, other.request(other.sign(t, key, nil)))
 	requireRefused(t, err, "names itself differently")
 
 	down := newIssuer(t, key)
