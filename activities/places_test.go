@@ -130,12 +130,17 @@ func TestHangingRuntimeHoldsUpNoOther_A7(t *testing.T) {
 	of, err := both("s4", "")
 	require.NoError(t, err)
 	require.Equal(t, []entities.InstanceID{{Channel: "well", Name: entities.OnlyInstance}}, entities.SortedIDs(of.Readings), "of the other nothing more may be read")
+	known := of.Readings[entities.InstanceID{Channel: "well", Name: entities.OnlyInstance}]
+	_, err = both("s4", known.Digest())
+	require.True(t, errors.As(err, &later), "%v", err)
+	require.Equal(t, protocol.ErrUnchanged, later.Type())
+	require.GreaterOrEqual(t, later.NextRetryDelay(), shortestAway*9/10)
+	require.Less(t, later.NextRetryDelay(), 2*longestAway, "what was left out is not read for the first time an hour later")
 
 	a.readings.mu.Lock()
 	a.readings.all, a.readings.each = 6, 3
 	a.readings.mu.Unlock()
 	t.Cleanup(rt.At("shop", "s5", "hangs").HangReadings())
-	known := of.Readings[entities.InstanceID{Channel: "well", Name: entities.OnlyInstance}]
 	hanging.Go(func() { _, _ = both("s5", known.Digest()) })
 	require.Eventually(t, func() bool { // the runtime hears nothing of it
 		a.readings.mu.Lock()

@@ -157,6 +157,7 @@ func (d *directory) entries(ctx context.Context, prefix string) (found []entry, 
 func (d *directory) walk(ctx context.Context, prefix string, visit func(key string, e fs.DirEntry) error) error {
 	root, err := d.path(prefix[:strings.LastIndexByte(prefix, '/')+1] + ".")
 	if err == nil {
+		root += string(filepath.Separator) // which may be a link to it
 		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && d.foreign(path) {
 				return nil

@@ -61,3 +61,16 @@ func TestDirectoryLists(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "a/bc/d/e", string(data))
 }
+
+// A store may be behind a link.
+func TestDirectoryBehindALink(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(t.TempDir(), link))
+	d := &directory{link}
+	require.NoError(t, d.write(t.Context(), "logs/a", nil))
+	for _, prefix := range []string{"", "logs/"} {
+		keys, err := d.list(t.Context(), prefix)
+		require.NoError(t, err)
+		require.Equal(t, []string{"logs/a"}, keys, prefix)
+	}
+}

@@ -76,12 +76,8 @@ func (a *apply) pruned(ctx context.Context, webhook string) *leftover {
 	if err != nil {
 		return nil
 	}
-	v, err := a.cluster.view(ctx, inventory, a.home)
-	if err != nil {
-		return nil
-	}
-	parent := v.get(a.home, parentName(a.owner))
-	if parent == nil {
+	parent, err := a.liveParent(ctx, inventory) // a watch may not have shown yet that it names the kind
+	if err != nil || parent == nil {
 		return nil
 	}
 	for _, kind := range webhookKinds {
