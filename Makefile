@@ -17,7 +17,7 @@ KILLS ?= 100
 MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium monitoring moto sbom vulncheck kube kube-build kube-test rollouts sops-test manifests
+.PHONY: help build install test race lint fmt vet workflowcheck tidy generated check upgrade-demo bench chaos outage fuzz histories freeze-histories freeze-contracts freeze-configurations temporal-cli chromium monitoring moto sbom vulncheck kube kube-build kube-test rollouts flux sops-test manifests
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,7 @@ tidy: ## Check that every go.mod and go.sum is tidy
 	go -C tests/temporalcli mod tidy -diff
 	go -C tests/kube mod tidy -diff
 	go -C tests/rollouts mod tidy -diff
+	go -C tests/flux mod tidy -diff
 	go -C tests/sops mod tidy -diff
 
 generated: ## Check that go generate changes nothing
@@ -145,6 +146,9 @@ kube-build: ## Build the Kubernetes control plane for tests into .cache/bin, if 
 
 rollouts: ## Build the controller of Argo Rollouts into .cache/bin for the test and the benchmark that run it, if needed (3 minutes, once)
 	go run ./tests/kubetest/build rollouts
+
+flux: ## Build the kustomize-controller of Flux into .cache/bin for the benchmark that runs it, if needed (5 minutes, once)
+	go run ./tests/kubetest/build flux
 
 manifests: ## Fetch public manifests and charts into .cache/manifests for the tests that apply them (35 MB, once)
 	go run ./tests/kubetest/build manifests

@@ -115,7 +115,7 @@ func (f *fleet) create(ctx context.Context, p *plane) (err error) {
 	if err := p.publish(ctx, f.app); err != nil {
 		return err
 	}
-	if err := p.allConverged(ctx, f.app, f.app.version); err != nil {
+	if err := allConverged(ctx, p.client, f.app, f.app.version); err != nil {
 		return err
 	}
 	f.made = time.Since(began)
@@ -144,7 +144,7 @@ func (f *fleet) release(ctx context.Context, p *plane, version string) error {
 	if err := calls.Wait(); err != nil {
 		return err
 	}
-	if err := p.allConverged(ctx, f.app, version); err != nil {
+	if err := allConverged(ctx, p.client, f.app, version); err != nil {
 		return err
 	}
 	f.released = time.Since(f.began)

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/api/workflowservice/v1"
-
-	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/bench/report"
 )
 
@@ -33,7 +30,7 @@ func measureHung(ctx context.Context, b *bench) (err error) {
 		if err := w.publish(ctx, a); err != nil {
 			return err
 		}
-		if err := w.allConverged(ctx, a); err != nil {
+		if err := allConverged(ctx, w.client, a, a.version); err != nil {
 			return err
 		}
 	}
@@ -74,15 +71,6 @@ func measureHung(ctx context.Context, b *bench) (err error) {
 	}
 	b.Note(b.row, "%d readings hung when the releases began", hanging)
 	return nil
-}
-
-// allConverged waits until every service of an application is listed so.
-func (w *world) allConverged(ctx context.Context, a application) error {
-	query := fmt.Sprintf("WorkflowType='%s' AND %s='%s' AND %s='CONVERGED'", protocol.ServiceWorkflow, protocol.AttrApplication, a.name, protocol.AttrStatus)
-	return until(ctx, time.Second/4, func() (bool, error) {
-		found, err := w.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Query: query})
-		return found.GetCount() >= int64(len(a.services)), err
-	})
 }
 
 // hungTimes are how long releases took, one after the other.

@@ -51,9 +51,10 @@ var rows = [...]row{
 	{"rollout", "a release through a fleet in steps, against the least that its policy allows", 10 * time.Minute, measureRollout},
 	{"plan", "a plan of services that need each other, against its critical path and strict phases", 15 * time.Minute, measurePlan},
 	{"fleet", "a release of many Deployments, and what they cost at rest", 25 * time.Minute, measureFleet},
-	{"argo", "the same change of many services, with Converge and with Argo Rollouts", time.Hour, measureArgo},
+	{"peers", "the same change of many services, with Converge, Argo Rollouts and Flux", 2 * time.Hour, measurePeers},
 	{"ecs", "calls of Amazon ECS for a release, and at rest", 10 * time.Minute, measureECS},
 	{"store", "what the store has after many releases, and after it was collected", 3 * time.Hour, measureStore},
+	{"dev", "what converge dev takes while many services rest", 10 * time.Minute, measureDev},
 	{"startup", "how long converge takes to start", 5 * time.Minute, measureStartup},
 }
 
@@ -74,7 +75,7 @@ type options struct {
 	scale       int
 	window      time.Duration
 	deployments int
-	rollouts    int
+	changed     int
 	instances   int
 	releases    int
 	rest        time.Duration
@@ -114,9 +115,9 @@ func parse(args []string) (options, []row, error) {
 	f.DurationVar(&o.window, "window", 30*time.Second, "how long idle watches them: four readings for each")
 	f.IntVar(&o.instances, "instances", largestFleet, "instances of the fleet that rollout goes through")
 	f.IntVar(&o.deployments, "deployments", 1000, "Deployments that fleet releases")
-	f.IntVar(&o.rollouts, "rollouts", 100, "Deployments that argo changes, and as many Rollouts")
+	f.IntVar(&o.changed, "changed", 100, "services that peers changes with each of them")
 	f.IntVar(&o.releases, "releases", 1000, "releases that store makes")
-	f.DurationVar(&o.rest, "rest", time.Minute, "how long watch, fleet and argo rest at the end")
+	f.DurationVar(&o.rest, "rest", time.Minute, "how long watch, fleet, peers and dev rest at the end")
 	f.StringVar(&o.kubelab, "kubelab", "", "the `program` of the Kubernetes control plane, in place of the one that make kube-build builds")
 	f.StringVar(&o.profile, "profile", "", "write a CPU profile of the worker during the last release of fleet to this `file`")
 	f.Usage = func() {
@@ -133,8 +134,8 @@ func parse(args []string) (options, []row, error) {
 	if f.NArg() > 0 {
 		return o, nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	if min(o.rounds, o.services, o.scale, o.deployments, o.rollouts, o.releases) < 1 || min(o.window, o.rest) < time.Second {
-		return o, nil, errors.New("-rounds, -services, -scale, -deployments, -rollouts and -releases must be at least 1, -window and -rest at least 1s")
+	if min(o.rounds, o.services, o.scale, o.deployments, o.changed, o.releases) < 1 || min(o.window, o.rest) < time.Second {
+		return o, nil, errors.New("-rounds, -services, -scale, -deployments, -changed and -releases must be at least 1, -window and -rest at least 1s")
 	}
 	chosen, err := choose(o.run)
 	return o, chosen, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
@@ -99,12 +100,12 @@ func (p *plane) at(ctx context.Context, name string) (*namespace, error) {
 }
 
 // allConverged waits until every service of an application is CONVERGED at a version.
-func (p *plane) allConverged(ctx context.Context, a application, version string) error {
+func allConverged(ctx context.Context, c client.Client, a application, version string) error {
 	query := fmt.Sprintf("WorkflowType='%s' AND %s='%s' AND %s='CONVERGED' AND %s='%s'", protocol.ServiceWorkflow,
 		protocol.AttrApplication, a.name, protocol.AttrStatus, protocol.AttrVersion, version)
 	var found int64
 	err := until(ctx, time.Second/4, func() (bool, error) {
-		answer, err := p.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Query: query})
+		answer, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Query: query})
 		found = answer.GetCount()
 		return found >= int64(len(a.services)), err
 	})

@@ -19,8 +19,8 @@ const trivial = "package main\n\nfunc main() { println(\"trivial\") }\n"
 // manyShown is how many services one status shows at most (I5).
 const manyShown = 300
 
-// program is one command line, and how long it took each time.
-type program struct {
+// started is one command line, and how long it took each time.
+type started struct {
 	what    string
 	command []string
 	goal    time.Duration // 0: none
@@ -53,7 +53,7 @@ func measureStartup(ctx context.Context, b *bench) (err error) {
 		}
 	}
 	converge := filepath.Join(bin, "converge")
-	programs := []*program{
+	programs := []*started{
 		{what: "a Go program that prints a word", command: []string{filepath.Join(bin, "trivial")}},
 		{what: "converge --help", command: []string{converge, "--help"}},
 		{what: "converge status, one service", command: []string{converge, "status", one.name, "--address", w.server.address}},
@@ -113,7 +113,7 @@ func moduleRoot(ctx context.Context) (string, error) {
 }
 
 // start runs the program once, outside any application's directory.
-func (p *program) start(ctx context.Context, dir string, counts bool) error {
+func (p *started) start(ctx context.Context, dir string, counts bool) error {
 	cmd := exec.CommandContext(ctx, p.command[0], p.command[1:]...)
 	cmd.Dir = dir
 	began := time.Now()
@@ -129,7 +129,7 @@ func (p *program) start(ctx context.Context, dir string, counts bool) error {
 	return nil
 }
 
-func reportStartup(b *bench, bin string, programs []*program) error {
+func reportStartup(b *bench, bin string, programs []*started) error {
 	least := report.Dur(report.Median(programs[0].wall))
 	for _, p := range programs[1:] {
 		l := report.Line{

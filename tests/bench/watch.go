@@ -113,7 +113,7 @@ func (s *watchSide) settle(ctx context.Context, p *plane) error {
 	if err := p.publish(ctx, s.app); err != nil {
 		return err
 	}
-	return p.allConverged(ctx, s.app, s.app.version)
+	return allConverged(ctx, p.client, s.app, s.app.version)
 }
 
 // inTurn damages one service after the other, at any time.

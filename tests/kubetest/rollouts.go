@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/dynamic"
 
+	"github.com/converge-engine/converge/tests/kubetest/controller"
 	"github.com/converge-engine/converge/tests/kubetest/rollouts"
 )
 
@@ -21,22 +22,22 @@ func (c *Cluster) Rollouts(t testing.TB, namespace string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rollouts.Define(t.Context(), client, folder); err != nil {
+	if err := controller.Define(t.Context(), client, folder); err != nil {
 		t.Fatal(err)
 	}
 	log := &buffer{}
-	controller, err := rollouts.Start(rollouts.Options{Program: path, Kubeconfig: c.Kubeconfig, Context: c.Name, Namespace: namespace, Log: log})
+	running, err := rollouts.Start(rollouts.Options{Program: path, Kubeconfig: c.Kubeconfig, Context: c.Name, Namespace: namespace, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		select {
-		case <-controller.Ended():
+		case <-running.Ended():
 			t.Errorf("the controller of Argo Rollouts ended by itself")
 		default:
 		}
 		const patience = 10 * time.Second
-		controller.Stop(patience)
+		running.Stop(patience)
 		if t.Failed() {
 			t.Logf("the controller of Argo Rollouts logged:\n%s", log)
 		}

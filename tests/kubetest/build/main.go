@@ -1,5 +1,5 @@
-// Command build makes what tests of Kubernetes need, unless it is there: kubelab, the control plane, rollouts, the
-// controller of Argo Rollouts, and manifests, the public sets of manifests.
+// Command build makes what tests of Kubernetes and the benchmark need, unless it is there: kubelab, the control plane, rollouts, the
+// controller of Argo Rollouts, flux, that of Flux, and manifests, the public sets of manifests.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/converge-engine/converge/tests/kubetest/flux"
 	"github.com/converge-engine/converge/tests/kubetest/kubelab"
 	"github.com/converge-engine/converge/tests/kubetest/program"
 	"github.com/converge-engine/converge/tests/kubetest/public"
@@ -34,6 +35,9 @@ func run(ctx context.Context, args []string) error {
 		return build(ctx, root, kubelab.Program())
 	case "rollouts":
 		return errors.Join(build(ctx, root, rollouts.Program()), fetch(ctx, root, public.Rollouts()))
+	case "flux":
+		kinds := public.Flux()
+		return errors.Join(build(ctx, root, flux.Program()), fetch(ctx, root, kinds[:]...))
 	case "manifests":
 		hooked := public.ChartWithHooks()
 		return fetch(ctx, root, append([]public.Set{public.Manifests(), public.Chart(), public.Rollouts()}, hooked[:]...)...)
@@ -42,7 +46,7 @@ func run(ctx context.Context, args []string) error {
 	}
 }
 
-var errUsage = errors.New("usage: build kubelab|rollouts|manifests, in the root of the module")
+var errUsage = errors.New("usage: build kubelab|rollouts|flux|manifests, in the root of the module")
 
 func build(ctx context.Context, root string, p program.Program) error {
 	fmt.Println(p.Path(root))

@@ -1,4 +1,4 @@
-package rollouts
+package controller
 
 import (
 	"context"
@@ -17,42 +17,45 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Resource is that of Rollouts.
-var Resource = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"}
-
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// Define makes the kinds of Argo Rollouts known to a cluster from the folder of their definitions (public.Rollouts), and
-// returns when they are served. The controller does not begin without all of them.
+// Define makes kinds known to a cluster from a folder of their definitions (public.Set), and returns when they are served.
 func Define(ctx context.Context, client dynamic.Interface, folder string) error {
-	files, err := filepath.Glob(filepath.Join(folder, "*-crd.yaml"))
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {
 		return err
 	}
-	if len(files) == 0 {
-		return fmt.Errorf("no definitions of kinds in %s", folder)
-	}
+	defined := 0
 	for _, file := range files {
-		if err := define(ctx, client.Resource(definitions), file); err != nil {
+		kind, err := read(file)
+		if err == nil && kind.GetKind() == "CustomResourceDefinition" {
+			defined++
+			err = define(ctx, client.Resource(definitions), kind)
+		}
+		if err != nil {
 			return fmt.Errorf("define the kind of %s: %w", filepath.Base(file), err)
 		}
+	}
+	if defined == 0 {
+		return fmt.Errorf("no definitions of kinds in %s", folder)
 	}
 	return nil
 }
 
-func define(ctx context.Context, at dynamic.ResourceInterface, file string) error {
+func read(file string) (*unstructured.Unstructured, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	kind := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(text, &kind.Object); err != nil {
-		return err
-	}
+	return kind, yaml.Unmarshal(text, &kind.Object)
+}
+
+func define(ctx context.Context, at dynamic.ResourceInterface, kind *unstructured.Unstructured) error {
 	if _, err := at.Create(ctx, kind, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		live, err := at.Get(ctx, kind.GetName(), metav1.GetOptions{})
 		return err == nil && established(live), err
 	})

@@ -1,4 +1,4 @@
-package rollouts
+package controller
 
 import "syscall"
 

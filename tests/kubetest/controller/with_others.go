@@ -1,6 +1,6 @@
 //go:build !linux
 
-package rollouts
+package controller
 
 import "syscall"
 

@@ -49,6 +49,21 @@ func Rollouts() Set {
 	}
 }
 
+// Flux are the CustomResourceDefinitions of Flux' kustomize-controller, and of what it takes its manifests from. It is built from
+// tests/flux (flux.Program).
+func Flux() [2]Set {
+	return [2]Set{
+		{
+			Name: "flux-kustomize", Module: "github.com/fluxcd/kustomize-controller", Version: "v1.9.6",
+			Sum: "h1:XB+G3A0mky0j5uVHZWv4oSlS2RvZBoNIUhstIvY0JKE=", Folder: "config/crd/bases",
+		},
+		{
+			Name: "flux-source", Module: "github.com/fluxcd/source-controller", Version: "v1.9.2",
+			Sum: "h1:dPaSvA6Gd/YYsVCOALG8hq8ADA23fXK36yFzbj8tv/o=", Folder: "config/crd/bases",
+		},
+	}
+}
+
 // ChartWithHooks is a Helm chart in two versions: 40 objects with its six CustomResourceDefinitions (crds.enabled), webhooks for its own
 // kinds alone, and hooks after the installation: a ServiceAccount, a Role, its binding, and a Job. It lies there as it is before a release,
 // with v0.0.0 for its version.

@@ -5,12 +5,12 @@ package rollouts
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os/exec"
-	"syscall"
-	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/converge-engine/converge/tests/kubetest/controller"
 	"github.com/converge-engine/converge/tests/kubetest/program"
 )
 
@@ -19,6 +19,9 @@ var (
 	ErrNotBuilt = errors.New("no controller of Argo Rollouts: run make rollouts, five minutes of a processor once")
 	ErrStale    = errors.New("the controller of Argo Rollouts was built from another version than tests/rollouts names now: run make rollouts")
 )
+
+// Resource is that of Rollouts.
+var Resource = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"}
 
 // Program is the controller.
 func Program() program.Program {
@@ -42,16 +45,10 @@ type Options struct {
 	Arguments []string
 }
 
-// Controller is a running one.
-type Controller struct {
-	process *exec.Cmd
-	ended   chan struct{}
-}
-
 // Start starts one, with all defaults of its own but two. It does not wait to be elected, since there is no other. And it
 // serves neither metrics nor health: it can do so on all addresses of the machine only, or, with a port that cannot be, on
 // none, of which it makes a line of its log.
-func Start(o Options) (*Controller, error) {
+func Start(o Options) (*controller.Controller, error) {
 	arguments := []string{"--kubeconfig", o.Kubeconfig, "--leader-elect=false", "--metricsPort=-1", "--healthzPort=-1"}
 	if o.Context != "" {
 		arguments = append(arguments, "--context", o.Context)
@@ -59,29 +56,5 @@ func Start(o Options) (*Controller, error) {
 	if o.Namespace != "" {
 		arguments = append(arguments, "--namespaced", "--namespace", o.Namespace)
 	}
-	c := &Controller{process: exec.CommandContext(context.Background(), o.Program, append(arguments, o.Arguments...)...), ended: make(chan struct{})}
-	c.process.Stdout, c.process.Stderr = o.Log, o.Log
-	c.process.SysProcAttr = withUs()
-	if err := c.process.Start(); err != nil {
-		return nil, fmt.Errorf("start the controller of Argo Rollouts: %w", err)
-	}
-	go func() {
-		_ = c.process.Wait() // why it ended is in its log
-		close(c.ended)
-	}()
-	return c, nil
-}
-
-// ID is that of its process.
-func (c *Controller) ID() int { return c.process.Process.Pid }
-
-// Ended is closed when it has ended, by itself or by Stop.
-func (c *Controller) Ended() <-chan struct{} { return c.ended }
-
-// Stop ends it, and kills it where it takes longer than patience.
-func (c *Controller) Stop(patience time.Duration) {
-	_ = c.process.Process.Signal(syscall.SIGTERM) // it may have ended
-	late := time.AfterFunc(patience, func() { _ = c.process.Process.Kill() })
-	defer late.Stop()
-	<-c.ended
+	return controller.Start(exec.CommandContext(context.Background(), o.Program, append(arguments, o.Arguments...)...), o.Log)
 }
