@@ -58,6 +58,7 @@ type Activities struct {
 	inForce   lately[string]                     // hashes of the newest incarnations, by application
 	addonsIn  lately[addons]                     // by hash of the incarnation
 	follows   follows                            // plans, in this worker
+	prepared  rush
 
 	readings places // by application and runtime
 	checks   places // by application

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"golang.org/x/sync/errgroup"
@@ -27,6 +28,7 @@ func (a *Activities) Prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 		return protocol.PrepareAnswer{}, refuse("prepare %s: %s", r.FullVersion, err)
 	}
 	answer, err := a.prepare(ctx, whole)
+	answer.Beside = a.prepared.another(time.Now())
 	answer, err = left(ctx, a, answer, err)
 	return answer, damage(err)
 }

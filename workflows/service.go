@@ -76,6 +76,7 @@ type service struct {
 	goneAt     time.Time                                     // when all was taken down
 	shown      shown
 	showing    timer // what is to be shown waits until then
+	crowd      crowd
 }
 
 func (s *service) known() bool { return s.state.Spec != nil }

@@ -48,6 +48,7 @@ type play struct {
 	hung      map[string][]byte                      // applies that hang, by "v1 to prod": their task tokens, once they were begun
 	found     func(version string) *entities.Reading // after an apply; nil: nothing is looked at
 	atHand    bool                                   // what is found
+	beside    int                                    // how many others a worker prepares
 	kept      map[string]protocol.Packed             // what is left to the store; nil: everything fits
 }
 
@@ -161,7 +162,7 @@ func (p *play) register() {
 	as(protocol.ActivityPrepare, func(_ context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
 		r, err := r.Whole()
 		require.NoError(p, err)
-		answer := protocol.PrepareAnswer{Incarnation: r.Incarnation, Payloads: map[entities.InstanceID]protocol.PreparedPayload{}}
+		answer := protocol.PrepareAnswer{Incarnation: r.Incarnation, Beside: p.beside, Payloads: map[entities.InstanceID]protocol.PreparedPayload{}}
 		for _, id := range r.Instances {
 			answer.Payloads[id] = protocol.PreparedPayload{Digest: r.Version + id.Key()}
 		}

@@ -427,5 +427,6 @@ func (s *service) prepare(ctx workflow.Context, r protocol.PrepareRequest) (prot
 	r.Application, r.Service, r.Keys = s.application, s.service, s.state.Keys()
 	var answer protocol.PrepareAnswer
 	err := s.fromStore(ctx, protocol.ActivityPrepare, r.Fitting(), &answer)
+	s.crowd = crowd{answer.Beside, s.now()}
 	return answer, err
 }

@@ -58,8 +58,28 @@ func viewed(s *state.State, d *decide.Decision) shown {
 	return shown{explain.Markdown(status), now}
 }
 
-// shownWithin is how long the attributes may be of before an apply began.
-const shownWithin = 5 * time.Second
+const (
+	// shownWithin is how long the attributes may be of before an apply began.
+	shownWithin = 5 * time.Second
+	// shownWithinEach is added for each other release that began lately, up to shownWithinMost: all of them take as long as there is work for, and what
+	// each would show and follow meanwhile is work too.
+	shownWithinEach = 100 * time.Millisecond
+	shownWithinMost = time.Minute
+)
+
+// crowd is how many other releases the worker has seen begin lately, and when it said so.
+type crowd struct {
+	others int
+	at     time.Time
+}
+
+// shownWithin is how long it may take until what goes on is shown, and followed by more than hints.
+func (s *service) shownWithin() time.Duration {
+	if s.logic < protocol.LogicKeepsHints || s.now().Sub(s.crowd.at) > shownWithinMost {
+		return shownWithin
+	}
+	return min(shownWithin+time.Duration(s.crowd.others)*shownWithinEach, shownWithinMost)
+}
 
 // showsLater: an apply begins, and the attributes wait for a later task. They are for the server to write, to what is searched too, before it
 // hands out the apply; and one that is over within the time need not be shown at all.
@@ -69,13 +89,23 @@ func (s *service) showsLater(begins bool) bool {
 	}
 	by := s.showing.at
 	switch {
-	case !begins:
+	case begins && by.IsZero():
+		by = s.now().Add(s.shownWithin())
+	case !begins && !s.applying():
 		by = time.Time{}
-	case by.IsZero():
-		by = s.now().Add(shownWithin)
 	}
 	s.set(&s.showing, by, func(time.Time) string { return "show what goes on" })
 	return !by.IsZero()
+}
+
+// applying: an apply is under way, so nothing is over yet.
+func (s *service) applying() bool {
+	for _, i := range s.state.Instances {
+		if i.Delivery.Apply.Running {
+			return s.logic >= protocol.LogicKeepsHints
+		}
+	}
+	return false
 }
 
 // show shows what has changed since it was last shown; begins: an apply begins now.

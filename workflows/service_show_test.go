@@ -73,6 +73,11 @@ func TestApplyBeginsBeforeItIsShown(t *testing.T) {
 		p.hangs("v1 to staging")
 		p.letsGo(minute+second, "v1 to staging")
 	}))
+	require.Equal(t, map[string]time.Duration{"v1": 4 * second}, shows(func(p *play) {
+		p.hangs("v1 to staging")
+		p.sends(3*second, protocol.Refresh, `{}`)
+		p.letsGo(5*second, "v1 to staging")
+	}), "nor in a task that has another reason, while the apply is under way")
 }
 
 func recordedServices(t *testing.T, version string) []string {

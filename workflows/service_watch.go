@@ -174,7 +174,7 @@ func (s *service) wakesBefore(due time.Time) bool {
 	due = earliest(due, s.outages.next())
 	by := s.showing.at
 	if by.IsZero() {
-		by = s.now().Add(shownWithin)
+		by = s.now().Add(s.shownWithin())
 	}
 	return s.deferred && (due.IsZero() || due.After(by))
 }

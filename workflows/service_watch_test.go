@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -191,6 +192,50 @@ func TestALongApplyIsFollowedByHintsToo_F9(t *testing.T) {
 	s.sees(34*second, func(seen protocol.Status) {
 		require.Equal(t, "staging CONVERGED v1", statusOf(seen))
 		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging", "read v1"}, s.work())
+	})
+	s.acts(first, minute)
+}
+
+// What is hinted at before the workflow has taken in how an apply ended is read: the apply may have ended with what was there before.
+func TestAHintBesideTheEndOfAnApplyIsRead_F9(t *testing.T) {
+	for logic, begun := range map[int][]string{
+		protocol.LogicKeepsHints:     {"follow ", "watch ", "apply v1 to staging", "read v1"},
+		protocol.LogicKeepsHints - 1: {"follow ", "watch ", "apply v1 to staging"},
+	} {
+		t.Run(fmt.Sprint(logic), func(t *testing.T) {
+			s := newScene(t)
+			before := s.reading("v1")
+			s.publishes(0)
+			s.hangs("v1 to staging")
+			s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+			s.pods(28*second, true)
+			s.hint(29 * second)
+			s.at(30*second, func() {
+				require.NoError(t, s.env.CompleteActivity(s.hung["v1 to staging"], protocol.ApplyAnswer{Reading: &before, AtHand: true}, nil))
+			})
+			s.sees(31*second, func(protocol.Status) { require.Equal(t, begun, s.work()) })
+			s.sees(31*second+shownWithin, func(seen protocol.Status) { require.Equal(t, "staging CONVERGED v1", statusOf(seen)) })
+			in := first
+			if in.Logic = logic; logic < protocol.Logic {
+				in.Runs = 1
+				s.env.SetContinuedExecutionRunID("one before")
+			}
+			s.acts(in, minute)
+		})
+	}
+}
+
+// Beside many others what goes on is shown later, and followed by hints alone for longer.
+func TestBesideManyOthersItIsFollowedLater_F9(t *testing.T) {
+	s := newScene(t)
+	s.beside = 100
+	s.publishes(0)
+	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	s.sees(15*second, func(protocol.Status) {
+		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging"}, s.work())
+	})
+	s.sees(17*second, func(protocol.Status) {
+		require.Equal(t, []string{"follow ", "watch ", "apply v1 to staging", "follow v1"}, s.work())
 	})
 	s.acts(first, minute)
 }

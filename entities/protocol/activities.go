@@ -92,6 +92,8 @@ type PrepareAnswer struct {
 	Incarnation int64                                   `json:"incarnation"`
 	Hash        string                                  `json:"hash"`
 	Payloads    map[entities.InstanceID]PreparedPayload `json:"payloads"`
+	// Beside is how many others the worker has prepared in the last half minute, where these are many.
+	Beside int `json:"beside,omitempty"`
 }
 
 // PreparedPayload is a rendered payload's digest, and its digest when rendered under the version

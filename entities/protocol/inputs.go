@@ -58,7 +58,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicObservesTogether
+const Logic = LogicKeepsHints
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -119,6 +119,9 @@ const (
 	// LogicObservesTogether is the logic by which a Service has what it knows nothing of, and what is steady where workers read it, observed on
 	// all of its runtimes at once, and what is steady when a rollout is over.
 	LogicObservesTogether = 19
+	// LogicKeepsHints is the logic by which a Service reads, after an apply, what was hinted at before it had taken in how that ended, and shows later
+	// what goes on while many releases begin.
+	LogicKeepsHints = 20
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.
