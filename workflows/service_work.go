@@ -118,7 +118,9 @@ func (s *service) apply(op state.ApplyOp) {
 		s.state.ApplyEnded(op.Instance, op.Target, answer.Err, answer.Permanent, now)
 		if answer.Reading != nil && s.isOn(op.Instance, name) {
 			s.state.Observed(op.Instance, op.Target.FullVersion, *answer.Reading, true, now)
-			s.state.Instance(op.Instance).Observed.Requested = hinted
+			if hinted {
+				s.state.Instance(op.Instance).Observed.Requested = true
+			}
 			s.workersKnow(op.Instance, op.Target, *answer.Reading)
 			s.atHand[key], s.applied = answer.AtHand, true
 		}
