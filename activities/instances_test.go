@@ -70,6 +70,7 @@ func TestInstancesOfAChannel(t *testing.T) {
 	}
 	prepared, _, err := run[protocol.PrepareAnswer](t, a.Prepare, prepare)
 	require.NoError(t, err)
+	require.Zero(t, prepared.Beside, "nobody else")
 	v1 := prepared.Payloads
 	require.Len(t, v1, 2)
 	require.Equal(t, []string{"eu-1", "eu-3"}, []string{v1[first].Runtime, v1[third].Runtime})
@@ -79,6 +80,13 @@ func TestInstancesOfAChannel(t *testing.T) {
 	prepared, _, err = run[protocol.PrepareAnswer](t, a.Prepare, prepare)
 	require.NoError(t, err)
 	require.Empty(t, prepared.Payloads[first].UnderPresent, "nobody asked")
+	for range rushed {
+		_, _, err = run[protocol.PrepareAnswer](t, a.Prepare, prepare)
+		require.NoError(t, err)
+	}
+	beside, _, err := run[protocol.PrepareAnswer](t, a.Prepare, prepare)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, beside.Beside, rushed)
 	require.Equal(t, v1[third].Digest, prepared.Payloads[third].UnderPresent)
 
 	for _, id := range []entities.InstanceID{first, third} {

@@ -16,18 +16,18 @@ type rush struct {
 const rushed = 40
 
 // another counts one, and returns how many others there were, where these are many.
-func (l *rush) another(now time.Time) (others int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	second, size := now.Unix(), int64(len(l.counts))
-	for at := max(l.at+1, second-size+1); at <= second; at++ {
-		l.counts[at%size] = 0
+func (r *rush) another(now time.Time) (others int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	second, size := now.Unix(), int64(len(r.counts))
+	for at := max(r.at+1, second-size+1); at <= second; at++ {
+		r.counts[at%size] = 0
 	}
-	l.at = max(l.at, second)
-	for _, n := range l.counts {
+	r.at = max(r.at, second)
+	for _, n := range r.counts {
 		others += n
 	}
-	l.counts[l.at%size]++
+	r.counts[r.at%size]++
 	if others < rushed {
 		return 0
 	}
