@@ -2,9 +2,11 @@ package kubernetes
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -282,6 +284,49 @@ func TestWhatIsNoLongerDeclared_D10(t *testing.T) {
 	d.wait("it is gone", func() bool { return d.there("Deployment", "web") == nil }, func() any { return nil })
 	require.NotNil(t, d.there("PersistentVolumeClaim", "data"))
 	require.Equal(t, "ConfigMap,PersistentVolumeClaim", d.there("ConfigMap", parent).GetAnnotations()[annotationKinds])
+}
+
+// What is watched may be late: a plan, and an apply, compare with what the server has, and not with what was there before.
+func TestWhatIsWatchedLateIsNotTakenForAChange_A9(t *testing.T) {
+	d := reach(t).desk()
+	late := make(chan struct{})
+	var held atomic.Bool
+	d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		resp, err := send()
+		if err == nil && req.URL.Query().Has("watch") {
+			resp.Body = lateBody{resp.Body, func() {
+				if held.Load() {
+					<-late
+				}
+			}}
+		}
+		return resp, err
+	})
+	d.applied(d.instance("v1", configOf("settings", "b")))
+	held.Store(true)
+	t.Cleanup(func() { close(late) })
+
+	v2 := d.instance("v2", configOf("settings", "b"))
+	require.Equal(t, []string{"configured ConfigMap/settings (metadata.annotations[converge/version])"}, d.applied(v2))
+	plan, err := d.Plan(t.Context(), v2)
+	require.NoError(t, err)
+	require.Empty(t, plan)
+	d.wrote()
+	require.Equal(t, []string{"unchanged 1 object"}, d.applied(v2))
+	writes, _ := d.wrote()
+	require.Empty(t, writes)
+}
+
+// lateBody is an answer whose parts arrive once before returns.
+type lateBody struct {
+	io.ReadCloser
+	before func()
+}
+
+func (b lateBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.before()
+	return n, err
 }
 
 func TestWhatCannotBeChangedIsMadeAgainWhenAllowed(t *testing.T) {

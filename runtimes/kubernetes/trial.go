@@ -110,8 +110,7 @@ func (a *apply) try(ctx context.Context, d declared) *trial {
 func (a *apply) judge(ctx context.Context, t *trial, d declared, dry *unstructured.Unstructured, err error) *trial {
 	a.conclude(t, dry, err)
 	workload := isWorkload(d.Unstructured)
-	stale := dry != nil && t.live != nil && t.live.GetResourceVersion() != dry.GetResourceVersion()
-	if stale && (workload || t.outcome == unchanged) {
+	if dry != nil && t.live != nil && t.live.GetResourceVersion() != dry.GetResourceVersion() {
 		// What was watched is not what the server compared with: somebody wrote a moment ago.
 		if t.live, err = a.read(ctx, t); err != nil {
 			return t.refuse(err)
