@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"sync/atomic"
+	"time"
 
 	"go.temporal.io/server/common/cluster"
 	"go.temporal.io/server/common/config"
@@ -22,6 +23,10 @@ const (
 	WarnBlob = 64 << 10
 	MaxBlob  = 512 << 10
 )
+
+// putAway is how long a task that the server has done stays with it. Whenever one is added to its queue the server looks through all that
+// are there: half a minute's, as it would have it, were a tenth of its work while it starts 45 workflows a second.
+const putAway = 2 * time.Second
 
 // serverConfig is one cluster of one host with one shard, since SQLite writes one transaction at a time anyway.
 func (p ports) serverConfig(db *database) (*config.Config, map[primitives.ServiceName]static.Hosts) {
@@ -81,6 +86,8 @@ func newSettings() *settings {
 	// The defaults of 20 polls a second per shard suit thousands of shards; with one they add up to 50 ms to each hop.
 	s.set(dynamicconfig.TransferProcessorMaxPollRPS.Key(), 1000)
 	s.set(dynamicconfig.TimerProcessorMaxPollRPS.Key(), 1000)
+	s.set(dynamicconfig.TransferProcessorUpdateAckInterval.Key(), putAway)
+	s.set(dynamicconfig.VisibilityProcessorUpdateAckInterval.Key(), putAway)
 	// Limits that protect a shared database and a shared frontend: here there is one user.
 	s.set(dynamicconfig.FrontendPersistenceMaxQPS.Key(), 10000)
 	s.set(dynamicconfig.HistoryPersistenceMaxQPS.Key(), 45000)

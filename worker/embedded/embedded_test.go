@@ -3,6 +3,7 @@ package embedded
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"fmt"
 	"io"
 	"log/slog"
@@ -338,6 +339,41 @@ func TestPollRatesAreInEffect(t *testing.T) {
 		}
 	}
 	t.Fatalf("%d hops take as long as with the stock settings: %s", hops, seen)
+}
+
+// What the server has done is put away soon, so its queues are short: with the stock settings it stays for half a minute.
+func TestWhatIsDoneIsPutAwaySoon(t *testing.T) {
+	ours := doneIn(t, Options{})
+	stock := doneIn(t, Options{tune: func(s *settings) {
+		for key := range s.values {
+			if strings.HasSuffix(strings.ToLower(key.String()), "updateackinterval") {
+				delete(s.values, key)
+			}
+		}
+	}})
+	require.NoError(t, until(deadline(t), "nothing that is done is kept", func() error {
+		if left := ours(); left > 0 {
+			return fmt.Errorf("%d tasks are", left)
+		}
+		return nil
+	}))
+	require.Positive(t, stock())
+}
+
+// doneIn has a server do something, and counts what it keeps of that in its queues.
+func doneIn(t *testing.T, o Options) (left func() int) {
+	t.Helper()
+	o.DBFile = filepath.Join(t.TempDir(), DBName())
+	c := dial(t, startServer(t, o).Address())
+	startWorker(t, c)
+	runChain(t, c, "chain", 3, "")
+	db, err := sql.Open("sqlite", "file:"+escape(o.DBFile)+"?mode=ro")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return func() (left int) {
+		require.NoError(t, db.QueryRow("SELECT (SELECT count(*) FROM transfer_tasks) + (SELECT count(*) FROM visibility_tasks)").Scan(&left))
+		return left
+	}
 }
 
 func TestCancelledStartLeavesNothingLocked(t *testing.T) {
