@@ -59,6 +59,7 @@ type Activities struct {
 	addonsIn  lately[addons]                     // by hash of the incarnation
 	follows   follows                            // plans, in this worker
 	prepared  rush
+	prompt    prompt
 
 	readings places // by application and runtime
 	checks   places // by application

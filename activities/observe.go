@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"hash/fnv"
 	"slices"
 	"sync"
@@ -25,8 +26,27 @@ func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (pr
 
 // ObserveAll is Observe of several runtimes. One of which nothing more may be read now is left out.
 func (a *Activities) ObserveAll(ctx context.Context, r protocol.ObserveAllRequest) (protocol.ObserveAllAnswer, error) {
+	if r.Here && slices.ContainsFunc(r.Of, func(of protocol.ObserveRequest) bool { return !a.prompt.answers(of.RuntimeDigest, time.Now()) }) {
+		return protocol.ObserveAllAnswer{}, errNotHere
+	}
 	news, atHand, err := a.observeOn(ctx, r.Of...)
+	if err == nil && r.Here && !whole(news) {
+		return protocol.ObserveAllAnswer{}, errNotHere
+	}
 	return protocol.ObserveAllAnswer{Readings: news, AtHand: atHand}, err
+}
+
+// errNotHere is for a workflow that has all observed by an activity then.
+var errNotHere = errors.New("not all of it can be read at once")
+
+// whole: none of them failed.
+func whole(readings map[entities.InstanceID]entities.Reading) bool {
+	for _, r := range readings {
+		if r.Err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // observeOn observes what is on some runtimes until there is news, and tells which of these have it at hand.
@@ -149,6 +169,7 @@ func (a *Activities) observeOne(ctx context.Context, r protocol.ObserveRequest, 
 	began := time.Now()
 	reading, output := line.observe(ctx, in, r.Timeout)
 	a.read(began, line, reading)
+	a.prompt.read(r.RuntimeDigest, began, time.Since(began), reading)
 	if reading.Digest() != ref.Known && ctx.Err() == nil {
 		a.logFetch(ctx, in, output, reading)
 	}

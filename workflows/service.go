@@ -62,6 +62,7 @@ type service struct {
 	watches    map[string]*watch
 	told       map[entities.InstanceID]told                  // to workers, by the instance's first name
 	atHand     map[entities.InstanceID]bool                  // likewise: workers hear of its changes, and read it at once
+	looked     bool                                          // whether a first look within a task was tried
 	applied    bool                                          // an apply has ended since the last turn
 	deferred   bool                                          // something that moves is followed later, or is steady meanwhile, when showing is over
 	looks      bool                                          // the first observation has begun in this turn
@@ -138,6 +139,7 @@ func (s *service) next(c protocol.Carried) (string, any) {
 func (s *service) turn() {
 	s.state.Version = s.state.Form() // whatever form the last run left it in
 	s.tellErrors()
+	s.lookHere()
 	s.readHere()
 	s.decision = loop.Settle(s.state, s.now(), s.mode())
 	d := s.decision

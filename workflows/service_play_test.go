@@ -186,6 +186,10 @@ func (p *play) register() {
 		}
 		return answer, nil
 	})
+	as(protocol.ActivityObserveAll, func(_ context.Context, r protocol.ObserveAllRequest) (protocol.ObserveAllAnswer, error) {
+		require.True(p, r.Here, "no play is on several runtimes")
+		return protocol.ObserveAllAnswer{}, errors.New("not all of it can be read at once")
+	})
 	p.registerGates(as)
 	as(protocol.ActivityRemove, func(_ context.Context, r protocol.RemoveRequest) (protocol.RemoveAnswer, error) {
 		return protocol.RemoveAnswer{}, p.does(protocol.ActivityRemove, "remove %s from %s on %s", r.Instance.FullVersion, r.Instance.ID, r.Runtime)

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -18,8 +19,9 @@ import (
 // fleet is a play on a cluster for each channel, which workers read when nothing moves. One may hang.
 type fleet struct {
 	*play
-	there map[string]string // by channel: what was applied
-	hangs string            // a channel
+	there  map[string]string // by channel: what was applied
+	hangs  string            // a channel
+	prompt bool              // what is new is read within the task
 }
 
 func newFleet(t *testing.T, channels ...string) *fleet {
@@ -43,6 +45,9 @@ func newFleet(t *testing.T, channels ...string) *fleet {
 		return protocol.ObserveAnswer{Readings: news}, err
 	}, activity.RegisterOptions{Name: protocol.ActivityObserve})
 	f.env.RegisterActivityWithOptions(func(ctx context.Context, r protocol.ObserveAllRequest) (protocol.ObserveAllAnswer, error) {
+		if r.Here && !f.prompt {
+			return protocol.ObserveAllAnswer{}, errors.New("not all of it can be read at once")
+		}
 		news, err := f.look(ctx, r.Of...)
 		return protocol.ObserveAllAnswer{Readings: news}, err
 	}, activity.RegisterOptions{Name: protocol.ActivityObserveAll})
@@ -75,7 +80,10 @@ func (f *fleet) look(ctx context.Context, all ...protocol.ObserveRequest) (map[e
 	news, hangs := map[entities.InstanceID]entities.Reading{}, false
 	for _, r := range all {
 		on = append(on, r.Runtime)
-		if r.Steady {
+		switch {
+		case activity.GetInfo(ctx).IsLocalActivity:
+			verb = "look"
+		case r.Steady:
 			verb = "watch"
 		}
 		for _, ref := range r.Instances {
@@ -119,6 +127,27 @@ func TestRuntimesAreObservedTogether_F9(t *testing.T) {
 		"apply v1 to eu", "apply v1 to us", "apply v1 to asia",
 		"apply v2 to eu", "apply v2 to us", "apply v2 to asia", // workers know what each apply ended with
 	}, f.work("keep", "announce"))
+}
+
+// Where it is read at once, nothing but the applies stands between what is published and that it has converged; a run of before has it observed.
+func TestWhatIsNewIsReadWithinItsTask_F9(t *testing.T) {
+	together := " rt-asia rt-eu rt-us"
+	for logic, looks := range map[int]string{protocol.LogicLooksHere: "look", protocol.LogicLooksHere - 1: "follow"} {
+		f := newFleet(t, "eu", "us", "asia")
+		f.prompt = true
+		f.spec.InitialVersion = "v1"
+		f.publishes(0)
+		f.sees(minute, func(s protocol.Status) {
+			require.Equal(t, "eu CONVERGED v1, us CONVERGED v1, asia CONVERGED v1", statusOf(s))
+		})
+		in := first
+		in.Logic, in.Runs = logic, 1
+		f.env.SetContinuedExecutionRunID("one before")
+		f.acts(in, minute)
+		require.Equal(t, []string{
+			looks + together, "apply v1 to eu", "apply v1 to us", "apply v1 to asia", "watch" + together,
+		}, f.work("keep", "announce"), logic)
+	}
 }
 
 // One that hangs holds up no other: it is observed alone from then on.

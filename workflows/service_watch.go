@@ -225,6 +225,31 @@ func (s *service) readHere() {
 	}
 }
 
+// lookHere has all that a service knows nothing of yet read within the task that took it in, once, where each runtime answers a worker at
+// once: what is decided first waits for no activity then (docs/decisions/0090-a-first-look-is-taken-within-the-task.md).
+func (s *service) lookHere() {
+	if s.logic < protocol.LogicLooksHere || s.looked || s.leaving() || len(s.watches) > 0 || !s.nothingRead() {
+		return
+	}
+	var all []decide.Watch
+	instances := 0
+	for _, w := range decide.Watches(s.state, false) {
+		if w.Moving && !s.state.RuntimeNamed(w.Runtime).Remote {
+			all, instances = append(all, w), instances+len(w.Watched)
+		}
+	}
+	if instances == 0 || instances > mostReadHere {
+		return
+	}
+	s.looked = true
+	asked, requests := s.watchOf(firstLook, all...)
+	var answer protocol.ObserveAllAnswer
+	request := protocol.ObserveAllRequest{Of: requests, Here: true}
+	if (localCall{name: protocol.ActivityObserveAll, request: request, patient: briefly, tries: 1}).do(s.ctx, &answer) == nil {
+		s.takeIn(asked, answer, nil)
+	}
+}
+
 // watchRequest asks for an observation of no instance yet.
 func (s *service) watchRequest(w decide.Watch) protocol.ObserveRequest {
 	rt := *s.state.RuntimeNamed(w.Runtime)

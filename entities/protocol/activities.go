@@ -145,6 +145,8 @@ type ObserveRequest struct {
 // ObserveAllRequest asks for observations of one service on several runtimes at once, each for itself, until any has news.
 type ObserveAllRequest struct {
 	Of []ObserveRequest `json:"of"`
+	// Here: a workflow task waits for the answer, so what is not read at once is not read, and an error says so.
+	Here bool `json:"here,omitempty"`
 }
 
 // Watched is what the workflow of a service knows of an instance of it that a runtime watches, and how to read that again. A

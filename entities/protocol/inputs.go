@@ -58,7 +58,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicKeepsHints
+const Logic = LogicLooksHere
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -122,6 +122,9 @@ const (
 	// LogicKeepsHints is the logic by which a Service reads, after an apply, what was hinted at before it had taken in how that ended, and shows later
 	// what goes on while many releases begin.
 	LogicKeepsHints = 20
+	// LogicLooksHere is the logic by which a Service that knows nothing of any instance yet has all of them read within its workflow task, where
+	// they are read at once.
+	LogicLooksHere = 21
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.
