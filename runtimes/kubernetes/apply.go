@@ -43,6 +43,7 @@ type apply struct {
 	earlier []*unstructured.Unstructured // inventories in namespaces in which the instance once was
 	// delivery is how far the version is; nil: there are no hooks, and never were
 	delivery *delivery
+	unhooked []string // webhooks whose configuration was pruned: the server may call them for a moment yet
 	near     *neighbours
 	account  *account
 }

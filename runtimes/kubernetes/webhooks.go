@@ -58,13 +58,13 @@ func configures(o *unstructured.Unstructured, webhook string) bool {
 }
 
 // ownWebhook reports whether a webhook is part of the instance, and what may be done about it: its configuration is declared, or
-// is about to be pruned.
+// is about to be pruned, or just was.
 func (a *apply) ownWebhook(ctx context.Context, name string) bool {
 	if name == "" {
 		return false
 	}
 	declares := slices.ContainsFunc(a.objects, func(d declared) bool { return configures(d.Unstructured, name) })
-	return declares || a.pruned(ctx, name) != nil
+	return declares || slices.Contains(a.unhooked, name) || a.pruned(ctx, name) != nil
 }
 
 // pruned is the configuration of a webhook that is ours, no longer declared, and is to be removed; nil when there is none.
@@ -244,11 +244,14 @@ func (a *apply) carryOutGuarded(ctx context.Context, waiting []*trial) error {
 // open takes the configurations of webhooks away that may be, and returns what is to be there again.
 func (a *apply) open(ctx context.Context, waiting []*trial) (opened []declared, away bool, err error) {
 	for _, t := range waiting {
+		if t.outcome == guarded && slices.Contains(a.unhooked, t.guard) {
+			continue
+		}
 		if l := a.pruned(ctx, t.guard); t.outcome == guarded && l != nil {
 			if _, err := a.pruneAll(ctx, []leftover{*l}); err != nil {
 				return opened, away, err
 			}
-			away = true
+			a.unhooked, away = append(a.unhooked, t.guard), true
 		}
 		d := a.opener(t.guard)
 		if t.outcome != guarded || d == nil || slices.ContainsFunc(opened, func(o declared) bool { return idOf(o.Unstructured) == idOf(d.Unstructured) }) {

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -10,8 +11,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admission "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -144,6 +148,50 @@ func TestAWebhookThatIsPrunedBlocksNothing_H1(t *testing.T) {
 	require.Contains(t, d.refused(without, false), "does not answer: it has to, or be removed")
 	lines := d.applied(pruning(without))
 	require.Contains(t, lines, "pruned ValidatingWebhookConfiguration/gate."+d.namespace+".example.com")
+	require.Equal(t, "two", inside(d.there("ConfigMap", "settings").Object, "data")["a"])
+}
+
+// The server may call a webhook for a moment after its configuration is gone: what is refused then is tried again.
+func TestAWebhookThatIsStillCalledAfterItWasPrunedBlocksNothing_H1(t *testing.T) {
+	d := reach(t).desk()
+	_, authority := d.hookServer(func() bool { return true })
+	d.applied(d.instance("v1", d.hook("https://127.0.0.1:1/", authority, "", "configmaps"), configOf("settings", "one")))
+	d.untilRefused(d.dryConfig)
+	configurations, err := d.cluster.resource(t.Context(), webhookKinds[1])
+	require.NoError(t, err)
+	isGone := func() bool {
+		v, err := d.cluster.view(t.Context(), configurations, "")
+		return err == nil && v.get("", "gate."+d.namespace+".example.com") == nil
+	}
+	var mu sync.Mutex
+	var refusal []byte
+	deleted, again := false, 0
+	d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		resp, err := send()
+		mu.Lock()
+		defer mu.Unlock()
+		settings := req.Method == http.MethodPatch && strings.HasSuffix(req.URL.Path, "/configmaps/settings")
+		switch {
+		case err != nil:
+		case req.Method == http.MethodDelete:
+			deleted = true
+			assert.Eventually(t, isGone, time.Minute, time.Millisecond)
+		case settings && !deleted:
+			refusal, err = io.ReadAll(resp.Body)
+			resp.Body = io.NopCloser(bytes.NewReader(refusal))
+		case settings && again < 2:
+			again++
+			resp.Body.Close()
+			resp.StatusCode, resp.Status = http.StatusInternalServerError, "500 Internal Server Error"
+			resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(refusal)), int64(len(refusal))
+		}
+		return resp, err
+	})
+	d.applied(pruning(d.instance("v2", configOf("settings", "two"))))
+	mu.Lock()
+	defer mu.Unlock()
+	require.Contains(t, string(refusal), "failed calling webhook")
+	require.Equal(t, 2, again)
 	require.Equal(t, "two", inside(d.there("ConfigMap", "settings").Object, "data")["a"])
 }
 
