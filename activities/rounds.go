@@ -23,6 +23,7 @@ const (
 	beatEvery   = 15 * time.Second
 	silentBeats = 3  // who says nothing new for so many is gone
 	listBeats   = 20 // until all that there is to read is listed again
+	dueEvery    = 200 * time.Millisecond
 	// toldFor is how many beats name what a worker wrote down, so that one that is missed loses nothing.
 	toldFor = 8
 	// mostTold bounds that; of more, the others believe nothing that they remember.
@@ -112,7 +113,14 @@ func (h *hints) arm(owner runtimes.Owner, i *interest, every time.Duration) {
 		return
 	}
 	i.again.every = every
-	i.again.timer = time.AfterFunc(spread(every, owner.Key()), func() { h.isDue(owner, i) })
+	i.again.timer = time.AfterFunc(together(time.Now(), spread(every, owner.Key())), func() { h.isDue(owner, i) })
+}
+
+// together is how long it is until something is due, so much later that it is with what else is due then: a worker is woken once
+// for all of it, and not a hundred times a second for ten thousand services.
+func together(now time.Time, wait time.Duration) time.Duration {
+	due := now.Add(wait)
+	return wait + dueEvery - due.Sub(due.Truncate(dueEvery))
 }
 
 // isDue reads an instance whose time has come, if it is this worker's.

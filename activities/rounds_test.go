@@ -202,6 +202,20 @@ func TestWhatMovedIsReadAgain_F9(t *testing.T) {
 	}
 }
 
+// What is due at about the same time is so in one moment, never too early.
+func TestWhatIsReadTogetherIsDueTogether_F9(t *testing.T) {
+	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	due := map[time.Time]int{}
+	for n := range 1000 {
+		since, wait := now.Add(time.Duration(n)*time.Millisecond), spread(readEvery, fmt.Sprint(n%2))
+		at := since.Add(together(since, wait))
+		require.True(t, at.After(since.Add(wait)))
+		require.LessOrEqual(t, at.Sub(since.Add(wait)), dueEvery)
+		due[at]++
+	}
+	require.LessOrEqual(t, len(due), 2*6)
+}
+
 // Workers of a queue share what is steady, each about half; what they have in common is in the store.
 func TestWorkersShareWhatIsSteady_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

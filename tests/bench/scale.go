@@ -16,6 +16,7 @@ import (
 const (
 	scaleApplications = 300 // of ten thousand services; of fewer as large a part
 	scaleWindow       = steadyDefault
+	scaleSettles      = 10 * time.Minute // until what making them left behind is done, and each instance is read by one worker
 	goalActions       = 1000             // an hour, of ten thousand services
 	goalPublished     = time.Second / 45 // a service, until it has converged
 )
@@ -129,7 +130,7 @@ func (s *scaled) changed(b *bench, what string, took time.Duration, before, afte
 
 // rest reports what they take while nothing happens and each is read once.
 func (s *scaled) rest(ctx context.Context, b *bench) error {
-	if err := pause(ctx, 2*time.Minute); err != nil { // until what making them left behind is done
+	if err := pause(ctx, scaleSettles); err != nil {
 		return err
 	}
 	before, err := s.spent()
