@@ -145,17 +145,49 @@ func (h *hints) goRounds() {
 	h.rounds.on = true
 	h.mu.Unlock()
 	every := cmp.Or(h.rounds.every, beatEvery)
-	h.takeOver()
+	look := newLooking(func() error { h.takeOver(); return nil })
 	listed := 0
 	var gone []string // whose part was not looked at yet
 	for n := 0; ; n++ {
 		gone = append(gone, h.beat(every)...)
-		if (len(gone) > 0 || n-listed >= listBeats) && h.adopt(gone) == nil {
-			listed, gone = n, nil
+		if look.isOver() {
+			if look.err != nil {
+				gone, listed = append(look.gone, gone...), n-listBeats
+			}
+			if len(gone) > 0 || n-listed >= listBeats {
+				part := gone
+				look = newLooking(func() error { return h.adopt(part) })
+				look.gone, gone, listed = part, nil, n
+			}
 		}
 		if pauseFor(h.ctx, every) != nil {
 			return
 		}
+	}
+}
+
+// looking is a look through all that workers read. It takes minutes where that is much, and the worker says meanwhile that it is there.
+type looking struct {
+	gone []string // of whom it takes over
+	over chan struct{}
+	err  error // once it is over
+}
+
+func newLooking(look func() error) *looking {
+	l := &looking{over: make(chan struct{})}
+	go func() {
+		defer close(l.over)
+		l.err = look()
+	}()
+	return l
+}
+
+func (l *looking) isOver() bool {
+	select {
+	case <-l.over:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -224,11 +256,16 @@ func (h *hints) adopt(gone []string) error {
 		}
 		h.mu.Lock()
 		i := h.of(owner)
-		if fresh := i.again.timer == nil && i.known == nil; !i.observing && (fresh || h.rounds.peers.was(owner, gone)) {
+		fresh := i.again.timer == nil && i.known == nil
+		reads := !i.observing && (fresh || h.rounds.peers.was(owner, gone))
+		if reads {
 			i.hinted, i.again.due = true, true
 			h.follow(owner, i, "")
 		}
 		h.mu.Unlock()
+		if !reads {
+			continue
+		}
 		if err := pauseFor(h.ctx, takeOverPace); err != nil {
 			return err
 		}

@@ -236,6 +236,25 @@ func TestWorkersShareWhatIsSteady_F9(t *testing.T) {
 	})
 }
 
+// However many there are: a worker that looks through its part says meanwhile that it is there, so nobody else takes it for gone.
+func TestWorkersOfManyTakeNoneForGone_F9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 4 * silentBeats * float64(beatEvery/takeOverPace)
+		c := newCrowd(t, int(many))
+		a, b := c.worker(), c.worker()
+		defer a.stop()
+		defer b.stop()
+		c.everythingIsObserved(a)
+		time.Sleep(15 * time.Minute)
+		c.forget()
+		time.Sleep(4 * readEvery)
+		synctest.Wait()
+		reads, unread := c.by()
+		require.Zero(t, unread)
+		require.InDelta(t, 4*many, reads[a.rounds.peers.me]+reads[b.rounds.peers.me], many/4)
+	})
+}
+
 // Of a worker that is gone, stopped or killed, another one reads everything within a minute.
 func TestRoundsOfAWorkerThatIsGone_F9_H9(t *testing.T) {
 	for name, end := range map[string]func(*hints){"stopped": (*hints).stop, "killed": killed} {
