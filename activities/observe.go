@@ -30,7 +30,7 @@ func (a *Activities) ObserveAll(ctx context.Context, r protocol.ObserveAllReques
 		return protocol.ObserveAllAnswer{}, errNotHere
 	}
 	news, atHand, err := a.observeOn(ctx, r.Of...)
-	if err == nil && r.Here && !whole(news) {
+	if err == nil && r.Here && !whole(news, r.Of) {
 		return protocol.ObserveAllAnswer{}, errNotHere
 	}
 	return protocol.ObserveAllAnswer{Readings: news, AtHand: atHand}, err
@@ -39,11 +39,13 @@ func (a *Activities) ObserveAll(ctx context.Context, r protocol.ObserveAllReques
 // errNotHere is for a workflow that has all observed by an activity then.
 var errNotHere = errors.New("not all of it can be read at once")
 
-// whole: none of them failed.
-func whole(readings map[entities.InstanceID]entities.Reading) bool {
-	for _, r := range readings {
-		if r.Err != nil {
-			return false
+// whole: all that was asked for was read, and no reading failed.
+func whole(readings map[entities.InstanceID]entities.Reading, asked []protocol.ObserveRequest) bool {
+	for _, r := range asked {
+		for _, ref := range r.Instances {
+			if reading, ok := readings[ref.ID]; !ok || reading.Err != nil {
+				return false
+			}
 		}
 	}
 	return true

@@ -81,6 +81,12 @@ func TestWhatATaskWaitsForIsReadAtOnceOrNotAtAll_A7(t *testing.T) {
 	require.Len(t, answer.Readings, 1)
 
 	quickly()
+	a.readings = places{all: 2, each: 1}
+	_, err = observe(true, "web", "cart")
+	require.ErrorContains(t, err, errNotHere.Error(), "there is no place for the other one")
+	a.readings = places{all: readingPlaces, each: runtimePlaces}
+
+	quickly()
 	t.Cleanup(rt.At("shop", "api", "api").HangReadings())
 	_, err = observe(true, "api")
 	require.ErrorContains(t, err, errNotHere.Error())

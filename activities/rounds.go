@@ -21,9 +21,9 @@ import (
 
 const (
 	beatEvery   = 15 * time.Second
-	silentBeats = 3  // who says nothing new for so many is gone
-	listBeats   = 20 // until all that there is to read is listed again
-	dueEvery    = 200 * time.Millisecond
+	silentBeats = 3                      // who says nothing new for so many is gone
+	listBeats   = 20                     // until all that there is to read is listed again
+	dueEvery    = 200 * time.Millisecond // what falls due within it is read together
 	// toldFor is how many beats name what a worker wrote down, so that one that is missed loses nothing.
 	toldFor = 8
 	// mostTold bounds that; of more, the others believe nothing that they remember.
