@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,7 +23,7 @@ func TestInitialVersionIsOnlyForTheFirstRelease(t *testing.T) {
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 	for _, id := range []string{w.ID("web"), protocol.ApplicationID(w.App)} {
 		require.NoError(t, w.Client.TerminateWorkflow(t.Context(), id, "", "memory lost"))
-		require.NoError(t, os.RemoveAll(filepath.Join(w.Store, "checkpoints", filepath.FromSlash(id))))
+		w.Lose(filepath.Join("checkpoints", filepath.FromSlash(id)))
 	}
 	require.EqualValues(t, 2, w.Publish().Incarnation, "numbers go on where the store says they were")
 	s := w.Await("web", "staging CONVERGED, production CONVERGED")
@@ -39,11 +38,7 @@ func TestLostStoreIsFilledAgain(t *testing.T) {
 	t.Parallel()
 	w := shortRuns(t, 0)
 	w.RunWeb()
-	entries, err := os.ReadDir(w.Store)
-	require.NoError(t, err)
-	for _, e := range entries {
-		require.NoError(t, os.RemoveAll(filepath.Join(w.Store, e.Name())))
-	}
+	w.Lose()
 	w.Publish()
 	w.Write(stage.TwoChannels + strings.Replace(stage.Web, "default: hello", "default: bye", 1))
 	require.EqualValues(t, 2, w.Publish().Incarnation)

@@ -62,7 +62,6 @@ func TestPayloadsOfLargeServiceFit_F8(t *testing.T) {
 	w := &world{shared.Unserved(t, embedded.Options{})}
 	s := &scales{largest: map[string]int{}}
 	w.StartWorkerOver(s.weigh)
-	t.Cleanup(func() { w.StopWorker() })
 	var yaml strings.Builder
 	yaml.WriteString("apiVersion: converge/v1\nkind: Application\nname: APP\nreleaseChannels:\n")
 	name := func(n int) string { return fmt.Sprintf("c%d-%s", n, entities.DigestOf(n)[:40]) }

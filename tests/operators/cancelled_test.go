@@ -40,7 +40,6 @@ func TestTerminatedCommandEndsAtOnce_A18_I2(t *testing.T) {
 	c := hanging(t)
 	before := len(c.applies())
 	c.StartWorker()
-	t.Cleanup(c.StopWorker)
 	c.Release("web", "v2")
 	c.awaitApplies(before + 1)
 	require.Equal(t, "v2 cancelled in production; asked to end: the apply in production. the apply of v2 is to end in production",
@@ -68,7 +67,6 @@ func TestCancelledApplyOfAKilledWorkerIsNotBegunAnew_A18_I2(t *testing.T) {
 	require.NoError(t, worker.Process.Kill())
 	_ = worker.Wait() // reports the kill
 	c.StartWorker()
-	t.Cleanup(c.StopWorker)
 	c.Await("web", "production CANCELLED v2")
 	require.Len(t, c.applies(), before+1, "nobody began it anew")
 	require.Contains(t, c.Act("web", protocol.Rollback, `{"by":"bob"}`), "v2 goes back in production to v1")
@@ -83,7 +81,6 @@ func TestChannelOfCommandsIsTakenDown_A24(t *testing.T) {
 	c.letGo()
 	c.Write(strings.Replace(commands, "apply: {command: [./apply.sh]}", `apply: {command: [./apply.sh]}, remove: {command: [sh, -c, "echo $PVN_SERVICE_VERSION >>removed"]}`, 1) + stage.Web)
 	c.StartWorker()
-	t.Cleanup(c.StopWorker)
 	c.Publish()
 	c.Release("web", "v1")
 	c.Await("web", "production CONVERGED v1")

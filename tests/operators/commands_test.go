@@ -90,7 +90,6 @@ func TestCutOffCommandEndsBeforeAnotherBegins_F2(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(proxy.Close)
 	c.StartWorkerAt(proxy.Address())
-	t.Cleanup(c.StopWorker)
 	c.Publish()
 	c.Release("web", "v1")
 	c.awaitApplies(1)

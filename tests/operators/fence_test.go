@@ -33,7 +33,7 @@ func TestResetWithoutCheckpointsIsNotAppliedBackwards_F2(t *testing.T) {
 	}
 	applied := w.Fake.Applies()
 	w.StopWorker()
-	require.NoError(t, os.RemoveAll(filepath.Join(w.Store, "checkpoints", "service")))
+	w.Lose("checkpoints/service")
 	_, err := reset(w, id, run, last)
 	require.NoError(t, err)
 	w.StartWorker()

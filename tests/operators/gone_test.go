@@ -3,8 +3,6 @@ package operators
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -262,7 +260,7 @@ func TestServiceThatHadNotBegunIsStarted_F1(t *testing.T) {
 	id := w.ID("web")
 	run, since := runOf(w, id), time.Now()
 	ends[1].do(w, id)
-	require.NoError(t, os.RemoveAll(filepath.Join(w.Store, "checkpoints", "service")))
+	w.Lose("checkpoints/service")
 	managedAgain(w, id, run, since)
 	s := w.AwaitThat("web", "its configuration", func(s protocol.Status) bool { return s.Incarnation == 1 })
 	require.NotContains(t, journal(s), "deleted")

@@ -175,11 +175,7 @@ func TestRestoreOfTheStore_F4(t *testing.T) {
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 	production := w.Fake.At(w.App, "web", "production")
 	moves := production.Moves()
-	entries, err := os.ReadDir(w.Store)
-	require.NoError(t, err)
-	for _, e := range entries {
-		require.NoError(t, os.RemoveAll(filepath.Join(w.Store, e.Name())))
-	}
+	w.Lose()
 	since := time.Now()
 	said, err := run(bin, w, "admin", "import", "--restore", "--store", w.Store, archive)
 	require.NoError(t, err, said)

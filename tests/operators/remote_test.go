@@ -97,7 +97,6 @@ func remoteWorld(t *testing.T) *stage.World {
 	w := shared.Unserved(t, embedded.Options{})
 	w.Store = buckettest.URL(bucket.URL)
 	w.StartWorker()
-	t.Cleanup(func() { w.StopWorker() })
 	programtest.Write(t, filepath.Join(w.Dir, "line.sh"), "#!/bin/sh\necho the line is up\n")
 	w.Write(remoteEdge)
 	w.Publish()

@@ -113,7 +113,6 @@ func TestLostWorkflowTaskLeavesNoLine(t *testing.T) {
 	w.StopWorker()
 	cut := &losing{which: storesLines}
 	w.StartWorkerOver(cut.call)
-	t.Cleanup(func() { w.StopWorker() })
 	w.RunWeb()
 	cut.meanwhile = func() {
 		w.Signal("web", protocol.Pause, `{"channel":"production","by":"bob","reason":"meanwhile"}`)
@@ -147,7 +146,6 @@ func TestLostWorkflowTaskLeavesNoLineOfAnApplication(t *testing.T) {
 	w.StopWorker()
 	cut := &losing{which: storesLines}
 	w.StartWorkerOver(cut.call)
-	t.Cleanup(func() { w.StopWorker() })
 	w.Write(stage.TwoChannels + stage.Web)
 	w.Publish()
 	id := protocol.ApplicationID(w.App)

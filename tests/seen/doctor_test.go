@@ -184,7 +184,6 @@ func TestDoctorOfRemoteRuntimes_F10(t *testing.T) {
 	w := shared.Unserved(t, embedded.Options{})
 	w.Store = buckettest.URL(bucket.URL)
 	w.StartWorker()
-	t.Cleanup(func() { w.StopWorker() })
 	w.Write(remoteEdge + stage.Web)
 	w.Publish()
 	w.Release("web", "v1")

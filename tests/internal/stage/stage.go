@@ -134,7 +134,6 @@ func (s *Stage) OwnServerWith(t *testing.T, o embedded.Options) *World {
 	t.Helper()
 	w := s.Unserved(t, o)
 	w.StartWorker()
-	t.Cleanup(func() { w.StopWorker() })
 	return w
 }
 
@@ -170,6 +169,7 @@ func (s *Stage) At(t *testing.T, address string) *World {
 		stop, err := s.work(address, w.Fake, worker.Options{Store: w.Store}, between...)
 		require.NoError(t, err)
 		w.StopWorker = sync.OnceFunc(stop)
+		t.Cleanup(w.StopWorker)
 	}
 	w.StartWorkerAt = func(address string) { t.Helper(); start(address) }
 	w.StartWorkerOver = func(between grpc.UnaryClientInterceptor) { t.Helper(); start(w.Address, between) }

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +38,8 @@ type World struct {
 	Dir   string
 	Store string
 	Fake  *fake.Runtime
-	// StartWorker and StopWorker are nil unless the world has a server of its own.
+	// StartWorker and StopWorker are nil unless the world has a server of its own. StopWorker stops the one that was started
+	// last; all are stopped when the test is over.
 	StartWorker, StopWorker func()
 	// Address is where that server serves; StartWorkerAt starts the worker through something that stands before it.
 	Address       string
@@ -75,6 +78,24 @@ custom: {env: {GREETING: "${{ params.greeting }}", VERSION: "${{ version }}"}}
 func (w *World) Write(yaml string) {
 	w.T.Helper()
 	require.NoError(w.T, os.WriteFile(filepath.Join(w.Dir, "converge.yaml"), []byte(strings.ReplaceAll(yaml, "APP", w.App)), 0o600))
+}
+
+// Lose takes folders of the store away, or all of it, each at once: workers go on writing meanwhile. What is not there is lost.
+func (w *World) Lose(folders ...string) {
+	w.T.Helper()
+	if len(folders) == 0 {
+		entries, err := os.ReadDir(w.Store)
+		require.NoError(w.T, err)
+		for _, e := range entries {
+			folders = append(folders, e.Name())
+		}
+	}
+	lost := w.T.TempDir()
+	for i, folder := range folders {
+		if err := os.Rename(filepath.Join(w.Store, folder), filepath.Join(lost, strconv.Itoa(i))); !errors.Is(err, fs.ErrNotExist) {
+			require.NoError(w.T, err)
+		}
+	}
 }
 
 // Publish applies the directory as `converge apply` does.
