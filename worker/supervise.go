@@ -258,25 +258,25 @@ func (s *supervisor) lookWhole(ctx context.Context) error {
 		return err
 	}
 	var problems []error
-	missing := func(id string, manifest incarnation.Manifest) {
+	missing := func(id string, of declaration) {
 		if running[id] != "" {
 			return
 		}
 		s.seen.missing++
-		problems = append(problems, s.bringBack(ctx, id, manifest))
+		problems = append(problems, s.bringBack(ctx, id, of))
 	}
 	for _, id := range append(runtimes, protocol.InstallationID()) {
-		missing(id, nil)
+		missing(id, declaration{})
 	}
 	for application := range applications { // before its services, which are told what it knows
-		missing(protocol.ApplicationID(application), nil)
+		missing(protocol.ApplicationID(application), declaration{})
 	}
 	for application, d := range applications {
 		for service := range d.manifest {
 			if d.unmanaged(service) {
 				s.seen.down++
 			} else {
-				missing(protocol.ServiceID(application, service), d.manifest)
+				missing(protocol.ServiceID(application, service), d)
 			}
 		}
 		problems = append(problems, s.keepDown(ctx, application, d, running))
@@ -323,6 +323,7 @@ func (s *supervisor) list(ctx context.Context, query string) (runs map[string]st
 // declaration is what the checkpoint of an application says of its services.
 type declaration struct {
 	manifest incarnation.Manifest
+	at       time.Time         // when it was said
 	down     map[string]string // those that somebody keeps down
 }
 
@@ -357,14 +358,18 @@ func (s *supervisor) declared(ctx context.Context) (map[string]declaration, erro
 			s.seen.again = min(s.seen.again, lookForDown)
 			continue
 		}
-		all[name] = declaration{manifest, c.Unmanaged}
+		all[name] = declaration{manifest: manifest, at: c.At, down: c.Unmanaged}
 	}
 	return all, nil
 }
 
-// bringBack starts a workflow again, unless it runs after all (the list is a little late), has ended in order, or was
+// beginning is how long after its application was told a service that has not begun is left to it: the application starts them one after
+// the other.
+const beginning = 30 * time.Second
+
+// bringBack starts a workflow again, unless it runs after all (the list is a little late), has ended in order, is about to begin, or was
 // started again too lately.
-func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnation.Manifest) error {
+func (s *supervisor) bringBack(ctx context.Context, id string, of declaration) error {
 	why, gone, err := s.ended(ctx, id)
 	if err != nil || !gone {
 		return err
@@ -387,9 +392,12 @@ func (s *supervisor) bringBack(ctx context.Context, id string, manifest incarnat
 		return nil
 	}
 	why = s.told(why, c, unknown)
+	if why == notBegun && now.Sub(of.at) < beginning {
+		return nil
+	}
 	asked := harmless(why)
 	again := protocol.Restart{At: now, Why: why, Hold: hold && !asked}
-	err = s.restart(ctx, id, manifest, again)
+	err = s.restart(ctx, id, of.manifest, again)
 	if errors.Is(err, activities.ErrUnmanaged) { // which the checkpoint of its application did not say yet
 		return nil
 	}

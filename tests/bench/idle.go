@@ -50,7 +50,7 @@ type cost struct {
 // server of their own, as many that are read.
 func measureIdle(ctx context.Context, b *bench) error {
 	h := idleCost{services: b.services, window: max(b.window, idleInterval), restFor: max(b.window/6, 5*time.Second)}
-	a := application{name: "idle", channels: 1, services: serviceNames(b.services), version: "v1", steady: 24 * time.Hour}
+	a := application{name: "idle", channels: 1, services: serviceNames(b.services), version: "v1", steady: unobserved}
 	if err := h.in(ctx, b, a, h.hold); err != nil {
 		return err
 	}

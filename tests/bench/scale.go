@@ -17,6 +17,7 @@ const (
 	scaleApplications = 300 // of ten thousand services; of fewer as large a part
 	scaleWindow       = steadyDefault
 	scaleSettles      = 10 * time.Minute // until what making them left behind is done, and each instance is read by one worker
+	unobserved        = 24 * time.Hour   // between readings: none of them in a window, but for a handful
 	goalActions       = 1000             // an hour, of ten thousand services
 	goalPublished     = time.Second / 45 // a service, until it has converged
 )
@@ -33,20 +34,21 @@ func newScaled(w *world, services int) *scaled {
 	s := &scaled{world: w, services: services}
 	for i := range n {
 		s.applications = append(s.applications, application{
-			name: fmt.Sprintf("a%03d", i), channels: 3, shared: []string{"eu", "us", "asia"}, defines: i == 0, version: "v1", steady: steadyDefault,
+			name: fmt.Sprintf("a%03d", i), channels: 3, shared: []string{"eu", "us", "asia"}, defines: i == 0, version: "v1",
 			services: serviceNames((i+1)*services/n - i*services/n),
 		})
 	}
 	return s
 }
 
-// change publishes all applications, four at a time, and waits until all services have converged at a version.
-func (s *scaled) change(ctx context.Context, setting, version string) (time.Duration, error) {
+// change publishes all applications, four at a time, and waits until all services have converged at a version. What is steady then is read
+// at the interval.
+func (s *scaled) change(ctx context.Context, setting string, steady time.Duration, version string) (time.Duration, error) {
 	began := time.Now()
 	teams, of := errgroup.WithContext(ctx)
 	teams.SetLimit(4)
 	for i := range s.applications {
-		s.applications[i].setting = setting
+		s.applications[i].setting, s.applications[i].steady = setting, steady
 		publish := func() error { return s.publish(of, s.applications[i]) }
 		if !s.applications[i].defines {
 			teams.Go(publish)
@@ -66,7 +68,7 @@ func (s *scaled) change(ctx context.Context, setting, version string) (time.Dura
 	return time.Since(began), err
 }
 
-// measureScale publishes many services, has them rest, and changes all of them.
+// measureScale publishes many services, has them rest, and changes all of them; then they rest unobserved.
 func measureScale(ctx context.Context, b *bench) (err error) {
 	w, err := newWorld(ctx, b.dir)
 	if err != nil {
@@ -81,7 +83,7 @@ func measureScale(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
-	took, err := s.change(ctx, "", "v1")
+	took, err := s.change(ctx, "", steadyDefault, "v1")
 	if err != nil {
 		return err
 	}
@@ -91,14 +93,17 @@ func measureScale(ctx context.Context, b *bench) (err error) {
 	}
 	of := fmt.Sprintf("%d services in %d applications, %d instances", s.services, len(s.applications), 3*s.services)
 	s.changed(b, "published and converged: "+of, took, nothing, made, report.Ref(report.Dur(goalPublished)))
-	if err := s.rest(ctx, b); err != nil {
+	read, err := s.rest(ctx)
+	if err != nil {
 		return err
 	}
+	read.report(b, fmt.Sprintf("at rest, read every %s", short(steadyDefault)), nil)
+	s.actions(b, read)
 	before, err := s.spent()
 	if err != nil {
 		return err
 	}
-	if took, err = s.change(ctx, "changed", "v1-i2"); err != nil {
+	if took, err = s.change(ctx, "changed", unobserved, "v1-i2"); err != nil {
 		return err
 	}
 	after, err := s.spent()
@@ -106,7 +111,20 @@ func measureScale(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	s.changed(b, "an incarnation that changes all of them", took, before, after, nil)
+	held, err := s.rest(ctx)
+	if err != nil {
+		return err
+	}
+	held.report(b, "held, nobody reads them", s.share(goalHeld))
+	b.Add(report.Line{
+		Row: b.row, What: "read every " + short(steadyDefault) + ", above that", Measured: report.Of(read.total()-held.total(), report.Cores), Goal: s.share(goalIdle),
+	})
 	return nil
+}
+
+// share is what of a goal for ten thousand services is that of these, as a part of a core.
+func (s *scaled) share(goal float64) *report.Value {
+	return report.Ref(report.Of(goal*float64(s.services)/manyServices, report.Cores))
 }
 
 // changed reports a change of all.
@@ -128,40 +146,54 @@ func (s *scaled) changed(b *bench, what string, took time.Duration, before, afte
 	}
 }
 
-// rest reports what they take while nothing happens and each is read once.
-func (s *scaled) rest(ctx context.Context, b *bench) error {
+// resting is what services take while nothing happens.
+type resting struct {
+	server, workers float64 // parts of a core
+	readings        int
+	window          time.Duration
+	actions         map[string]int64
+	taken           int64
+}
+
+// rest waits until what was done before is put away, and measures.
+func (s *scaled) rest(ctx context.Context) (r resting, err error) {
 	if err := pause(ctx, scaleSettles); err != nil {
-		return err
+		return r, err
 	}
 	before, err := s.spent()
 	if err != nil {
-		return err
+		return r, err
 	}
 	readings, began := s.stage.readingsSoFar(), time.Now()
 	if err := pause(ctx, scaleWindow); err != nil {
-		return err
+		return r, err
 	}
 	after, err := s.spent()
-	if err != nil {
-		return err
-	}
-	window := time.Since(began)
-	server, worker := after.since(before)
+	r.readings, r.window = s.stage.readingsSoFar()-readings, time.Since(began)
+	r.server, r.workers = rested(before, after, r.window)
+	r.actions, r.taken = actionsSince(before.server, after.server)
+	return r, err
+}
+
+func (r resting) total() float64 { return r.server + r.workers }
+
+func (r resting) report(b *bench, what string, goal *report.Value) {
 	b.Add(report.Line{
-		Row: b.row, What: fmt.Sprintf("at rest, read every %s", short(steadyDefault)), Measured: report.Of(part(server+worker, window), report.Cores),
-		Spread: fmt.Sprintf("server %s, workers %s; %d readings in %s", report.Of(part(server, window), report.Cores), report.Of(part(worker, window), report.Cores),
-			s.stage.readingsSoFar()-readings, window.Round(time.Second)),
+		Row: b.row, What: what, Measured: report.Of(r.total(), report.Cores), Goal: goal,
+		Spread: fmt.Sprintf("server %s, workers %s; %d readings in %s", report.Of(r.server, report.Cores), report.Of(r.workers, report.Cores), r.readings, r.window.Round(time.Second)),
 	})
-	of, taken := actionsSince(before.server, after.server)
+}
+
+// actions reports those of an hour.
+func (s *scaled) actions(b *bench, r resting) {
 	// In a short window the server repeats hardly any observation: what it does in its own time is added.
-	hourly := float64(taken)/window.Hours() + float64(s.services)/protocol.SafetyInterval.Hours()
+	hourly := float64(r.taken)/r.window.Hours() + float64(s.services)/protocol.SafetyInterval.Hours()
 	b.Add(report.Line{
 		Row: b.row, What: "actions an hour", Measured: report.Of(hourly, "actions"),
-		Spread: fmt.Sprintf("%d in the window; with the server's own observations, every %s (worked out)", taken, short(protocol.SafetyInterval)),
+		Spread: fmt.Sprintf("%d in the window; with the server's own observations, every %s (worked out)", r.taken, short(protocol.SafetyInterval)),
 		Goal:   report.Ref(report.Of(goalActions*float64(s.services)/manyServices, "actions")),
 	})
-	if len(of) > 0 {
-		b.Note(b.row, "actions at rest: %s", kindsOf(of))
+	if len(r.actions) > 0 {
+		b.Note(b.row, "actions at rest: %s", kindsOf(r.actions))
 	}
-	return nil
 }
