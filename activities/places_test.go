@@ -56,9 +56,9 @@ func TestPlaces_A7(t *testing.T) {
 	})
 }
 
-// Readings of a runtime that hangs leave room for those of others; what found no place is tried again later, without a word to the
-// workflow.
-func TestHangingRuntimeHoldsUpNoOther_A7(t *testing.T) {
+// ofFake are activities with a store of their own, whose runtimes are all one in memory.
+func ofFake(t *testing.T) (*Activities, *fake.Runtime) {
+	t.Helper()
 	s, err := store.Open(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
@@ -67,11 +67,25 @@ func TestHangingRuntimeHoldsUpNoOther_A7(t *testing.T) {
 		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return rt, nil },
 	})
 	t.Cleanup(a.Close)
+	return a, rt
+}
+
+// defined is the digest of a runtime of that name, which is in the store.
+func defined(t *testing.T, a *Activities, name string) string {
+	t.Helper()
+	digest, err := a.Store.PutRuntime(t.Context(), entities.RuntimeDefinition{Name: name, Kind: entities.RuntimeFake})
+	require.NoError(t, err)
+	return digest
+}
+
+// Readings of a runtime that hangs leave room for those of others; what found no place is tried again later, without a word to the
+// workflow.
+func TestHangingRuntimeHoldsUpNoOther_A7(t *testing.T) {
+	a, rt := ofFake(t)
 	a.readings = places{all: 3, each: 2}
 	digests := map[string]string{}
 	for _, name := range []string{"hangs", "well"} {
-		digests[name], err = s.PutRuntime(t.Context(), entities.RuntimeDefinition{Name: name, Kind: entities.RuntimeFake})
-		require.NoError(t, err)
+		digests[name] = defined(t, a, name)
 	}
 	observe := func(service, runtime string) (protocol.ObserveAnswer, error) {
 		env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
@@ -100,7 +114,7 @@ func TestHangingRuntimeHoldsUpNoOther_A7(t *testing.T) {
 		defer a.readings.mu.Unlock()
 		return a.readings.now == 2 && rt.At("shop", "s0", "prod").Readings()+rt.At("shop", "s1", "prod").Readings() == 2
 	}))
-	_, err = observe("s2", "hangs")
+	_, err := observe("s2", "hangs")
 	var later *temporal.ApplicationError
 	require.True(t, errors.As(err, &later), "%v", err)
 	require.Equal(t, protocol.ErrUnchanged, later.Type())

@@ -11,9 +11,6 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/intent/store"
-	"github.com/converge-engine/converge/runtimes"
-	"github.com/converge-engine/converge/runtimes/fake"
 )
 
 // A workflow task waits for readings only of what answered at once the last time, a moment ago.
@@ -39,16 +36,8 @@ func TestPrompt_A7(t *testing.T) {
 
 // What a workflow task waits for is read whole, or not at all, and not begun where that is not known to be quick.
 func TestWhatATaskWaitsForIsReadAtOnceOrNotAtAll_A7(t *testing.T) {
-	s, err := store.Open(t.Context(), t.TempDir())
-	require.NoError(t, err)
-	t.Cleanup(func() { s.Close() })
-	rt := fake.New(nil)
-	a := New(s, nil, map[entities.RuntimeKind]Factory{
-		entities.RuntimeFake: func(entities.RuntimeDefinition) (runtimes.Runtime, error) { return rt, nil },
-	})
-	t.Cleanup(a.Close)
-	digest, err := s.PutRuntime(t.Context(), entities.RuntimeDefinition{Name: "eu", Kind: entities.RuntimeFake})
-	require.NoError(t, err)
+	a, rt := ofFake(t)
+	digest := defined(t, a, "eu")
 	observe := func(here bool, services ...string) (protocol.ObserveAllAnswer, error) {
 		env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
 		env.RegisterActivityWithOptions(a.ObserveAll, activity.RegisterOptions{Name: protocol.ActivityObserveAll})
@@ -66,7 +55,7 @@ func TestWhatATaskWaitsForIsReadAtOnceOrNotAtAll_A7(t *testing.T) {
 		}
 		return answer, err
 	}
-	_, err = observe(true, "web")
+	_, err := observe(true, "web")
 	require.ErrorContains(t, err, errNotHere.Error())
 	require.Zero(t, rt.At("shop", "web", "web").Readings(), "not begun")
 
