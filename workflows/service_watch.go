@@ -27,6 +27,7 @@ type watch struct {
 	how    []protocol.ObserveRequest // of each, without instances
 	cancel workflow.CancelFunc
 	ended  map[entities.InstanceID]time.Time // when the last apply had ended when the watch began
+	asked  map[entities.InstanceID]int       // how often a reading had been asked for by then
 }
 
 func (w *watch) moving() bool { return w.of[0].Moving }
@@ -267,7 +268,7 @@ func (s *service) watchRequest(w decide.Watch) protocol.ObserveRequest {
 
 // watchOf is an observation that begins now, and what it asks.
 func (s *service) watchOf(key string, all ...decide.Watch) (*watch, []protocol.ObserveRequest) {
-	begun := &watch{key: key, of: all, ended: map[entities.InstanceID]time.Time{}}
+	begun := &watch{key: key, of: all, ended: map[entities.InstanceID]time.Time{}, asked: map[entities.InstanceID]int{}}
 	var requests []protocol.ObserveRequest
 	for _, w := range all {
 		request := s.watchRequest(w)
@@ -276,7 +277,7 @@ func (s *service) watchOf(key string, all ...decide.Watch) (*watch, []protocol.O
 			ref := s.instanceRef(one.Instance, one.Target)
 			ref.Known = one.Known
 			request.Instances = append(request.Instances, ref)
-			begun.ended[one.Instance] = s.applyEnded(one.Instance)
+			begun.ended[one.Instance], begun.asked[one.Instance] = s.applyEnded(one.Instance), s.state.Refreshed(one.Instance)
 		}
 		requests = append(requests, request)
 	}
@@ -339,6 +340,13 @@ func (s *service) watched(ctx workflow.Context, w *watch, future workflow.Future
 	s.takeIn(w, answer, err)
 }
 
+// readsAfter: what was asked for while an observation was under way is read anew, since that may have read before.
+func (s *service) readsAfter(w *watch, id entities.InstanceID) {
+	if i := s.state.Instances[id]; i != nil && s.logic >= protocol.LogicReadsAfter && s.state.Refreshed(id) != w.asked[id] {
+		i.Observed.Requested = true
+	}
+}
+
 // allOf is the answer to an observation on one runtime.
 func allOf(a protocol.ObserveAnswer, w decide.Watch) protocol.ObserveAllAnswer {
 	all := protocol.ObserveAllAnswer{Readings: a.Readings}
@@ -363,6 +371,7 @@ func (s *service) takeIn(w *watch, answer protocol.ObserveAllAnswer, err error) 
 			}
 			fresh := s.applyEnded(one.Instance).Equal(w.ended[one.Instance])
 			s.state.Observed(one.Instance, one.Target.FullVersion, reading, fresh, s.now())
+			s.readsAfter(w, one.Instance)
 			if err == nil {
 				s.workersKnow(one.Instance, one.Target, reading)
 				s.atHand[s.state.Key(one.Instance)] = slices.Contains(answer.AtHand, on.Runtime)

@@ -102,6 +102,11 @@ func (s *scene) observe(ctx context.Context, r protocol.ObserveRequest) (protoco
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	what := verb + " " + r.Instances[0].FullVersion
+	if token, hangs := s.hung[what]; hangs && token == nil { // the first one
+		s.hung[what] = activity.GetInfo(ctx).TaskToken
+		return protocol.ObserveAnswer{}, activity.ErrResultPending
+	}
 	if s.cold && verb == "read" {
 		return protocol.ObserveAnswer{}, temporalError("not listed yet")
 	}
@@ -215,6 +220,43 @@ func TestAHintBesideTheEndOfAnApplyIsRead_F9(t *testing.T) {
 			})
 			s.sees(31*second, func(protocol.Status) { require.Equal(t, begun, s.work()) })
 			s.sees(31*second+shownWithin, func(seen protocol.Status) { require.Equal(t, "staging CONVERGED v1", statusOf(seen)) })
+			in := first
+			if in.Logic = logic; logic < protocol.Logic {
+				in.Runs = 1
+				s.env.SetContinuedExecutionRunID("one before")
+			}
+			s.acts(in, minute)
+		})
+	}
+}
+
+// What is hinted at while it is observed is read once more: what is answered then may have been read before.
+func TestAHintBesideAnObservationIsReadAfterIt_F9(t *testing.T) {
+	for logic, begun := range map[int][]string{
+		protocol.LogicReadsAfter:     {"follow v1", "follow v1"},
+		protocol.LogicReadsAfter - 1: {"follow v1"},
+	} {
+		t.Run(fmt.Sprint(logic), func(t *testing.T) {
+			s := newScene(t)
+			s.atHand, s.ready = false, true
+			s.publishes(0)
+			s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+			var before entities.Reading
+			s.sees(minute, func(seen protocol.Status) {
+				require.Equal(t, "staging CONVERGED v1", statusOf(seen))
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				before, s.did = s.reading("v1"), nil
+				s.hangs("follow v1")
+			})
+			s.hint(minute + second)
+			s.pods(minute+2*second, false)
+			s.hint(minute + 3*second)
+			s.at(minute+4*second, func() {
+				answer := protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{s.spec.IDs()[0]: before}}
+				require.NoError(t, s.env.CompleteActivity(s.hung["follow v1"], answer, nil))
+			})
+			s.sees(minute+5*second, func(protocol.Status) { require.Equal(t, begun, s.work("watch")) })
 			in := first
 			if in.Logic = logic; logic < protocol.Logic {
 				in.Runs = 1

@@ -58,7 +58,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicLooksHere
+const Logic = LogicReadsAfter
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -125,6 +125,9 @@ const (
 	// LogicLooksHere is the logic by which a Service that knows nothing of any instance yet has all of them read within its workflow task, where
 	// they are read at once.
 	LogicLooksHere = 21
+	// LogicReadsAfter is the logic by which a Service reads once more what was hinted at while it was observed: what it is answered then may
+	// have been read before.
+	LogicReadsAfter = 22
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.

@@ -29,11 +29,21 @@ func (s *State) Refresh(channel string) (Effect, error) {
 	return func() string {
 		for _, id := range s.Spec.IDs() {
 			if channel == "" || id.Channel == channel {
-				s.Instance(id).Observed.Requested = true
+				o := &s.Instance(id).Observed
+				o.Requested = true
+				o.refreshed++
 			}
 		}
 		return s.scope(channel) + " is observed now"
 	}, nil
+}
+
+// Refreshed is how often a reading of an instance was asked for in this run.
+func (s *State) Refreshed(id entities.InstanceID) int {
+	if i := s.Instances[id]; i != nil {
+		return i.Observed.refreshed
+	}
+	return 0
 }
 
 // Retry starts a failed release again where it failed, and tries one that waits for its

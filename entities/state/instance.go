@@ -78,6 +78,7 @@ type Observation struct {
 	// Requested: a reading is wanted now, whatever is known.
 	Requested bool   `json:"requested,omitempty"`
 	Asked     *Asked `json:"asked,omitempty"`
+	refreshed int    // how often a reading was asked for in this run
 }
 
 // Asked is what an exit-code runtime answered about a version that is not yet the target (C7).
