@@ -48,7 +48,7 @@ const outputtingRun = `#!/bin/sh
 case $1 in
 report) echo "now it is there"; cat "$OUT/report-$2";;
 migrate) echo "$2 $PORT" > "$OUT/migrated";;
-apply) printf '%s %s' "$PVN_SERVICE_VERSION" "$URL" > "$OUT/applied"; echo "$PVN_SERVICE_VERSION" > "$OUT/version";;
+apply) printf '%s %s' "$PVN_SERVICE_VERSION" "$URL" > "$OUT/applied.new" && mv "$OUT/applied.new" "$OUT/applied"; echo "$PVN_SERVICE_VERSION" > "$OUT/version";;
 fetch) printf '{"objects": [{"name": "web", "objectType": "Box", "status": "SUCCEEDED", "versions": [{"version": "%s", "active": true}]}]}' "$(cat "$OUT/version" 2>/dev/null)";;
 esac
 `

@@ -62,6 +62,10 @@ func options(application, service, what, by string) client.StartWorkflowOptions 
 // run starts one workflow and waits for its end.
 func (p *Planner) run(ctx context.Context, o client.StartWorkflowOptions, in protocol.PreviewInput) ([]protocol.ItemPreview, error) {
 	run, err := p.Client.ExecuteWorkflow(ctx, o, protocol.PreviewWorkflow, in)
+	if ctx.Err() != nil { // it may have begun all the same
+		p.cancel(o.ID)
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", o.ID, err)
 	}
