@@ -287,7 +287,7 @@ func (a *Activities) remove(ctx context.Context, owner runtimes.Owner, r protoco
 	if by != nil {
 		return errors.New(why)
 	}
-	if line.watches {
+	if r.Successor == nil { // else it goes on elsewhere, as what is known of it says
 		a.hints.forget(ctx, owner)
 	}
 	if r.Timeout > 0 {

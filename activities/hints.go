@@ -18,7 +18,7 @@ import (
 const (
 	hintGap      = 500 * time.Millisecond // between two readings of one instance that hints ask for
 	lastHintGap  = 30 * time.Second       // while they fail: doubled up to this
-	hintReadings = 8                      // under way at a time
+	hintReadings = 8                      // under way at a time, of one runtime
 	// newsGap is how soon details follow what the workflow was notified of, where a change that matters wakes
 	// it anyway.
 	newsGap = 5 * time.Second
@@ -59,11 +59,11 @@ type hints struct {
 
 	ctx    context.Context //nolint:containedctx // of the worker: hints come from goroutines that have none
 	end    context.CancelFunc
-	slots  chan struct{}
 	writes sync.WaitGroup
 
 	mu     sync.Mutex
 	ended  bool
+	slots  map[string]chan struct{} // for readings, of each runtime
 	owners map[runtimes.Owner]*interest
 }
 
@@ -72,6 +72,7 @@ type interest struct {
 	known     *observed    // by the workflow, from here; nil: nothing, or it was woken, or is observing or applying
 	turn      int          // of the observation or apply that began last
 	observing bool         // by the workflow, or applying: what comes meanwhile waits for its end
+	gone      time.Time    // when it was removed from here; zero: it was not, or it is there again
 	hinted    bool         // since the last reading began
 	running   bool         // a goroutine follows the hints
 	last      notification // of the workflow from here
@@ -99,7 +100,7 @@ type observed struct {
 func newHints(a *Activities) *hints {
 	h := &hints{
 		observe: a.observeOne, wake: a.wake, place: a.readings.take, records: (*watchedRecords)(a), came: a.hinted, gap: hintGap, lasting: lasting, leave: hintLeave,
-		slots: make(chan struct{}, hintReadings), owners: map[runtimes.Owner]*interest{},
+		slots: map[string]chan struct{}{}, owners: map[runtimes.Owner]*interest{},
 	}
 	h.rounds.peers.me = rand.Text()
 	h.ctx, h.end = context.WithCancel(context.Background())
@@ -154,7 +155,7 @@ func (h *hints) begin(owner runtimes.Owner) (turn int) {
 	defer h.mu.Unlock()
 	i := h.of(owner)
 	i.turn++
-	i.known, i.observing, i.hinted, i.passing, i.looks, i.applied = nil, true, false, time.Time{}, 0, false
+	i.known, i.observing, i.hinted, i.passing, i.looks, i.applied, i.gone = nil, true, false, time.Time{}, 0, false, time.Time{}
 	i.again.elsewhere, i.again.due = nil, false
 	if i.later != nil {
 		i.later.Stop()
@@ -371,7 +372,7 @@ func (h *hints) look(owner runtimes.Owner, i *interest, runtime string) (done bo
 // compare with.
 func (h *hints) compare(owner runtimes.Owner, i *interest, t glance, found *observed) (same, ok bool) {
 	h.readAgain(owner, i, t.turn, found)
-	reading, ok := h.read(found)
+	reading, ok := h.read(found, t.due)
 	if !ok || reading.Err != nil && !t.due && found.hinted() {
 		return false, false
 	}
@@ -385,14 +386,17 @@ func (h *hints) compare(owner runtimes.Owner, i *interest, t glance, found *obse
 			h.readAgain(owner, i, t.turn, now)
 		}
 	}
+	if same {
+		h.still(i, t.turn, func() { i.looks = min(i.looks, 1) }) // whoever was woken has seen to it
+	}
 	return same, true
 }
 
-// read reads an instance again: from what is watched, a few at a time; or else by asking the runtime, for which it
-// may find no place.
-func (h *hints) read(found *observed) (reading entities.Reading, ok bool) {
-	if found.hinted() {
-		h.in(func() { reading, ok = h.observe(h.ctx, found.request, found.ref), true })
+// read reads an instance again: what was hinted at from what is watched, a few at a time; or else, or when it is due, by asking the runtime,
+// for which it may find no place.
+func (h *hints) read(found *observed, due bool) (reading entities.Reading, ok bool) {
+	if found.hinted() && !due {
+		h.in(found.request.Application+"/"+found.request.Runtime, func() { reading, ok = h.observe(h.ctx, found.request, found.ref), true })
 		return reading, ok
 	}
 	leave, _ := h.place(found.request.Application+"/"+found.request.Runtime, time.Now())
@@ -455,11 +459,18 @@ func (h *hints) still(i *interest, turn int, do func()) bool {
 	return true
 }
 
-// in does something in one of a few places, so that a cluster's bad day does not fill the worker.
-func (h *hints) in(do func()) {
+// in does something in one of a few places that a runtime has, so that a cluster's bad day neither fills the worker nor holds up another one's hints.
+func (h *hints) in(runtime string, do func()) {
+	h.mu.Lock()
+	slots := h.slots[runtime]
+	if slots == nil {
+		slots = make(chan struct{}, hintReadings)
+		h.slots[runtime] = slots
+	}
+	h.mu.Unlock()
 	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 		do()
 	case <-h.ctx.Done():
 	}

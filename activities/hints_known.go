@@ -95,9 +95,11 @@ func (h *hints) recall(owner runtimes.Owner, i *interest, turn int) (*observed, 
 func (h *hints) forget(ctx context.Context, owner runtimes.Owner) {
 	h.begin(owner) // nothing settles it, until it is observed again
 	h.mu.Lock()
-	h.owners[owner].kept.stands = nil
+	i := h.of(owner)
+	i.kept.stands, i.gone = nil, time.Now()
 	h.mu.Unlock()
 	_ = h.records.remove(ctx, owner) // a record that stays costs a look
+	h.rounds.told.add(owner)         // or another worker would believe that it is there
 }
 
 // takeOver looks once at all that is known to the workers of this queue, and was not observed here yet: who knew of a

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -539,4 +540,39 @@ func TestWhatMovesWakesAtOnce_H8(t *testing.T) {
 	p.ready(false)
 	p.hint(staging, "eu")
 	require.Equal(t, staging, next(t, p.woken))
+}
+
+// A runtime that hangs holds up no hint of another one, however much of it was hinted at.
+func TestHangingRuntimeHoldsUpNoOtherHints_A7_H9(t *testing.T) {
+	p := newFixture(t)
+	hung := make(chan struct{})
+	begun := make(chan struct{}, 100)
+	read := p.hints.observe
+	p.hints.observe = func(ctx context.Context, r protocol.ObserveRequest, ref protocol.InstanceRef) entities.Reading {
+		if r.Runtime == "hangs" {
+			begun <- struct{}{}
+			<-hung
+		}
+		return read(ctx, r, ref)
+	}
+	defer close(hung)
+	known := func(runtime, channel string) runtimes.Owner {
+		owner := runtimes.Owner{Application: "shop", Service: "web", ID: entities.Only(channel)}
+		found := p.found()
+		found.request.Runtime, found.ref.ID = runtime, owner.ID
+		p.settle(owner, p.begin(owner), found)
+		return owner
+	}
+	for n := range 4 * hintReadings {
+		p.hint(known("hangs", fmt.Sprint("c", n)), "hangs")
+	}
+	for range hintReadings {
+		<-begun
+	}
+	p.run("v2", nil)
+	well := known("well", "staging")
+	p.run("v3", nil)
+	p.hint(well, "well")
+	require.Equal(t, well.ID, next(t, p.readings).ID)
+	require.Empty(t, begun, "no more of it than may be at once")
 }

@@ -217,7 +217,7 @@ func (a *Activities) watch(ctx context.Context, r protocol.ObserveRequest) *watc
 	w := &watched{a: a, request: r, last: map[entities.InstanceID]seen{}, turns: map[entities.InstanceID]int{}}
 	line, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
 	w.hinted, w.atHand = err == nil && line.watches && r.Interval > 0, err == nil && line.mirrors
-	if w.notes = w.hinted || err == nil && rests(resting(r)) && a.hints.reads(); w.notes {
+	if w.notes = w.hinted || rests(resting(r)) && a.hints.reads(); w.notes { // where it cannot be reached, that is what is known
 		for _, ref := range r.Instances {
 			w.turns[ref.ID] = a.hints.begin(ownerOf(r, ref.ID))
 		}

@@ -162,3 +162,50 @@ func TestHangingRuntimeHoldsUpNoOther_A7(t *testing.T) {
 		return a.readings.now == 3 && rt.At("shop", "s5", "well").Readings() > 0
 	}, time.Minute, time.Millisecond, "who waits for a runtime that hangs holds no place of another")
 }
+
+// What is known of an instance is forgotten when it is removed, and not when only what it left elsewhere is; of what cannot be reached that
+// is known.
+func TestWhatIsKnownOfAnInstance_A24_F9(t *testing.T) {
+	a, _ := ofFake(t)
+	a.hints.rounds.on = true
+	digest := defined(t, a, "vm")
+	owner := runtimes.Owner{Application: "shop", Service: "web", ID: entities.Only("prod")}
+	ref := protocol.InstanceRef{ID: owner.ID, FullVersion: "v1"}
+	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+	env.RegisterActivityWithOptions(a.Observe, activity.RegisterOptions{Name: protocol.ActivityObserve})
+	env.RegisterActivityWithOptions(a.Remove, activity.RegisterOptions{Name: protocol.ActivityRemove})
+	observe := func(runtime string) {
+		_, err := env.ExecuteActivity(protocol.ActivityObserve, protocol.ObserveRequest{
+			Application: "shop", Service: "web", ServiceID: "id", Runtime: "vm", RuntimeDigest: runtime, Timeout: time.Minute, Interval: time.Second, Rest: time.Hour,
+			Instances: []protocol.InstanceRef{ref},
+		})
+		require.NoError(t, err)
+	}
+	recorded := func() *protocol.Watched {
+		a.hints.writes.Wait()
+		w, err := a.hints.records.get(t.Context(), owner)
+		require.NoError(t, err)
+		return w
+	}
+	observe(digest)
+	well := recorded()
+	require.NotNil(t, well)
+
+	remove := protocol.RemoveRequest{
+		Application: "shop", Service: "web", ServiceID: "id", Runtime: "vm", RuntimeDigest: digest, Instance: ref, Timeout: time.Minute, Sequence: 2,
+		Successor: &protocol.Successor{Runtime: "other", RuntimeDigest: defined(t, a, "other"), Instance: ref, Sequence: 2},
+	}
+	_, err := env.ExecuteActivity(protocol.ActivityRemove, remove)
+	require.NoError(t, err)
+	require.Equal(t, well, recorded())
+	require.False(t, a.hints.owners[owner].observing, "hints are followed")
+
+	observe("gone") // nothing is defined under it
+	away := recorded()
+	require.NotEqual(t, well.Request.Instances[0].Known, away.Request.Instances[0].Known, "the next reading is news")
+
+	remove.Successor, remove.Sequence = nil, 3
+	_, err = env.ExecuteActivity(protocol.ActivityRemove, remove)
+	require.NoError(t, err)
+	require.Nil(t, recorded())
+}

@@ -103,6 +103,7 @@ func (h *hints) readAgain(owner runtimes.Owner, i *interest, turn int, found *ob
 		if i.known != found {
 			i.known, i.again.elsewhere = nil, found
 		}
+		h.keep(owner, i) // what could not be written down is now
 		h.arm(owner, i, found.request.Interval)
 	})
 }
@@ -239,8 +240,35 @@ func (h *hints) beat(every time.Duration) (gone []string) {
 
 // disbelieve has the next look ask the store what the workflow knows, with h.mu held: another worker wrote that down.
 func (h *hints) disbelieve(i *interest) {
+	i.isThere()
+	i.kept.stands = nil
 	if !i.observing {
-		i.known, i.again.elsewhere, i.kept.stands = nil, nil, nil
+		i.known, i.again.elsewhere = nil, nil
+	}
+}
+
+// isThere: what was removed from here may be there again, since another worker wrote something of it down; with h.mu held.
+func (i *interest) isThere() {
+	if !i.gone.IsZero() {
+		i.gone, i.observing = time.Time{}, false
+	}
+}
+
+// forgottenAfter is when nothing is kept in mind any more of what was removed: its last hints have come by then.
+const forgottenAfter = 10 * time.Minute
+
+// clear forgets what was removed a while ago, of which nothing is written down.
+func (h *hints) clear(owners []runtimes.Owner) {
+	there := map[runtimes.Owner]bool{}
+	for _, owner := range owners {
+		there[owner] = true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for owner, i := range h.owners {
+		if !i.gone.IsZero() && !there[owner] && time.Since(i.gone) > forgottenAfter {
+			delete(h.owners, owner)
+		}
 	}
 }
 
@@ -250,12 +278,14 @@ func (h *hints) adopt(gone []string) error {
 	if err != nil {
 		return err
 	}
+	h.clear(owners)
 	for _, owner := range owners {
 		if !h.rounds.peers.mine(owner) {
 			continue
 		}
 		h.mu.Lock()
 		i := h.of(owner)
+		i.isThere()
 		fresh := i.again.timer == nil && i.known == nil
 		reads := !i.observing && (fresh || h.rounds.peers.was(owner, gone))
 		if reads {

@@ -117,6 +117,13 @@ func (c *crowd) change(owner runtimes.Owner, version string) {
 	c.version[owner] = version
 }
 
+// never is as if it had not been there.
+func (c *crowd) never(owner runtimes.Owner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.version, owner)
+}
+
 func (c *crowd) one() runtimes.Owner {
 	return runtimes.Owner{Application: "shop", Service: "s0", ID: entities.Only("prod")}
 }
@@ -380,5 +387,80 @@ func TestWhatANewWorkerToldIsKnown_F9(t *testing.T) {
 		for owner := range c.version {
 			require.NotZero(t, c.wakes(owner), owner)
 		}
+	})
+}
+
+// What was taken down by one worker, and came back by another, is read again by whichever reads it; what does not come back is forgotten.
+func TestWhatCameBackIsReadAgain_F9_A24(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 20)
+		a, b := c.worker(), c.worker()
+		defer a.stop()
+		defer b.stop()
+		c.everythingIsObserved(a)
+		time.Sleep(20 * time.Minute)
+		for owner := range c.version {
+			a.forget(t.Context(), owner)
+		}
+		time.Sleep(time.Minute)
+		for owner := range c.version {
+			if owner != c.one() {
+				c.observed(b, owner)
+			}
+		}
+		time.Sleep(30 * time.Minute)
+		c.never(c.one())
+		c.forget()
+		time.Sleep(4 * readEvery)
+		synctest.Wait()
+		reads, unread := c.by()
+		require.Zero(t, unread)
+		require.NotZero(t, reads[a.rounds.peers.me])
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		require.NotContains(t, a.owners, c.one())
+		require.Len(t, a.owners, 19)
+	})
+}
+
+// What could not be written down at first is written down with the next reading.
+func TestWhatCouldNotBeWrittenDownIsLater_F9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 1)
+		h := c.worker()
+		defer h.stop()
+		c.store.fails(errors.New("the store is away"))
+		c.everythingIsObserved(h)
+		c.store.fails(nil)
+		time.Sleep(readEvery + readEvery/5)
+		synctest.Wait()
+		owners, err := c.store.all(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []runtimes.Owner{c.one()}, owners)
+	})
+}
+
+// A worker that woke a workflow, which found nothing new, reads on as ever: however often that happens.
+func TestWakesForNothingSlowNobodyDown_F9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t, 1)
+		a := c.worker()
+		c.everythingIsObserved(a)
+		time.Sleep(time.Minute)
+		killed(a)
+		b := c.worker()
+		defer b.stop()
+		time.Sleep(2 * readEvery)
+		for range 10 {
+			c.change(c.one(), unreachable)
+			time.Sleep(readEvery + readEvery/5)
+			c.change(c.one(), "v1")
+			time.Sleep(readEvery + readEvery/5)
+		}
+		c.forget()
+		time.Sleep(10 * readEvery)
+		synctest.Wait()
+		reads, _ := c.by()
+		require.InDelta(t, 10, reads[b.rounds.peers.me], 1)
 	})
 }
