@@ -77,6 +77,7 @@ func (a *Activities) restart(ctx context.Context, id, name, workflow string, inp
 const (
 	MemoInstallation = "installation" // its id
 	MemoStore        = "store"        // its store's URL, as the worker that started it called it
+	MemoEpoch        = "epoch"        // its epoch, a number
 )
 
 // StartInstallation starts the workflow of the installation that the store belongs to, unless it runs.
@@ -92,7 +93,7 @@ func (a *Activities) StartInstallation(ctx context.Context, begin protocol.Begin
 	_, err = a.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: protocol.InstallationID(), TaskQueue: protocol.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary: "installation " + i.ID, StaticDetails: "Whether everything is paused, and which store this namespace goes with. Its status query says so.",
-		Memo: map[string]any{MemoInstallation: i.ID, MemoStore: a.Store.URL()},
+		Memo: map[string]any{MemoInstallation: i.ID, MemoStore: a.Store.URL(), MemoEpoch: i.Epoch},
 	}, protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.ID, Logic: protocol.Logic, Pause: held, Beginning: begin})
 	return err
 }

@@ -21,7 +21,8 @@ import (
 // join makes sure that a store and a namespace belong together, and returns the record of what they belong to. An empty
 // store begins an installation. A store that belongs to another namespace, or to one of that name on another server, is
 // refused: what it says would be started there, and applied, a second time. With o.TakeOver it is moved here instead: the
-// epoch is raised, and workers where it was are refused from then on (F4). An owner takes its own store along without being
+// epoch is raised, and workers where it was are refused from then on (F4); and a store that is empty since it was lost belongs again to
+// the installation that it had. An owner takes its own store along without being
 // told, and nobody else's: a store that others work from is not taken from them by starting `converge dev` beside it.
 func join(ctx context.Context, c client.Client, s *store.Store, o Options) (protocol.Installation, error) {
 	here, err := newInstallation(ctx, c, o)
@@ -35,7 +36,7 @@ func join(ctx context.Context, c client.Client, s *store.Store, o Options) (prot
 	if err != nil && !store.IsNotFound(err) {
 		return stands, err
 	}
-	if err := agree(ctx, c, s, stands, here, o); err != nil {
+	if err := agree(ctx, c, s, stands, &here, o); err != nil {
 		return stands, err
 	}
 	if stands.ID == "" {
@@ -74,37 +75,68 @@ func takeOver(ctx context.Context, s *store.Store, stands, here protocol.Install
 	return stands, err
 }
 
-// agree refuses a store whose installation, if it has one, is not that of the namespace, if that has one.
-func agree(ctx context.Context, c client.Client, s *store.Store, stands, here protocol.Installation, o Options) error {
+// ofNamespace is an installation as the workflow says that stands for it in a namespace.
+type ofNamespace struct {
+	id, store string // none: ""
+	epoch     int64
+}
+
+// installationThere is the installation that a namespace has.
+func installationThere(ctx context.Context, c client.Client, namespace string, o Options) (ofNamespace, error) {
 	d, err := c.DescribeWorkflowExecution(ctx, protocol.InstallationID(), "")
 	var none *serviceerror.NotFound
 	if errors.As(err, &none) || err == nil && d.GetWorkflowExecutionInfo().GetCloseTime() != nil {
-		return nil
+		return ofNamespace{}, nil
 	}
 	if err != nil {
-		return fmt.Errorf("installation of the namespace %s: %w", here.Namespace, err)
+		return ofNamespace{}, fmt.Errorf("installation of the namespace %s: %w", namespace, err)
 	}
 	memo := d.GetWorkflowExecutionInfo().GetMemo().GetFields()
-	e := &DisagreeError{Store: s.URL(), Installation: stands.ID, Namespace: here.Namespace}
-	for name, into := range map[string]*string{activities.MemoInstallation: &e.Other, activities.MemoStore: &e.OtherStore} {
+	found := ofNamespace{epoch: 1} // what was started before epochs were said
+	for name, into := range map[string]any{activities.MemoInstallation: &found.id, activities.MemoStore: &found.store, activities.MemoEpoch: &found.epoch} {
+		if memo[name] == nil && name == activities.MemoEpoch {
+			continue
+		}
 		if err := o.Payloads.Read(&commonpb.Payloads{Payloads: []*commonpb.Payload{memo[name]}}, into); err != nil {
-			return fmt.Errorf("memo of the workflow %s: %w", protocol.InstallationID(), err)
+			return ofNamespace{}, fmt.Errorf("memo of the workflow %s: %w", protocol.InstallationID(), err)
 		}
 	}
-	if e.Other == stands.ID {
-		return nil
+	return found, nil
+}
+
+// agree refuses a store whose installation, if it has one, is not that of the namespace, if that has one. What begins here in a store that was
+// lost is the installation that it had.
+func agree(ctx context.Context, c client.Client, s *store.Store, stands protocol.Installation, here *protocol.Installation, o Options) error {
+	there, err := installationThere(ctx, c, here.Namespace, o)
+	if err != nil {
+		return err
 	}
-	return e
+	switch lost := stands.ID == "" && there.store == s.URL(); {
+	case there.id == "" || there.id == stands.ID:
+	case lost && o.TakeOver:
+		here.ID, here.Epoch = there.id, there.epoch
+	default:
+		return &DisagreeError{
+			Store: s.URL(), Installation: stands.ID, Namespace: here.Namespace, Other: there.id, OtherStore: there.store, Lost: lost,
+		}
+	}
+	return nil
 }
 
 // DisagreeError says that a namespace belongs to another installation than a store.
 type DisagreeError struct {
 	Store, Installation          string // of the store; empty: it belongs to none yet
 	Namespace, Other, OtherStore string
+	Lost                         bool // the store is the other one's, and empty
 }
 
 // Error names both, and what to do.
 func (e *DisagreeError) Error() string {
+	if e.Lost {
+		return fmt.Sprintf("the namespace %s belongs to the installation %s, whose store %s has lost what it had: nothing was started; fill it from a backup: "+
+			"converge admin import --restore. Without one go on with what Temporal knows: converge worker --take-over, and converge apply for each application [disagree]",
+			e.Namespace, e.Other, e.Store)
+	}
 	whose := "the installation " + e.Installation
 	if e.Installation == "" {
 		whose = "no installation yet"

@@ -71,7 +71,7 @@ unless it was that before and was replaced.`,
 	cmd.Flags().StringVar(&o.store, "store", "", "incarnation store: a URL or a directory (CONVERGE_STORE; default: .converge/store of the directory's application)")
 	cmd.Flags().StringVar(&o.runtime, "runtime", "", "serve this remote runtime only")
 	cmd.Flags().StringArrayVar(&o.roots, "root", nil, "directory of an application, in which its commands start: DIR for all, or APPLICATION=DIR; repeatable (default: the one that it was published from)")
-	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "move the installation of the store to this namespace, from one that is gone")
+	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "move the installation of the store to this namespace, from one that is gone; or go on with a store that was lost")
 	cmd.Flags().StringSliceVar(&o.allowEnv, "allow-env", nil, "variables of this environment that a configuration may name by workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)")
 	cmd.Flags().StringSliceVar(&o.allow, "allow-secret", nil, "secrets that a configuration may name: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN, * at the end for all that begin so (CONVERGE_ALLOW_SECRET)")
 	cmd.Flags().StringArrayVar(&o.ageKeys, "sops-age-key-file", nil, "file of age identities for what SOPS encrypted: FILE for all applications, or APPLICATION=FILE; repeatable (default: SOPS_AGE_KEY_FILE and SOPS_AGE_KEY)")

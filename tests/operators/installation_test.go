@@ -187,6 +187,34 @@ func TestRestoreOfTheStore_F4(t *testing.T) {
 	require.Equal(t, moves+1, production.Moves(), "nothing was taken back on the way")
 }
 
+// The store is lost, and there is no backup: no worker takes it for a new one, and when one is told to go on, it is the same installation,
+// with what Temporal knows and what is published again.
+func TestLostStoreWithoutABackup_F4(t *testing.T) {
+	t.Parallel()
+	w := shared.OwnServer(t, 0)
+	w.RunWeb()
+	before, err := opened(w).Installation(t.Context())
+	require.NoError(t, err)
+	w.StopWorker()
+	w.Lose()
+	_, err = worker.Start(t.Context(), w.Client, worker.Options{Store: w.Store})
+	require.ErrorContains(t, err, "whose store "+w.Store+" has lost what it had: nothing was started")
+	require.ErrorContains(t, err, "converge worker --take-over, and converge apply")
+	production := w.Fake.At(w.App, "web", "production")
+	moves := production.Moves()
+
+	since := time.Now()
+	w.StartWorkerAs(worker.Options{TakeOver: true})
+	after, err := opened(w).Installation(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []any{before.ID, before.Epoch, before.NamespaceID}, []any{after.ID, after.Epoch, after.NamespaceID})
+	managedAgain(w, protocol.ApplicationID(w.App), "", since)
+	w.Publish()
+	w.Release("web", "v2")
+	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
+	require.Equal(t, moves+1, production.Moves(), "nothing was taken back on the way")
+}
+
 // A namespace goes with one store: a worker that is given another one, or one that is empty since it was lost, starts
 // nothing, and says which store it is.
 func TestNamespaceGoesWithItsStore_F4(t *testing.T) {
