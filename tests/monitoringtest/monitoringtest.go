@@ -105,7 +105,7 @@ func write(t testing.TB, dir, name, content string) {
 // in between, so it is tried again with another.
 func serve(t testing.TB, name, ready string, arguments func(address string) []string) string {
 	t.Helper()
-	path := program(t, name)
+	path := Program(t, name)
 	var last string
 	for range 5 {
 		address := freeAddress(t)
@@ -117,8 +117,8 @@ func serve(t testing.TB, name, ready string, arguments func(address string) []st
 	return ""
 }
 
-// program is the path of a program that `make monitoring` fetched.
-func program(t testing.TB, name string) string {
+// Program is the path of a program that `make monitoring` fetched.
+func Program(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	for err == nil && dir != filepath.Dir(dir) {
