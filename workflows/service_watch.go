@@ -60,12 +60,28 @@ func (s *service) endWatches(wanted map[string][]decide.Watch, moving bool) {
 	for _, key := range entities.SortedKeys(s.watches) {
 		have := s.watches[key]
 		w, ok := wanted[key]
-		if ok && s.stand(w, have) || moving && !have.moving() {
+		if ok && s.stand(w, have) || moving && !have.moving() && s.covers(have, w) {
 			continue
 		}
 		have.cancel()
 		delete(s.watches, key)
 	}
+}
+
+// covers: all that is wanted is under observation, or read by workers.
+func (s *service) covers(have *watch, wanted []decide.Watch) bool {
+	if s.logic < protocol.LogicReadsAfter {
+		return true
+	}
+	watched := map[entities.InstanceID]bool{}
+	for _, on := range have.of {
+		for _, one := range on.Watched {
+			watched[one.Instance] = true
+		}
+	}
+	return !slices.ContainsFunc(wanted, func(on decide.Watch) bool {
+		return s.rest(*s.state.RuntimeNamed(on.Runtime)) == 0 && slices.ContainsFunc(on.Watched, func(one decide.Watched) bool { return !watched[one.Instance] })
+	})
 }
 
 // wantedWatches is what should be under observation, by the key of the observation, and whether anything moves.

@@ -297,3 +297,78 @@ func TestWhatNobodyHintsAtIsFollowed_F9(t *testing.T) {
 	})
 	s.acts(first, minute)
 }
+
+// What has just converged is observed while other things go on, where no worker reads it by itself: an observation under way that lacks it is
+// begun anew.
+func TestWhatHasJustConvergedIsObserved_F9_A7(t *testing.T) {
+	for logic, observed := range map[int]bool{protocol.LogicReadsAfter: true, protocol.LogicReadsAfter - 1: false} {
+		t.Run(fmt.Sprint(logic), func(t *testing.T) {
+			p := newPlay(t)
+			edge := p.spec.Runtimes["edge"]
+			edge.Observable, edge.Timing.PollInterval, edge.Timing.SteadyPollInterval = true, second, 30*second
+			there := func(version string, status entities.ObjectStatus) entities.Reading {
+				return entities.Reading{At: p.env.Now(), Objects: []entities.Object{{
+					Name: "web", Type: "process", Status: status, Versions: []entities.ObjectVersion{{Version: version, Active: true}},
+				}}}
+			}
+			now := map[string]entities.Reading{"staging": there("v0", entities.ObjectSucceeded), "prod": there("v0", entities.ObjectSucceeded)}
+			var steady []string // the channels of each observation of what is steady
+			p.env.RegisterActivityWithOptions(func(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				answer, channels := protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{}}, ""
+				for _, ref := range r.Instances {
+					channels += ref.ID.Channel + " "
+					if reading := now[ref.ID.Channel]; reading.Digest() != ref.Known {
+						answer.Readings[ref.ID] = reading
+					}
+				}
+				if r.Steady && activity.GetInfo(ctx).Attempt == 1 {
+					steady = append(steady, channels)
+				}
+				if len(answer.Readings) > 0 {
+					return answer, nil
+				}
+				again := 100 * time.Hour
+				if len(r.Instances) == 2 { // until it is news that the apply under way has changed something
+					again = second
+				}
+				return answer, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: again})
+			}, activity.RegisterOptions{Name: protocol.ActivityObserve})
+			reads := func(at time.Duration, channel string, status entities.ObjectStatus) {
+				p.at(at, func() {
+					p.mu.Lock()
+					defer p.mu.Unlock()
+					now[channel] = there("v1", status)
+				})
+			}
+			p.hangs("v1 to staging")
+			p.hangs("v1 to prod")
+			p.publishes(0)
+			p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+			reads(5*second, "staging", entities.ObjectPending)
+			reads(10*second, "staging", entities.ObjectSucceeded)
+			ends := func(at time.Duration, apply string) {
+				p.at(at, func() {
+					reading := there("v1", entities.ObjectSucceeded)
+					require.NoError(t, p.env.CompleteActivity(p.hung[apply], protocol.ApplyAnswer{Reading: &reading}, nil))
+				})
+			}
+			ends(11*second, "v1 to staging")
+			p.sees(12*second, func(seen protocol.Status) {
+				require.Equal(t, "staging CONVERGED v1, prod CONVERGING v1", statusOf(seen))
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				require.Equal(t, observed, slices.Contains(steady, "staging "), "%q", steady)
+			})
+			reads(20*second, "prod", entities.ObjectSucceeded)
+			ends(21*second, "v1 to prod")
+			in := first
+			if in.Logic = logic; logic < protocol.Logic {
+				in.Runs = 1
+				p.env.SetContinuedExecutionRunID("one before")
+			}
+			p.acts(in, minute)
+		})
+	}
+}

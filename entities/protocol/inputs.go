@@ -126,7 +126,7 @@ const (
 	// they are read at once.
 	LogicLooksHere = 21
 	// LogicReadsAfter is the logic by which a Service reads once more what was hinted at while it was observed: what it is answered then may
-	// have been read before.
+	// have been read before; and has what is steady observed while other things go on, though an observation that is under way lacks it.
 	LogicReadsAfter = 22
 )
 
