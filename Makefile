@@ -1,4 +1,4 @@
-# The commands of this repository. `make check` is exactly what CI runs.
+# The commands of this repository. `make check` is what CI runs, once .ci/run has installed what more is tested against.
 
 TOOL := go tool -modfile=tools/go.mod
 CHECKS := build vet test race kube-test sops-test lint workflowcheck tidy generated
