@@ -30,7 +30,7 @@ import (
 
 const (
 	answerTimeout   = 30 * time.Second // of the workflow; a worker has to be there
-	queryTimeout    = 5 * time.Second
+	queryTimeout    = 10 * time.Second // a server waits for five for a worker that had the workflow and is gone, and asks another one then
 	announceTimeout = 10 * time.Second
 	writers         = 16 // to the store at a time
 )
