@@ -134,7 +134,7 @@ type DisagreeError struct {
 func (e *DisagreeError) Error() string {
 	if e.Lost {
 		return fmt.Sprintf("the namespace %s belongs to the installation %s, whose store %s has lost what it had: nothing was started; fill it from a backup: "+
-			"converge admin import --restore. Without one go on with what Temporal knows: converge worker --take-over, and converge apply for each application [disagree]",
+			"converge admin import --restore. Without one go on with what Temporal knows: converge worker --take-over, converge apply for each application, and converge release of what runs [disagree]",
 			e.Namespace, e.Other, e.Store)
 	}
 	whose := "the installation " + e.Installation

@@ -188,7 +188,7 @@ func TestRestoreOfTheStore_F4(t *testing.T) {
 }
 
 // The store is lost, and there is no backup: no worker takes it for a new one, and when one is told to go on, it is the same installation,
-// with what Temporal knows and what is published again.
+// with what Temporal knows and what is published and released again.
 func TestLostStoreWithoutABackup_F4(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
@@ -199,17 +199,18 @@ func TestLostStoreWithoutABackup_F4(t *testing.T) {
 	w.Lose()
 	_, err = worker.Start(t.Context(), w.Client, worker.Options{Store: w.Store})
 	require.ErrorContains(t, err, "whose store "+w.Store+" has lost what it had: nothing was started")
-	require.ErrorContains(t, err, "converge worker --take-over, and converge apply")
+	require.ErrorContains(t, err, "converge worker --take-over, converge apply for each application, and converge release of what runs")
 	production := w.Fake.At(w.App, "web", "production")
 	moves := production.Moves()
 
-	since := time.Now()
 	w.StartWorkerAs(worker.Options{TakeOver: true})
 	after, err := opened(w).Installation(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []any{before.ID, before.Epoch, before.NamespaceID}, []any{after.ID, after.Epoch, after.NamespaceID})
-	managedAgain(w, protocol.ApplicationID(w.App), "", since)
 	w.Publish()
+	w.Await("web", "staging UNKNOWN v1, production UNKNOWN v1") // nobody knows what v1 was rendered to
+	w.Release("web", "v1")
+	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	w.Release("web", "v2")
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 	require.Equal(t, moves+1, production.Moves(), "nothing was taken back on the way")
