@@ -190,6 +190,9 @@ func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest s
 		return p, lost
 	}
 	record, err := a.Store.Version(ctx, in.Application, in.Service, in.FullVersion)
+	if store.IsNotFound(err) {
+		return p, fmt.Errorf("%w; it is rendered once more when that is released again: converge release %s/%s %s", lost, in.Application, in.Service, in.FullVersion)
+	}
 	if err != nil {
 		return p, lost
 	}

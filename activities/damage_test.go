@@ -74,6 +74,10 @@ func TestDamagedPayloadIsRenderedAgain(t *testing.T) {
 	request.Version, request.FullVersion = "r2", "r2"
 	_, err = open().Prepare(ctx, request)
 	require.NoError(t, err)
+	in.FullVersion = "lost"
+	_, err = open().payload(ctx, in, "0000")
+	require.ErrorContains(t, err, "it is rendered once more when that is released again: converge release shop/routes lost")
+	require.True(t, store.IsNotFound(err))
 	request.Version, request.FullVersion, request.Initial = "r3", "r3", true
 	_, err = open().Prepare(ctx, request)
 	require.ErrorContains(t, err, "so this is not its first release", "a damaged record still says that there was one")

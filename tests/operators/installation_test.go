@@ -208,7 +208,8 @@ func TestLostStoreWithoutABackup_F4(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{before.ID, before.Epoch, before.NamespaceID}, []any{after.ID, after.Epoch, after.NamespaceID})
 	w.Publish()
-	w.Await("web", "staging UNKNOWN v1, production UNKNOWN v1") // nobody knows what v1 was rendered to
+	s := w.Await("web", "staging UNKNOWN v1, production UNKNOWN v1") // nobody knows what v1 was rendered to
+	require.Contains(t, reasons(s), "converge release "+w.App+"/web v1")
 	w.Release("web", "v1")
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	w.Release("web", "v2")
