@@ -261,18 +261,25 @@ const removalPace = 250 * time.Millisecond
 func untilGone(ctx context.Context, at dynamic.ResourceInterface, doing, name string, another func(*unstructured.Unstructured) bool) error {
 	again := time.NewTicker(removalPace)
 	defer again.Stop()
+	var last *unstructured.Unstructured // as it was seen last
+	still := func() error {
+		return &problem{doing: doing, why: "it is still there: " + deleting(last), err: context.Cause(ctx)}
+	}
 	for {
 		live, err := at.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && another(live) {
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && another(live):
 			return nil
-		}
-		if err != nil {
+		case err != nil && ctx.Err() != nil && last != nil:
+			return still()
+		case err != nil:
 			return explain(ctx, doing, err)
 		}
+		last = live
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return &problem{doing: doing, why: "it is still there: " + deleting(live), err: context.Cause(ctx)}
+			return still()
 		}
 	}
 }
