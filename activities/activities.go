@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/entities"
+	ordering "github.com/converge-engine/converge/entities/order"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/codec"
 	"github.com/converge-engine/converge/intent/sops"
@@ -191,7 +192,8 @@ func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest s
 	}
 	record, err := a.Store.Version(ctx, in.Application, in.Service, in.FullVersion)
 	if store.IsNotFound(err) {
-		return p, fmt.Errorf("%w; it is rendered once more when that is released again: converge release %s/%s %s", lost, in.Application, in.Service, in.FullVersion)
+		name, _ := entities.SplitVersion(in.FullVersion)
+		return p, fmt.Errorf("%w; it is rendered once more when that is released again: converge release %s/%s %s", lost, in.Application, in.Service, ordering.Named(name))
 	}
 	if err != nil {
 		return p, lost

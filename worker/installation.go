@@ -114,7 +114,7 @@ func agree(ctx context.Context, c client.Client, s *store.Store, stands protocol
 	switch lost := stands.ID == "" && there.store == s.URL(); {
 	case there.id == "" || there.id == stands.ID:
 	case lost && o.TakeOver:
-		here.ID, here.Epoch = there.id, there.epoch
+		here.ID, here.Epoch = there.id, max(1, there.epoch) // whoever can start workflows may have said it
 	default:
 		return &DisagreeError{
 			Store: s.URL(), Installation: stands.ID, Namespace: here.Namespace, Other: there.id, OtherStore: there.store, Lost: lost,
