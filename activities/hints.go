@@ -395,11 +395,12 @@ func (h *hints) compare(owner runtimes.Owner, i *interest, t glance, found *obse
 // read reads an instance again: what was hinted at from what is watched, a few at a time; or else, or when it is due, by asking the runtime,
 // for which it may find no place.
 func (h *hints) read(found *observed, due bool) (reading entities.Reading, ok bool) {
+	of := found.request.Application + "/" + found.request.Runtime
 	if found.hinted() && !due {
-		h.in(found.request.Application+"/"+found.request.Runtime, func() { reading, ok = h.observe(h.ctx, found.request, found.ref), true })
+		h.in(of, func() { reading, ok = h.observe(h.ctx, found.request, found.ref), true })
 		return reading, ok
 	}
-	leave, _ := h.place(found.request.Application+"/"+found.request.Runtime, time.Now())
+	leave, _ := h.place(of, time.Now())
 	if leave == nil {
 		return reading, false
 	}

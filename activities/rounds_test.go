@@ -86,6 +86,18 @@ func (c *crowd) reading(owner runtimes.Owner) entities.Reading {
 	}}}
 }
 
+// pair are two workers, the first of which observed everything so long ago.
+func pair(t *testing.T, instances int, ago time.Duration) (c *crowd, a, b *hints) {
+	t.Helper()
+	c = newCrowd(t, instances)
+	a, b = c.worker(), c.worker()
+	t.Cleanup(a.stop)
+	t.Cleanup(b.stop)
+	c.everythingIsObserved(a)
+	time.Sleep(ago)
+	return c, a, b
+}
+
 // killed ends a worker that says nothing more.
 func killed(h *hints) {
 	h.mu.Lock()
@@ -226,12 +238,7 @@ func TestWhatIsReadTogetherIsDueTogether_F9(t *testing.T) {
 // Workers of a queue share what is steady, each about half; what they have in common is in the store.
 func TestWorkersShareWhatIsSteady_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 200)
-		a, b := c.worker(), c.worker()
-		defer a.stop()
-		defer b.stop()
-		c.everythingIsObserved(a)
-		time.Sleep(15 * time.Minute) // until the other is relied on
+		c, a, b := pair(t, 200, 15*time.Minute) // until the other is relied on
 		c.forget()
 		time.Sleep(10 * readEvery)
 		synctest.Wait()
@@ -247,12 +254,7 @@ func TestWorkersShareWhatIsSteady_F9(t *testing.T) {
 func TestWorkersOfManyTakeNoneForGone_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 4 * silentBeats * float64(beatEvery/takeOverPace)
-		c := newCrowd(t, int(many))
-		a, b := c.worker(), c.worker()
-		defer a.stop()
-		defer b.stop()
-		c.everythingIsObserved(a)
-		time.Sleep(15 * time.Minute)
+		c, a, b := pair(t, int(many), 15*time.Minute)
 		c.forget()
 		time.Sleep(4 * readEvery)
 		synctest.Wait()
@@ -300,12 +302,7 @@ func TestRoundsOfAWorkerThatIsGone_F9_H9(t *testing.T) {
 // What another worker's observation told the workflow is what this one compares with from then on, and not what it remembers.
 func TestWhatAnotherWorkerToldIsKnown_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 20)
-		a, b := c.worker(), c.worker()
-		defer a.stop()
-		defer b.stop()
-		c.everythingIsObserved(a)
-		time.Sleep(20 * time.Minute)
+		c, _, b := pair(t, 20, 20*time.Minute)
 		for owner := range c.version { // released; either may observe, and the other still reads its part
 			c.change(owner, "v2")
 			c.observed(b, owner)
@@ -328,12 +325,7 @@ func TestWhatAnotherWorkerToldIsKnown_F9(t *testing.T) {
 // While the store is away each goes on with its part.
 func TestRoundsWithoutTheStore_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 50)
-		a, b := c.worker(), c.worker()
-		defer a.stop()
-		defer b.stop()
-		c.everythingIsObserved(a)
-		time.Sleep(20 * time.Minute)
+		c, _, _ := pair(t, 50, 20*time.Minute)
 		c.store.fails(errors.New("the store is away"))
 		c.forget()
 		time.Sleep(readEvery + readEvery/5)
@@ -393,12 +385,7 @@ func TestWhatANewWorkerToldIsKnown_F9(t *testing.T) {
 // What was taken down by one worker, and came back by another, is read again by whichever reads it; what does not come back is forgotten.
 func TestWhatCameBackIsReadAgain_F9_A24(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(t, 20)
-		a, b := c.worker(), c.worker()
-		defer a.stop()
-		defer b.stop()
-		c.everythingIsObserved(a)
-		time.Sleep(20 * time.Minute)
+		c, a, b := pair(t, 20, 20*time.Minute)
 		for owner := range c.version {
 			a.forget(t.Context(), owner)
 		}

@@ -387,6 +387,16 @@ func (p *play) queries(query string, into any) {
 // first is the input of a service that knows nothing yet.
 var first = protocol.ServiceInput{Application: "shop", Service: "web", Logic: protocol.Logic}
 
+// as is the input of a run with a logic: an older one began with a worker of then, and is not the first.
+func (p *play) as(logic int) protocol.ServiceInput {
+	in := first
+	if in.Logic = logic; logic < protocol.Logic {
+		in.Runs = 1
+		p.env.SetContinuedExecutionRunID("one before")
+	}
+	return in
+}
+
 // acts runs the workflow until some time after the last thing sent, when the server suggests that it
 // continues as new; what the next run gets is returned, as it is carried.
 func (p *play) acts(in protocol.ServiceInput, after time.Duration) protocol.ServiceInput {

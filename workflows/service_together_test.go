@@ -140,10 +140,7 @@ func TestWhatIsNewIsReadWithinItsTask_F9(t *testing.T) {
 		f.sees(minute, func(s protocol.Status) {
 			require.Equal(t, "eu CONVERGED v1, us CONVERGED v1, asia CONVERGED v1", statusOf(s))
 		})
-		in := first
-		in.Logic, in.Runs = logic, 1
-		f.env.SetContinuedExecutionRunID("one before")
-		f.acts(in, minute)
+		f.acts(f.as(logic), minute)
 		require.Equal(t, []string{
 			looks + together, "apply v1 to eu", "apply v1 to us", "apply v1 to asia", "watch" + together,
 		}, f.work("keep", "announce"), logic)
@@ -170,10 +167,7 @@ func TestARuntimeThatHangsIsObservedAlone_A7(t *testing.T) {
 func TestARunOfBeforeObservesRuntimeByRuntime(t *testing.T) {
 	f := newFleet(t, "eu", "us")
 	f.publishes(0)
-	in := first
-	in.Logic, in.Runs = protocol.LogicObservesTogether-1, 1
-	f.env.SetContinuedExecutionRunID("one before")
-	f.acts(in, minute)
+	f.acts(f.as(protocol.LogicObservesTogether-1), minute)
 	require.ElementsMatch(t, []string{"follow rt-eu", "follow rt-us", "watch rt-eu", "watch rt-us"}, f.work("keep", "announce"))
 }
 

@@ -161,12 +161,8 @@ func TestAHintIsReadInItsTask_F9(t *testing.T) {
 
 // A run that an older worker began observes as it did then.
 func TestOlderRunsObserveByActivities_F9(t *testing.T) {
-	in := first
-	in.Logic = protocol.LogicAppliesFirst
-	in.Runs = 1
 	s := newScene(t)
-	s.env.SetContinuedExecutionRunID("one before")
-	require.Equal(t, []string{"apply v2 to staging", "follow v2", "follow v2", "watch v2"}, s.plays(in))
+	require.Equal(t, []string{"apply v2 to staging", "follow v2", "follow v2", "watch v2"}, s.plays(s.as(protocol.LogicAppliesFirst)))
 }
 
 // What workers do not have at hand is observed by activities, and the observation of what is steady is left as it is all the same.
@@ -220,12 +216,7 @@ func TestAHintBesideTheEndOfAnApplyIsRead_F9(t *testing.T) {
 			})
 			s.sees(31*second, func(protocol.Status) { require.Equal(t, begun, s.work()) })
 			s.sees(31*second+shownWithin, func(seen protocol.Status) { require.Equal(t, "staging CONVERGED v1", statusOf(seen)) })
-			in := first
-			if in.Logic = logic; logic < protocol.Logic {
-				in.Runs = 1
-				s.env.SetContinuedExecutionRunID("one before")
-			}
-			s.acts(in, minute)
+			s.acts(s.as(logic), minute)
 		})
 	}
 }
@@ -257,12 +248,7 @@ func TestAHintBesideAnObservationIsReadAfterIt_F9(t *testing.T) {
 				require.NoError(t, s.env.CompleteActivity(s.hung["follow v1"], answer, nil))
 			})
 			s.sees(minute+5*second, func(protocol.Status) { require.Equal(t, begun, s.work("watch")) })
-			in := first
-			if in.Logic = logic; logic < protocol.Logic {
-				in.Runs = 1
-				s.env.SetContinuedExecutionRunID("one before")
-			}
-			s.acts(in, minute)
+			s.acts(s.as(logic), minute)
 		})
 	}
 }
@@ -363,12 +349,7 @@ func TestWhatHasJustConvergedIsObserved_F9_A7(t *testing.T) {
 			})
 			reads(20*second, "prod", entities.ObjectSucceeded)
 			ends(21*second, "v1 to prod")
-			in := first
-			if in.Logic = logic; logic < protocol.Logic {
-				in.Runs = 1
-				p.env.SetContinuedExecutionRunID("one before")
-			}
-			p.acts(in, minute)
+			p.acts(p.as(logic), minute)
 		})
 	}
 }
