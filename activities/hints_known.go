@@ -28,6 +28,8 @@ type records interface {
 	beat(ctx context.Context, worker string, b store.Beat) error
 	beats(context.Context) (map[string]store.Beat, error)
 	leave(ctx context.Context, worker string) error
+	// guards is what the workers say of themselves that look after those of remote runtimes.
+	guards(context.Context) (map[string]store.Beat, error)
 }
 
 // keeping is what is in the store of what is known of an instance.
@@ -131,11 +133,13 @@ func (h *hints) takeOver() {
 
 // TakeOver has this worker look at what others watched, and read its part of what is steady: it is called once it serves.
 func (a *Activities) TakeOver() {
+	records := (*watchedRecords)(a)
 	if a.Runtime == "" {
-		go a.hints.goRounds()
-		return
+		a.hints.rounds.guard = &guard{records: records, wake: a.wake, mine: a.hints.rounds.peers.mine}
+	} else {
+		a.hints.guarded()
 	}
-	go a.hints.takeOver() // that nobody reads is found out by the server, which asks for readings of remote runtimes
+	go a.hints.goRounds()
 }
 
 // watchedRecords keeps them in the store, by the queue of this worker.
@@ -165,7 +169,12 @@ func (a *watchedRecords) remove(ctx context.Context, owner runtimes.Owner) error
 }
 
 func (a *watchedRecords) all(ctx context.Context) ([]runtimes.Owner, error) {
-	keys, err := a.Store.WatchedBy(ctx, a.queue())
+	return a.knownTo(ctx, a.queue())
+}
+
+// knownTo lists what is known to the workers of a queue.
+func (a *watchedRecords) knownTo(ctx context.Context, queue string) ([]runtimes.Owner, error) {
+	keys, err := a.Store.WatchedBy(ctx, queue)
 	var owners []runtimes.Owner
 	for _, key := range keys {
 		owners = append(owners, ownerOfKey(key))

@@ -40,7 +40,10 @@ type kept struct {
 	of      map[runtimes.Owner]protocol.Watched
 	present map[string]store.Beat
 	away    error
+	common  *kept // of the common queue, where this is that of a remote runtime
 }
+
+func (k *kept) guards(ctx context.Context) (map[string]store.Beat, error) { return k.common.beats(ctx) }
 
 func (k *kept) beat(_ context.Context, worker string, b store.Beat) error {
 	k.mu.Lock()

@@ -263,7 +263,7 @@ const slowest = 30 * time.Second
 // changes, since a thousand slow rollouts would keep a server busy.
 func (w *watched) interval(attempt int32) time.Duration {
 	asked := w.request.Interval
-	if w.notes && rests(w.request) && w.a.hints.reads() {
+	if w.notes && rests(w.request) && w.a.hints.reliedOn() {
 		return max(asked, protocol.SafetyInterval)
 	}
 	if !w.hinted || asked >= slowest {

@@ -32,10 +32,12 @@ const (
 
 // rounds are the readings of what is steady by this worker.
 type rounds struct {
-	on    bool
-	every time.Duration // between beats; zero: beatEvery
-	peers peers
-	told  told
+	on     bool
+	every  time.Duration // between beats; zero: beatEvery
+	peers  peers
+	told   told
+	guard  *guard  // of the workers of remote runtimes; nil: it is one of these
+	guards *guards // of this worker of a remote runtime; nil: it needs none
 }
 
 // rereading is that of one instance.
@@ -66,6 +68,13 @@ func (h *hints) reads() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.rounds.on && !h.ended
+}
+
+// reliedOn tells whether it does, and its end would be noticed: the server need not have it read then.
+func (h *hints) reliedOn() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.rounds.on && !h.ended && (h.rounds.guards == nil || time.Now().Before(h.rounds.guards.until))
 }
 
 // observedHere begins the rounds of what the workflow observed here, with h.mu held. For a while they are here whosever it is: the
@@ -147,10 +156,14 @@ func (h *hints) goRounds() {
 	h.mu.Unlock()
 	every := cmp.Or(h.rounds.every, beatEvery)
 	look := newLooking(func() error { h.takeOver(); return nil })
+	guarding := newLooking(func() error { return nil })
 	listed := 0
 	var gone []string // whose part was not looked at yet
 	for n := 0; ; n++ {
 		gone = append(gone, h.beat(every)...)
+		if h.rounds.guard != nil && guarding.isOver() {
+			guarding = newLooking(func() error { return h.rounds.guard.look(h.ctx, silentBeats*every) })
+		}
 		if look.isOver() {
 			if look.err != nil {
 				gone, listed = append(look.gone, gone...), n-listBeats
@@ -192,16 +205,23 @@ func (l *looking) isOver() bool {
 	}
 }
 
-// leaveRounds has the others read what was this worker's.
+// leaveRounds has the others read what was this worker's. Of one that is guarded its last word stays, until the guard has seen it.
 func (h *hints) leaveRounds() {
 	h.mu.Lock()
-	on := h.rounds.on
+	on, guarded := h.rounds.on, h.rounds.guards != nil
 	h.mu.Unlock()
-	if on {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = h.records.leave(ctx, h.rounds.peers.me) // else they find out
+	if !on {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if !guarded {
+		_ = h.records.leave(ctx, h.rounds.peers.me) // else they find out
+		return
+	}
+	last := h.rounds.told.next()
+	last.Left = true
+	_ = h.records.beat(ctx, h.rounds.peers.me, last)
 }
 
 // beat says that this worker is there and what it wrote down lately, and takes in what the others say. It returns who is gone
@@ -209,9 +229,12 @@ func (h *hints) leaveRounds() {
 func (h *hints) beat(every time.Duration) (gone []string) {
 	ctx, cancel := context.WithTimeout(h.ctx, wakeTimeout)
 	defer cancel()
-	if err := h.records.beat(ctx, h.rounds.peers.me, h.rounds.told.next()); err != nil {
+	said := h.rounds.told.next()
+	said.Guards = h.rounds.guard != nil
+	if err := h.records.beat(ctx, h.rounds.peers.me, said); err != nil {
 		return nil
 	}
+	h.lookForGuards(ctx, silentBeats*every)
 	beats, err := h.records.beats(ctx)
 	if err != nil {
 		return nil
@@ -236,6 +259,19 @@ func (h *hints) beat(every time.Duration) (gone []string) {
 		}
 	}
 	return gone
+}
+
+// lookForGuards finds out who would notice if this worker were gone, which has just said that it is there.
+func (h *hints) lookForGuards(ctx context.Context, silent time.Duration) {
+	if h.rounds.guards == nil {
+		return
+	}
+	beats, err := h.records.guards(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil {
+		h.rounds.guards.heardOf(beats, time.Now(), silent)
+	}
 }
 
 // disbelieve has the next look ask the store what the workflow knows, with h.mu held: another worker wrote that down.
@@ -363,6 +399,14 @@ type sighting struct {
 	at     time.Time
 }
 
+// with is the sighting of a beat, which may have been seen before.
+func (s sighting) with(b store.Beat, now time.Time) sighting {
+	if s.number == b.Number {
+		return s
+	}
+	return sighting{b.Number, now}
+}
+
 // written is what another worker wrote down.
 type written struct {
 	keys []string
@@ -378,19 +422,22 @@ func (p *peers) saw(beats map[string]store.Beat, now time.Time, silent time.Dura
 		if name == p.me {
 			continue
 		}
-		before, known := p.seen[name]
-		if !known || before.number != b.Number {
+		before := p.seen[name]
+		seen[name] = before.with(b, now)
+		if before.number != b.Number {
 			if keys, all := toldSince(b, before.number); all || len(keys) > 0 { // of one that is new: all that it told
 				changed = append(changed, written{keys, all})
 			}
-			before = sighting{b.Number, now}
 		}
-		if seen[name] = before; now.Sub(before.at) < silent {
+		switch {
+		case b.Left:
+			gone = append(gone, name)
+		case now.Sub(seen[name].at) < silent:
 			live = append(live, name)
 		}
 	}
 	for _, name := range p.live {
-		if !slices.Contains(live, name) {
+		if !slices.Contains(live, name) && !slices.Contains(gone, name) {
 			gone = append(gone, name)
 		}
 	}

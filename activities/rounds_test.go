@@ -49,7 +49,7 @@ func (c *crowd) forget() {
 func (c *crowd) worker() *hints { return c.workerWith(beatEvery) }
 
 // workerWith says of itself so often that it is there.
-func (c *crowd) workerWith(every time.Duration) *hints {
+func (c *crowd) workerWith(every time.Duration, as ...func(*hints)) *hints {
 	a := &Activities{readings: places{all: readingPlaces, each: runtimePlaces}}
 	h := newHints(a)
 	h.records, h.rounds.every = &c.store, every
@@ -68,6 +68,9 @@ func (c *crowd) workerWith(every time.Duration) *hints {
 		defer c.mu.Unlock()
 		c.woken[owner]++
 		return nil
+	}
+	for _, set := range as {
+		set(h)
 	}
 	go h.goRounds()
 	synctest.Wait()

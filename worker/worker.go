@@ -107,7 +107,7 @@ func open(ctx context.Context, o Options) (*store.Store, error) {
 		return nil, err
 	}
 	if o.Runtime != "" {
-		s.Remotely()
+		s.Remotely(o.Runtime)
 	}
 	if err := readable(ctx, o.Payloads, s); err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -18,7 +18,7 @@ func TestRemoteWorkerWritesClaimsAndLogsOnly_G1(t *testing.T) {
 	require.NoError(t, err)
 	remote, err := Open(ctx, dir)
 	require.NoError(t, err)
-	remote.Remotely()
+	remote.Remotely("edge")
 	_, err = remote.Payload(ctx, digest)
 	require.NoError(t, err)
 
@@ -39,10 +39,13 @@ func TestRemoteWorkerWritesClaimsAndLogsOnly_G1(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "ours", string(data))
 	}
-	require.ErrorContains(t, remote.blobs.write(ctx, "fence/../rules/9", nil), "a remote worker does not write fence/../rules/9: fence/, logs/, watched/runtime/ only")
+	require.ErrorContains(t, remote.blobs.write(ctx, "fence/../rules/9", nil), "a remote worker does not write fence/../rules/9: fence/, logs/, watched/runtime/edge/, rounds/runtime/edge/ only")
 	require.NoError(t, remote.PutWatched(t.Context(), protocol.RuntimeTaskQueue("edge"), "shop/web/prod/main", protocol.Watched{}))
-	require.True(t, IsReadOnly(remote.PutBeat(t.Context(), protocol.TaskQueue, "forged", Beat{})))
-	require.True(t, IsReadOnly(remote.PutWatched(t.Context(), protocol.TaskQueue, "shop/web/prod/main", protocol.Watched{})), "forged")
+	require.NoError(t, remote.PutBeat(t.Context(), protocol.RuntimeTaskQueue("edge"), "me", Beat{}))
+	for _, others := range []string{protocol.TaskQueue, protocol.RuntimeTaskQueue("edge2"), protocol.RuntimeTaskQueue("")} {
+		require.True(t, IsReadOnly(remote.PutBeat(t.Context(), others, "forged", Beat{})), others)
+		require.True(t, IsReadOnly(remote.PutWatched(t.Context(), others, "shop/web/prod/main", protocol.Watched{})), others)
+	}
 	_, err = remote.PutSpec(ctx, entities.Spec{Application: "shop", Service: "web"})
 	require.True(t, IsReadOnly(err))
 	_, err = remote.PutState(ctx, []byte("forged"))

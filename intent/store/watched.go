@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/converge-engine/converge/entities/protocol"
@@ -54,6 +55,10 @@ func (s *Store) RemoveWatched(ctx context.Context, queue, instance string) error
 type Beat struct {
 	// Number grows by one with each.
 	Number int64 `json:"number"`
+	// Left: it was the last.
+	Left bool `json:"left,omitempty"`
+	// Guards: it looks after the workers of remote runtimes.
+	Guards bool `json:"guards,omitempty"`
 	// Told are the instances ("shop/web/production/main") that it wrote down, by beat, with the oldest first.
 	Told [][]string `json:"told,omitempty"`
 	// All: it wrote down more than it names.
@@ -71,14 +76,33 @@ func (s *Store) PutBeat(ctx context.Context, queue, worker string, b Beat) error
 
 // Beats is what the workers of a queue say of themselves, by what they call themselves. One that cannot be read is passed over.
 func (s *Store) Beats(ctx context.Context, queue string) (map[string]Beat, error) {
-	keys, err := s.blobs.list(ctx, beatKey(queue, ""))
+	return s.beats(ctx, beatKey(queue, ""), 0)
+}
+
+// RemoteBeats is what the workers of each remote runtime say of themselves, by its name and by what they call themselves.
+func (s *Store) RemoteBeats(ctx context.Context) (map[string]map[string]Beat, error) {
+	all, err := s.beats(ctx, rounds+protocol.RuntimeTaskQueue(""), 1)
+	by := map[string]map[string]Beat{}
+	for key, b := range all {
+		runtime, worker, _ := strings.Cut(key, "/")
+		if by[runtime] == nil {
+			by[runtime] = map[string]Beat{}
+		}
+		by[runtime][worker] = b
+	}
+	return by, err
+}
+
+// beats are those in a folder, or so many folders below.
+func (s *Store) beats(ctx context.Context, folder string, below int) (map[string]Beat, error) {
+	keys, err := s.blobs.list(ctx, folder)
 	if err != nil {
 		return nil, err
 	}
 	beats := map[string]Beat{}
 	for _, key := range keys {
-		worker := strings.TrimPrefix(key, beatKey(queue, ""))
-		if strings.ContainsAny(worker, "/.") { // of another queue, or what a writer that died left behind
+		worker := strings.TrimPrefix(key, folder)
+		if strings.Count(worker, "/") != below || strings.Contains(path.Base(worker), ".") { // of another queue, or what a writer that died left behind
 			continue
 		}
 		data, err := s.blobs.read(ctx, key)
@@ -104,9 +128,6 @@ const (
 	watched = "watched/"
 	rounds  = "rounds/"
 )
-
-// watchedRemotely is what the workers of remote runtimes watch.
-var watchedRemotely = watched + protocol.RuntimeTaskQueue("")
 
 // apart is between the names of what is in one folder: there is one for an application, since all of it is listed again and again.
 const apart = "~"

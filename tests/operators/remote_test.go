@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -43,10 +44,6 @@ fake: {pollInterval: 100ms, steadyPollInterval: 300ms, retry: {maxAttempts: 1, b
 // A runtime's own worker comes, goes and comes back: what only it can do waits for it and says so, since when; nothing has
 // failed. Checks and extensions run there too.
 func TestRemoteWorkerComesAndGoes_D17(t *testing.T) {
-	if os.Getenv("AWS_ACCESS_KEY_ID") == "" { // for the whole process: the bucket verifies nothing
-		os.Setenv("AWS_ACCESS_KEY_ID", "test")     //nolint:usetesting // this test is parallel
-		os.Setenv("AWS_SECRET_ACCESS_KEY", "test") //nolint:usetesting // the same
-	}
 	t.Parallel()
 	w := remoteWorld(t)
 	remote := func() (stop func()) { return w.StartWorkerAs(worker.Options{Runtime: w.App + "-rt"}) }
@@ -89,17 +86,55 @@ func TestRemoteWorkerComesAndGoes_D17(t *testing.T) {
 	w.Await("web", "edge CONVERGED v3")
 }
 
+// What is steady on a remote runtime its own workers read, and the server once a day; that the last of them is gone is noticed long before either.
+func TestARemoteRuntimeIsReadByItsWorkers_F9_D17(t *testing.T) {
+	t.Parallel()
+	w := bucketWorld(t)
+	w.Write(`{apiVersion: converge/v1, kind: Application, name: APP, releaseChannels: [{name: edge, runtimes: [{name: APP-rt}]}]}
+---
+{apiVersion: converge/v1, kind: Service, name: web}
+---
+{apiVersion: converge/v1, kind: Runtime, name: APP-rt, worker: remote, fake: {pollInterval: 100ms, steadyPollInterval: 1h}}
+`)
+	w.Publish()
+	stop := w.StartWorkerAs(worker.Options{Runtime: w.App + "-rt"})
+	w.Release("web", "v1")
+	w.Await("web", "edge CONVERGED v1")
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+		d, err := w.Client.DescribeWorkflowExecution(t.Context(), w.ID("web"), "")
+		require.NoError(t, err)
+		pending := d.GetPendingActivities()
+		return len(pending) == 1 && time.Until(pending[0].GetScheduledTime().AsTime()) > 12*time.Hour, fmt.Sprintf("want one attempt a day, have %v", pending)
+	})
+
+	stop()
+	awaitExplained(w, " - no-worker: no worker polls runtime/"+w.App+"-rt; since")
+	defer w.StartWorkerAs(worker.Options{Runtime: w.App + "-rt"})()
+	w.Await("web", "edge CONVERGED v1")
+}
+
 // remoteWorld has a store that workers elsewhere reach, and a worker for all but its runtime.
 func remoteWorld(t *testing.T) *stage.World {
 	t.Helper()
+	w := bucketWorld(t)
+	programtest.Write(t, filepath.Join(w.Dir, "line.sh"), "#!/bin/sh\necho the line is up\n")
+	w.Write(remoteEdge)
+	w.Publish()
+	return w
+}
+
+// bucketWorld has a store that workers elsewhere reach, and a worker for all but runtimes of its own.
+func bucketWorld(t *testing.T) *stage.World {
+	t.Helper()
+	if os.Getenv("AWS_ACCESS_KEY_ID") == "" { // for the whole process: the bucket verifies nothing
+		os.Setenv("AWS_ACCESS_KEY_ID", "test")     //nolint:usetesting // this test is parallel
+		os.Setenv("AWS_SECRET_ACCESS_KEY", "test") //nolint:usetesting // the same
+	}
 	bucket := httptest.NewServer(buckettest.New())
 	t.Cleanup(bucket.Close)
 	w := shared.Unserved(t, embedded.Options{})
 	w.Store = buckettest.URL(bucket.URL)
 	w.StartWorker()
-	programtest.Write(t, filepath.Join(w.Dir, "line.sh"), "#!/bin/sh\necho the line is up\n")
-	w.Write(remoteEdge)
-	w.Publish()
 	return w
 }
 
