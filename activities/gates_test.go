@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	querypb "go.temporal.io/api/query/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -20,6 +22,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
+	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/incarnation"
@@ -38,6 +41,7 @@ type server struct {
 	answers map[string]any // to status queries, by workflow
 	fail    map[string]error
 	pages   int
+	ended   []string // workflows that were ended by somebody, and answer still
 }
 
 // sent is a signal; start is the workflow type where it may start one.
@@ -79,6 +83,14 @@ func (s *server) QueryWorkflow(ctx context.Context, id, _, _ string, _ ...any) (
 	}
 	payloads, err := converter.GetDefaultDataConverter().ToPayloads(answer)
 	return encoded{payloads}, err
+}
+
+func (s *server) QueryWorkflowWithOptions(ctx context.Context, r *client.QueryWorkflowWithOptionsRequest) (*client.QueryWorkflowWithOptionsResponse, error) {
+	if slices.Contains(s.ended, r.WorkflowID) && r.QueryRejectCondition == enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY {
+		return &client.QueryWorkflowWithOptionsResponse{QueryRejected: &querypb.QueryRejected{Status: enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED}}, nil
+	}
+	answer, err := s.QueryWorkflow(ctx, r.WorkflowID, r.RunID, r.QueryType, r.Args...)
+	return &client.QueryWorkflowWithOptionsResponse{QueryResult: answer}, err
 }
 
 type encoded struct{ payloads *commonpb.Payloads }
@@ -389,6 +401,10 @@ func TestServicesAreAskedNow(t *testing.T) {
 	require.Equal(t, "v3", status.Version)
 	_, err = services{a}.Status(t.Context(), "shop", "gone")
 	require.ErrorContains(t, err, "shop/gone is not known")
+	s.ended = []string{"service/shop/api"}
+	_, err = services{a}.Status(t.Context(), "shop", "api")
+	require.ErrorIs(t, err, checks.ErrEnded, "what it was when somebody ended it is said no more")
+	s.ended = nil
 
 	old, err := a.Store.PutManifest(t.Context(), incarnation.Manifest{"api": "one"})
 	require.NoError(t, err)

@@ -50,7 +50,7 @@ func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	if err != nil {
 		return answer, err
 	}
-	rules.Impose(rules.Number, &spec)
+	rules.Impose(rules.Number, &spec, r.On)
 	if !protocol.Large(spec) {
 		answer.Spec = &spec
 		return answer, nil

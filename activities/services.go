@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
 
 	"github.com/converge-engine/converge/activities/checks"
 	"github.com/converge-engine/converge/entities"
@@ -26,9 +28,15 @@ var _ checks.Services = services{}
 // Status implements checks.Services.
 func (s services) Status(ctx context.Context, application, service string) (protocol.Status, error) {
 	var status protocol.Status
-	err := s.query(ctx, protocol.ServiceID(application, service), &status)
-	if errors.Is(err, checks.ErrNoService) {
+	err := protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
+		err = s.askLiving(ctx, protocol.ServiceID(application, service), &raw, protocol.QueryStatus, q)
+		return raw, err
+	}, &status)
+	switch {
+	case errors.Is(err, checks.ErrNoService):
 		return status, fmt.Errorf("%s/%s is not known: %w", application, service, err)
+	case errors.Is(err, checks.ErrEnded):
+		return status, fmt.Errorf("%s/%s: %w", application, service, err)
 	}
 	if err != nil {
 		return status, fmt.Errorf("status of %s/%s: %w", application, service, err)
@@ -109,6 +117,24 @@ func (s services) askInParts(ctx context.Context, id string, into any, query str
 		err = s.ask(ctx, id, &raw, query, q)
 		return raw, err
 	}, into)
+}
+
+// askLiving asks a workflow that runs, or has ended in order: what one says that was ended by somebody is of before.
+func (s services) askLiving(ctx context.Context, id string, into any, query string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	answer, err := s.Client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+		WorkflowID: id, QueryType: query, Args: args, QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY,
+	})
+	switch {
+	case errors.As(err, new(*serviceerror.NotFound)):
+		return checks.ErrNoService
+	case err != nil:
+		return err
+	case answer.QueryRejected != nil:
+		return checks.ErrEnded
+	}
+	return answer.QueryResult.Get(into)
 }
 
 func (s services) ask(ctx context.Context, id string, into any, query string, args ...any) error {

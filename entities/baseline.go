@@ -69,15 +69,16 @@ type Baselined struct {
 	Bypass []string `json:"bypass,omitempty"`
 }
 
-// Impose makes the baseline of rules with a number part of a spec, in the place of whatever the spec says of one itself.
-func (r *Rules) Impose(number int64, spec *Spec) {
+// Impose makes the baseline of rules with a number part of a spec, in the place of whatever the spec says of one itself. On are runtimes that
+// channels, by their first names, are on besides those that the spec names: releases still go there.
+func (r *Rules) Impose(number int64, spec *Spec, on map[string][]string) {
 	spec.Baseline = nil
 	for n := range spec.Channels {
 		c := &spec.Channels[n]
 		c.Checks = slices.DeleteFunc(slices.Clone(c.Checks), func(k Check) bool { return OfBaseline(k.ID) })
 		c.Conditions = slices.DeleteFunc(slices.Clone(c.Conditions), func(k Condition) bool { return OfBaseline(k.ID) || OfBaseline(k.Topic) })
 		if r.Baseline != nil {
-			r.Baseline.guard(spec.Application, c)
+			r.Baseline.guard(spec.Application, c, on[cmp.Or(c.Key, c.Name)])
 		}
 	}
 	if r.Baseline == nil {
@@ -88,17 +89,17 @@ func (r *Rules) Impose(number int64, spec *Spec) {
 }
 
 // guard adds what is for a channel, before what it declares itself.
-func (b *Baseline) guard(application string, c *ChannelSpec) {
+func (b *Baseline) guard(application string, c *ChannelSpec, on []string) {
 	var checks []Check
 	for _, k := range b.Checks {
-		if k.Where.matches(application, c) {
+		if k.Where.matches(application, c, on) {
 			k.Definition = DigestOf(k.How)
 			checks = append(checks, k.Check)
 		}
 	}
 	var conditions []Condition
 	for _, a := range b.Approvals {
-		if a.Where.matches(application, c) {
+		if a.Where.matches(application, c, on) {
 			conditions = append(conditions, a.Condition)
 		}
 	}
@@ -111,9 +112,10 @@ func (b *Baseline) guard(application string, c *ChannelSpec) {
 	}
 }
 
-func (w Where) matches(application string, c *ChannelSpec) bool {
-	on := slices.ContainsFunc(c.Instances, func(i InstanceSpec) bool { return like(w.Runtimes, i.Runtime) })
-	return like(w.Applications, application) && like(w.Channels, c.Name) && (on || len(w.Runtimes) == 0)
+func (w Where) matches(application string, c *ChannelSpec, on []string) bool {
+	there := slices.ContainsFunc(c.Instances, func(i InstanceSpec) bool { return like(w.Runtimes, i.Runtime) }) ||
+		slices.ContainsFunc(on, func(runtime string) bool { return like(w.Runtimes, runtime) })
+	return like(w.Applications, application) && like(w.Channels, c.Name) && (there || len(w.Runtimes) == 0)
 }
 
 // like tells whether a name matches one of some patterns, or there are none.

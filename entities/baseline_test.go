@@ -37,7 +37,7 @@ func TestImposeTakesTheBaselineInForceOnly_G2(t *testing.T) {
 		}
 	}
 	spec := declared()
-	rules.Impose(3, &spec)
+	rules.Impose(3, &spec, nil)
 	require.Equal(t, &Baselined{Rules: 3, Bypass: []string{"group:platform"}}, spec.Baseline)
 	freeze := rules.Baseline.Checks[0].Check
 	freeze.Definition = DigestOf(rules.Baseline.Checks[0].How)
@@ -53,11 +53,15 @@ func TestImposeTakesTheBaselineInForceOnly_G2(t *testing.T) {
 	require.NoError(t, spec.MayBypass("mine", Who{Name: "mallory"}))
 
 	again := spec
-	rules.Impose(3, &again)
+	rules.Impose(3, &again, nil)
 	require.Equal(t, spec, again)
 
+	moved := declared()
+	rules.Impose(3, &moved, map[string][]string{"prod-eu": {"eks-eu"}, "staging": nil})
+	require.Equal(t, []Check{freeze, {ID: "mine"}}, moved.Channels[1].Checks, "releases still go to such a runtime, whatever the new configuration names")
+
 	none := declared()
-	(&Rules{}).Impose(0, &none)
+	(&Rules{}).Impose(0, &none, nil)
 	require.Nil(t, none.Baseline)
 	require.Equal(t, []Check{{ID: "mine"}}, none.Channels[1].Checks)
 	require.Empty(t, none.Channels[1].Conditions)

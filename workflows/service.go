@@ -42,8 +42,12 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 			messageDue:                {take: s.concludeDue, needs: theStore, own: true},
 		},
 	}
+	s.goesBy()
 	return s
 }
+
+// goesBy has the state be changed as by the logic of this run, whatever state it is.
+func (s *service) goesBy() { s.state.Lenient = s.logic < protocol.LogicHoldsGates }
 
 func (s *service) run(carried protocol.Carried, first protocol.Beginning) error {
 	if err := s.answerQueries(); err != nil {

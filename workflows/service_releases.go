@@ -179,7 +179,7 @@ func (s *service) loadSpec(ctx workflow.Context, p *protocol.ServicePublish) (sp
 		return spec, nil, nil
 	}
 	request := protocol.LoadSpecRequest{
-		Application: s.application, Service: s.service, Digest: p.Spec, Incarnation: p.Incarnation, Hash: p.Hash, Order: p.Order,
+		Application: s.application, Service: s.service, Digest: p.Spec, Incarnation: p.Incarnation, Hash: p.Hash, Order: p.Order, On: s.state.OnRuntimes(),
 	}
 	if s.state.Waits() {
 		request.Before = s.state.SpecDigest

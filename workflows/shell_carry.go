@@ -165,6 +165,9 @@ func (s *shell) unpack(in protocol.Carried, anew bool) error {
 	if err != nil {
 		panic(fmt.Sprintf("carried state of %s: %s", s.name, err))
 	}
+	if of, ok := s.of.(interface{ goesBy() }); ok {
+		of.goesBy()
+	}
 	return nil
 }
 

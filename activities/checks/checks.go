@@ -76,6 +76,9 @@ type Payloads interface {
 // ErrNoService is that a service of the application has not started yet.
 var ErrNoService = errors.New("there is no such service yet")
 
+// ErrEnded is that nobody looks after a service now.
+var ErrEnded = errors.New("it is unmanaged, or its workflow was ended")
+
 // ErrNoApplication is that there is no such application.
 var ErrNoApplication = errors.New("there is no such application")
 

@@ -69,6 +69,8 @@ func (p Sources) onOther(ctx context.Context, a Asked, evaluate func(other) (ent
 		return wait("application %s has no service %s that has started; expected one", at.application, at.service)
 	case errors.Is(err, ErrNoService):
 		return wait("%s has not started yet", at.service)
+	case errors.Is(err, ErrEnded):
+		return wait("nobody looks after %s now: %s (converge status %s/%s says more)", at.title(), ErrEnded, at.application, at.service)
 	case errors.Is(err, errNoChannel):
 		return fail("%s does not go to %s", at.title(), at.channel)
 	case err != nil:

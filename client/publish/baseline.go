@@ -29,7 +29,7 @@ func (p *publication) baseline() []Demanded {
 	for _, service := range entities.SortedKeys(p.specs) {
 		spec := p.specs[service]
 		spec.Channels = slices.Clone(spec.Channels)
-		p.rules.Impose(p.rules.Number, &spec)
+		p.rules.Impose(p.rules.Number, &spec, nil)
 		for _, c := range spec.Channels {
 			demanded := gatesOfBaseline(c)
 			if len(demanded) == 0 {

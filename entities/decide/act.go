@@ -167,7 +167,9 @@ func (d *Decision) giveBack(id entities.InstanceID, l *state.Lease) {
 // applyUnapproved: the apply that is wanted waits for a person's word. A rollback does not.
 func (v *view) applyUnapproved(i *instance) bool {
 	version := i.Delivery.Target.FullVersion
-	if !i.runtime.ApproveApplies || i.RollingBack() || i.Approves(version) {
+	d := &i.Delivery
+	back := i.RollingBack() && (v.s.Lenient || !d.Restarting && !d.ComesBack) // what arrived, and begins anew, is an apply like any other
+	if !i.runtime.ApproveApplies || back || i.Approves(version) {
 		return false
 	}
 	id := applyApprovalID(v.spec.Name)

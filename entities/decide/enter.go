@@ -131,10 +131,16 @@ func (v *view) heldThere(i *instance, r *state.Release) string {
 	return fmt.Sprintf("%s, where it moves, is paused by %s%s", to, pause.By, entities.Because(pause.Reason))
 }
 
+// arrived: an instance is at its target, and nothing says that this is not good.
+func (v *view) arrived(i *instance) bool {
+	d := &i.Delivery
+	return d.Target != nil && d.Converged && d.Cancelled == "" && !d.Cut && (d.Failure == "" || v.s.Lenient)
+}
+
 // unchanged says why a release has nothing to deliver to an instance, or "". Not known: it is to be rendered first.
 func (v *view) unchanged(i *instance, r *state.Release) (why string, known bool) {
 	d := &i.Delivery
-	there := d.Target != nil && d.Converged && d.Cancelled == ""
+	there := v.arrived(i)
 	same := there && r.Config() && (r.Keeps(v.spec.Name) || v.atVersion(i, r.Version))
 	switch {
 	case there && i.IsAt(r) && i.current.Stable:

@@ -141,6 +141,23 @@ func unblockRollback(v *view, j *Judgement, _ *state.Release) string {
 	return v.retry(j.Subject)
 }
 
+// judgeFloor holds what goes back while it may not, since the configuration names a version that it is below.
+func judgeFloor(p *admission, _ entities.Stage) {
+	if !p.release.Return || p.s.Lenient {
+		return
+	}
+	for n := range p.insts {
+		i := &p.insts[n]
+		if !p.release.Concerns(i.ID) || i.Delivery.Target == nil || i.IsAt(p.release) {
+			continue
+		}
+		if why := p.s.Barred(i.Instance, p.release.Target(i.ID)); why != "" {
+			p.add(Judgement{Kind: KindFloor, ID: string(KindFloor), Verdict: entities.Fail, Reason: p.of(i, why), Unblock: p.s.PassFloor(i.Instance)})
+			return
+		}
+	}
+}
+
 // judgePin holds what is released while the channel is pinned.
 func judgePin(p *admission, _ entities.Stage) {
 	if p.pin != nil {
@@ -268,6 +285,10 @@ func (v *view) succeededIn(c entities.Condition, channel string, r *state.Releas
 	j := Judgement{Verdict: entities.Fail, Reason: fmt.Sprintf("%s %s in %s", r.FullVersion, p.Phase, channel), Since: p.Since}
 	switch p.Phase {
 	case maestro.Succeeded:
+		if back := v.s.GoesBack(r, channel); back != nil && !v.s.Lenient {
+			j.Reason, j.Since = fmt.Sprintf("%s is taken back in %s by %s", r.FullVersion, channel, back.By), back.At
+			return j
+		}
 		j.Verdict, j.Reason = entities.Pass, fmt.Sprintf("%s stable at %s", channel, r.FullVersion)
 		if c.For > 0 {
 			j.waitOut(c.For, v.now)

@@ -16,25 +16,26 @@ type Kind string
 
 // The kinds of gate. Each is a row of the table below, and a file of its own where it takes more than a few lines.
 const (
-	KindInProgress    Kind = "in-progress"    // another release or apply is under way in the channel
-	KindReading       Kind = "reading"        // what is there must be known (D17)
-	KindRollback      Kind = "rollback"       // a rollback is under way, or failed
-	KindPin           Kind = "pin"            // the channel is pinned (A17)
-	KindHeld          Kind = "held"           // the channel is kept for the release before (B3)
-	KindChannelStable Kind = "channel-stable" // the release has succeeded in other channels (A8)
-	KindUnknown       Kind = "unknown"        // a condition of a kind that this version does not know
-	KindUpstream      Kind = "upstream"       // a channel further up will not let it come
-	KindCheck         Kind = "check"          // a protection, or a condition on another service (A19–A20, D20–D22)
-	KindExtension     Kind = "extension"      // a command has run (A21)
-	KindApproval      Kind = "approval"       // people have approved it, or its apply (A14, C10)
-	KindPaused        Kind = "paused"         // what is left to move is paused
-	KindDown          Kind = "down"           // the channel is taken down
-	KindDrain         Kind = "drain"          // the workflow is about to continue as new
-	KindRender        Kind = "render"         // what a config release would change is being rendered
-	KindAsked         Kind = "asked"          // an exit-code runtime is asked before (C7)
-	KindPreflight     Kind = "preflight"      // everything outside is evaluated once more (A10)
-	KindRollout       Kind = "rollout"        // the policy of the channel lets no instance move now (D24)
-	KindLease         Kind = "lease"          // a place among the applies of the runtime (C10)
+	KindInProgress    Kind = "in-progress"            // another release or apply is under way in the channel
+	KindFloor         Kind = entities.NoRollbackBelow // what goes back may not go below what the configuration names
+	KindReading       Kind = "reading"                // what is there must be known (D17)
+	KindRollback      Kind = "rollback"               // a rollback is under way, or failed
+	KindPin           Kind = "pin"                    // the channel is pinned (A17)
+	KindHeld          Kind = "held"                   // the channel is kept for the release before (B3)
+	KindChannelStable Kind = "channel-stable"         // the release has succeeded in other channels (A8)
+	KindUnknown       Kind = "unknown"                // a condition of a kind that this version does not know
+	KindUpstream      Kind = "upstream"               // a channel further up will not let it come
+	KindCheck         Kind = "check"                  // a protection, or a condition on another service (A19–A20, D20–D22)
+	KindExtension     Kind = "extension"              // a command has run (A21)
+	KindApproval      Kind = "approval"               // people have approved it, or its apply (A14, C10)
+	KindPaused        Kind = "paused"                 // what is left to move is paused
+	KindDown          Kind = "down"                   // the channel is taken down
+	KindDrain         Kind = "drain"                  // the workflow is about to continue as new
+	KindRender        Kind = "render"                 // what a config release would change is being rendered
+	KindAsked         Kind = "asked"                  // an exit-code runtime is asked before (C7)
+	KindPreflight     Kind = "preflight"              // everything outside is evaluated once more (A10)
+	KindRollout       Kind = "rollout"                // the policy of the channel lets no instance move now (D24)
+	KindLease         Kind = "lease"                  // a place among the applies of the runtime (C10)
 )
 
 // gate is a row of the table: how a kind of gate is judged, and what may be done about it.
@@ -81,6 +82,7 @@ var gates = [...]gate{
 	{kind: KindInProgress, id: "in-progress", at: []entities.Stage{atEntry}, judge: judgeInProgress, plain: true},
 	{kind: KindReading, id: "reading", at: []entities.Stage{atEntry}, judge: judgeReading, bypassable: true, steps: true, plain: true, bypassed: whereObservable},
 	{kind: KindRollback, id: "rollback", at: []entities.Stage{atEntry}, judge: judgeRollback, plain: true, when: entities.Fail, unblock: unblockRollback},
+	{kind: KindFloor, id: string(KindFloor), at: []entities.Stage{atEntry}, judge: judgeFloor, bypassable: true, plain: true},
 	{kind: KindPin, id: "pin", at: []entities.Stage{atEntry}, judge: judgePin, plain: true, unblock: unblockPin},
 	{kind: KindHeld, id: "held", at: []entities.Stage{atEntry}, judge: judgeHeld, bypassable: true, plain: true, bypassed: whereKept},
 	{kind: KindChannelStable, id: "channel-stable/CHANNEL", at: []entities.Stage{atEntry}, judge: judgeChannelsStable, bypassable: true, sticky: true, steps: true, plain: true, bypassed: conditions(entities.ConditionKind.OnChannels), when: entities.Fail, unblock: unblockRetry},

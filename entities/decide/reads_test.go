@@ -19,7 +19,7 @@ const stateOf = "github.com/converge-engine/converge/entities/state"
 // reading lists the methods of State that a decision may call: they write nothing. (Bypass returns an effect, which
 // is carried out elsewhere.)
 var reading = []string{
-	"Bound", "AsideIn", "Brought", "Carries", "WayUnder", "Bypass", "CheckBypass", "Declared", "Evaluation", "FindOpen", "In", "IsGone", "KeptByFloor", "Known", "LeavesToRemove", "Merged", "Unfinished",
+	"Barred", "Bound", "AsideIn", "Brought", "Carries", "WayUnder", "Bypass", "CheckBypass", "Declared", "Evaluation", "FindOpen", "GoesBack", "In", "IsGone", "KeptByFloor", "Known", "LeavesToRemove", "Merged", "Unfinished",
 	"PauseIn", "PauseOf", "PassFloor", "PauseOn", "PinOf", "ReleaseByID", "Removable", "Removes", "RemovesLeft", "DownIn", "HeldFromOutside", "ReportsOnly",
 	"DrainOf", "Missed", "PausedBeside", "Staying", "ResumeWith", "ReturnsTo", "Runtime", "Strategy", "RuntimeNamed", "ShownPeople", "TallyText", "Title",
 }

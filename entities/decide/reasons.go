@@ -3,6 +3,7 @@ package decide
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/converge-engine/converge/entities"
@@ -106,11 +107,25 @@ func (v *view) explainPause() {
 		v.reason(ReasonPause, text)
 		break
 	}
-	for n := range v.insts {
-		if i := &v.insts[n]; i.Delivery.Failure != "" {
-			v.say(i, ReasonFailure, "%s failed: %s", i.Delivery.Target.FullVersion, i.Delivery.Failure)
-			return
-		}
+	v.explainFailurePaused()
+}
+
+// explainFailurePaused says what failed beneath a pause, and what becomes of it afterwards.
+func (v *view) explainFailurePaused() {
+	n := slices.IndexFunc(v.insts, func(i instance) bool { return i.Delivery.Failure != "" })
+	if n < 0 {
+		return
+	}
+	i := &v.insts[n]
+	v.say(i, ReasonFailure, "%s failed: %s", i.Delivery.Target.FullVersion, i.Delivery.Failure)
+	if i.Delivery.Rollback != nil || v.pin != nil || v.spec.NoRollback || v.reports() {
+		return
+	}
+	switch back, why := v.s.ReturnsTo(i.Instance); {
+	case back != nil:
+		v.say(i, ReasonRollback, "once resumed it goes back to %s", back.FullVersion)
+	case why != "":
+		v.say(i, ReasonRollback, "not rolled back once resumed: %s", why)
 	}
 }
 
@@ -141,6 +156,9 @@ func (v *view) explainInstance(i *instance) {
 		case !d.Apply.Untaken.IsZero(): // that is said of the apply
 		case e != nil:
 			v.say(i, ReasonFailure, "%s: %s", e.Code, e.Message)
+			if e.Code == entities.CodeNoWorker {
+				v.startWorker(i)
+			}
 		default:
 			v.say(i, ReasonProgress, "no reading yet")
 		}
@@ -157,6 +175,7 @@ func (v *view) explainApply(i *instance) {
 	switch a := &d.Apply; {
 	case !a.Untaken.IsZero():
 		v.say(i, ReasonFailure, "%s: %s; %s is applied once one does", entities.CodeNoWorker, a.Err, d.Target.FullVersion)
+		v.startWorker(i)
 	case a.Running && a.Of == "":
 		v.say(i, ReasonProgress, "%s is applied once its removal has ended", d.Target.FullVersion)
 	case a.Running && a.Of != "" && a.Of != d.Target.FullVersion:
@@ -171,6 +190,15 @@ func (v *view) explainApply(i *instance) {
 		v.say(i, ReasonFailure, "the apply cannot begin: %s", a.Err)
 	case a.Err != "":
 		v.say(i, ReasonFailure, "apply failed %s: %s", entities.Times(a.Attempts), a.Err)
+	}
+}
+
+// startWorker is what a person can do where nobody polls for a runtime.
+func (v *view) startWorker(i *instance) {
+	runtime, _ := v.s.Runtime(i.ID)
+	command := "start one where it can be reached: converge worker --runtime " + runtime
+	if !slices.ContainsFunc(v.out.Reasons, func(r Reason) bool { return r.Text == command }) {
+		v.reason(ReasonCommand, command)
 	}
 }
 
@@ -196,9 +224,30 @@ func (v *view) explainMoving(i *instance) {
 	default:
 		v.say(i, ReasonProgress, "%s is to be applied", i.Delivery.Target.FullVersion)
 	}
-	if v.out.Status == entities.StatusDegraded && !v.spec.Repairs() {
-		v.reason(ReasonProgress, "not repaired: drift is only observed here")
+	if v.out.Status == entities.StatusDegraded {
+		v.explainUnrepaired(i)
 	}
+}
+
+// explainUnrepaired says why nothing is done about what is not as it should be, and what a person can do; nothing, where it is being repaired.
+func (v *view) explainUnrepaired(i *instance) {
+	why := ""
+	switch {
+	case !v.spec.Repairs():
+		why = "not repaired: drift is only observed here"
+	case i.Delivery.Converged && i.current.Known && i.current.AsDeclared:
+		why = "not repaired: it is as declared, so an apply would change nothing"
+	}
+	if why == "" || slices.ContainsFunc(v.out.Reasons, func(r Reason) bool { return r.Text == why }) {
+		return
+	}
+	v.reason(ReasonProgress, why)
+	what := v.s.Application + "/" + v.s.Title()
+	command := fmt.Sprintf("release a fix, or: converge restart %s %s", what, v.spec.Name)
+	if back, _ := v.s.ReturnsTo(i.Instance); back != nil {
+		command += fmt.Sprintf(", or back to %s: converge rollback %s %s --channel %s", back.FullVersion, what, i.Delivery.Target.FullVersion, v.spec.Name)
+	}
+	v.reason(ReasonCommand, command)
 }
 
 // explainRollback says what was taken back, why, and what a person can do.
@@ -212,6 +261,9 @@ func (v *view) explainRollback(i *instance) {
 	case !i.Delivery.Converged:
 		v.say(i, ReasonRollback, "%s was %s; going back to %s", b.From, b.Text(), back)
 		v.explainApply(i)
+		if a := &i.Delivery.Apply; i.current.Known && i.current.Reason != "" && (!a.Running || a.OK) {
+			v.say(i, ReasonProgress, "%s", i.current.Reason)
+		}
 	default:
 		v.say(i, ReasonRollback, "%s was %s; it is barred here, %s stays until a newer release", b.From, b.Text(), back)
 		v.reason(ReasonCommand, v.retry(b.From))

@@ -375,7 +375,14 @@ func (v *view) moveToPin() {
 	}
 	for n := range v.insts {
 		i := &v.insts[n]
-		if to := v.pinMoves(i); to != nil {
+		to := v.pinMoves(i)
+		if to != nil && !v.s.Lenient {
+			if why := v.s.Barred(i.Instance, *to); why != "" {
+				v.after = append(v.after, v.of(i, why+"; "+v.s.PassFloor(i.Instance)))
+				continue
+			}
+		}
+		if to != nil {
 			c.Moves = append(c.Moves, state.Move{Instance: i.ID, Target: *to})
 		}
 	}

@@ -278,7 +278,9 @@ func TestApplyUntaken_D17(t *testing.T) {
 			s.ApplyUntaken(id, target, &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls runtime/rt"}, now)
 			d = loop.Settle(s, now, decide.Mode{})
 			require.Equal(t, entities.StatusUnknown, d.Channels[0].Status)
-			require.Equal(t, []string{"no-worker: no worker polls runtime/rt; v1 is applied once one does"}, d.Channels[0].Texts())
+			require.Equal(t, []string{
+				"no-worker: no worker polls runtime/rt; v1 is applied once one does", "start one where it can be reached: converge worker --runtime rt",
+			}, d.Channels[0].Texts())
 			if observable {
 				require.Empty(t, d.Applies, "it waits for a reading")
 				s.Observed(id, "v1", entities.Reading{At: now}, true, now)

@@ -150,6 +150,18 @@ var answers = map[string]command{
 		s.applyEnded(idOf(arg[0]), strings.TrimPrefix(text, "for good: "), permanent)
 		return ""
 	},
+	"apply-untaken": func(s *story, arg []string) string { // no worker took it
+		id := idOf(arg[0])
+		s.s.ApplyUntaken(id, s.applies[id].Target, &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls runtime/local"}, s.now)
+		delete(s.applies, id)
+		return ""
+	},
+	"apply-unready": func(s *story, arg []string) string { // apply-unready INSTANCE what it lacks
+		id := idOf(arg[0])
+		s.s.ApplyUnready(id, s.applies[id].Target, rest(arg, 1), s.now)
+		delete(s.applies, id)
+		return ""
+	},
 	"apply-lost": func(s *story, arg []string) string {
 		s.s.ApplyLost(idOf(arg[0]), s.applies[idOf(arg[0])].Target, "interrupted", s.now)
 		return ""

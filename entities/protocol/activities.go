@@ -17,6 +17,8 @@ type LoadSpecRequest struct {
 	Order       entities.NoticeOrder `json:"order,omitzero"`
 	// Before is the digest of the spec in force, where releases wait: what the new one asks for less is wanted, too.
 	Before string `json:"before,omitempty"`
+	// On are the runtimes that each channel is on, by its first name, or that a release takes it to yet, whatever the new spec names.
+	On map[string][]string `json:"on,omitempty"`
 }
 
 // LoadSpecAnswer is the spec, packed when it is large, of the newest notice that the store has: none when the service is not

@@ -58,7 +58,7 @@ type Beginning struct {
 
 // Logic is the number of the logic by which workers of this version begin a run. A run keeps to the logic that its
 // input names, as its history demands: none is that of workers that did not name it yet.
-const Logic = LogicReadsAfter
+const Logic = LogicHoldsGates
 
 const (
 	// LogicRecordsShown is the logic by which what a service shows is recorded before it is shown.
@@ -128,6 +128,9 @@ const (
 	// LogicReadsAfter is the logic by which a Service reads once more what was hinted at while it was observed: what it is answered then may
 	// have been read before; and has what is steady observed while other things go on, though an observation that is under way lacks it.
 	LogicReadsAfter = 22
+	// LogicHoldsGates is the logic by which a Service takes nothing for good, or for applied, that has failed, is taken back through the gates, was only
+	// reported or was cut off with its channel; has what goes back asked once more whether it may; and keeps an approval whose apply did not begin.
+	LogicHoldsGates = 23
 )
 
 // ServiceInput starts a Service workflow, or carries its state into the next run.

@@ -167,6 +167,16 @@ func (s *State) promote(c Change, now time.Time) {
 	s.Record(now, c.Channel, move+" ("+c.Cause+")")
 	s.noteChange(c, entities.EventTarget, move, now)
 	by := s.ReleaseByID(c.Release)
+	if by.takesBack() {
+		s.takenBack(by, c.Channel, now)
+	}
+	if c.Kind == ChangePromote && by != nil && !s.Lenient {
+		for _, i := range s.In(c.Channel) { // what failed before begins anew with it, its window included
+			if i.IsAt(by) {
+				i.Delivery.Failure = ""
+			}
+		}
+	}
 	for _, m := range c.Moves {
 		i := s.Instance(m.Instance)
 		if i.Delivery.Target != nil && by.takesBack() {
@@ -218,7 +228,7 @@ func (s *State) converged(c Change, now time.Time) {
 			d.Arrived = now
 		}
 		d.Converged, d.Reapply, d.Restarting, d.ComesBack = true, false, false, false
-		if d.Cancelled == "" {
+		if d.Cancelled == "" && !d.Cut {
 			d.good(*d.Target)
 		}
 		d.Apply = Apply{Started: d.Apply.Started, Ended: d.Apply.Ended, First: d.Apply.First, OK: true}

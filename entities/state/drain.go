@@ -90,6 +90,16 @@ func (s *State) missed(i *Instance) *Release {
 	return nil
 }
 
+// onlyReported: the target of an instance was never applied, and passes no gate by coming back.
+func (s *State) onlyReported(i *Instance) bool { return i.Delivery.Reported && !s.Lenient }
+
+// backToGood has an instance come back at what was good there last: what was only reported is to enter first.
+func (s *State) backToGood(i *Instance, now time.Time) {
+	if good := i.Delivery.LastGood; good != nil {
+		s.returnTo(i, *good, now)
+	}
+}
+
 // back has instances come back: at what they missed, or at their targets, which are applied again where they were removed.
 func (s *State) back(c Change, now time.Time) {
 	missed := map[entities.InstanceID]entities.Target{}
@@ -105,6 +115,8 @@ func (s *State) back(c Change, now time.Time) {
 		switch {
 		case moves:
 			s.returnTo(i, t, now)
+		case gone && d.Target != nil && s.onlyReported(i):
+			s.backToGood(i, now)
 		case gone && d.Target != nil:
 			rollback, before, cancelled := d.Rollback, d.BeforePin, d.Cancelled
 			s.returnTo(i, *d.Target, now)

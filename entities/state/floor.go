@@ -17,7 +17,7 @@ func (s *State) ReturnsTo(i *Instance) (to *entities.Target, why string) {
 		if good[n].Same(*i.Delivery.Target) {
 			continue
 		}
-		barred := s.barred(i, good[n])
+		barred := s.Barred(i, good[n])
 		if barred == "" {
 			return &good[n], ""
 		}
@@ -28,9 +28,9 @@ func (s *State) ReturnsTo(i *Instance) (to *entities.Target, why string) {
 	return nil, why
 }
 
-// barred says why an instance may not go back to a target, or "": it is below what the configuration names, and the present one is
+// Barred says why an instance may not go back to a target, or "": it is below what the configuration names, and the present one is
 // not. What cannot be compared may not. A person can let the release that is there be taken back all the same.
-func (s *State) barred(i *Instance, to entities.Target) string {
+func (s *State) Barred(i *Instance, to entities.Target) string {
 	floor := s.Spec.NoRollbackBelow
 	if floor == "" || !s.aboveFloor(i.present()) {
 		return ""
@@ -66,7 +66,7 @@ func (s *State) KeptByFloor(channel string, r *Release) bool {
 func (s *State) keptFromPin(channel string, targets map[string]entities.Target) error {
 	for _, i := range s.In(channel) {
 		if t, ok := targets[i.ID.Name]; ok && !i.Delivery.Target.Same(t) {
-			if why := s.barred(i, t); why != "" {
+			if why := s.Barred(i, t); why != "" {
 				return fmt.Errorf("%s cannot be pinned there: %s; %s", s.Shown(i.ID), why, s.PassFloor(i))
 			}
 		}

@@ -112,6 +112,9 @@ type Delivery struct {
 	Reapply bool `json:"reapply,omitempty"`
 	// Reported: the target was not reached while its channel only reported. It is applied once a release enters anew.
 	Reported bool `json:"reported,omitempty"`
+	// Cut: the channel was removed before the release of the present target had succeeded there. It is applied as ever, and is neither good nor what a
+	// release finds there already.
+	Cut bool `json:"cut,omitempty"`
 	// Restarted is when a person last had the instance restarted: runtimes that write that down keep it, whatever the target.
 	// Restarting: the present target is applied for that.
 	Restarted  time.Time `json:"restarted,omitzero"`
@@ -143,6 +146,8 @@ type Apply struct {
 	// Of is the full version that runs, which may be that of the target before. Terminated: it is to end at once.
 	Of         string `json:"of,omitempty"`
 	Terminated bool   `json:"terminated,omitempty"`
+	// Approved is the word on the one that was started last, which counts again where that did not begin.
+	Approved *entities.Approval `json:"approved,omitempty"`
 }
 
 // ApplyApproval is a person's word on an apply, where every apply is approved (C10).
@@ -231,7 +236,7 @@ func (s *State) setTarget(i *Instance, t entities.Target, now time.Time) {
 	d.Target, d.Since = &t, now
 	d.Sequence, d.Fenced = d.Sequence+1, 0
 	d.Converged, d.Arrived, d.Failure, d.Cancelled = false, time.Time{}, "", ""
-	d.Rollback, d.BeforePin, d.Reapply, d.Reported, d.Restarting, d.ComesBack = nil, nil, false, false, false, false
+	d.Rollback, d.BeforePin, d.Reapply, d.Reported, d.Restarting, d.ComesBack, d.Cut = nil, nil, false, false, false, false, false
 	d.Apply, d.StoppedAt = d.Apply.running(), time.Time{}
 	i.Observed.Asked, i.Approval.Asked = nil, time.Time{}
 }

@@ -67,6 +67,29 @@ func (s *State) Declares(id entities.InstanceID) string {
 	return spec.Runtime
 }
 
+// OnRuntimes are the runtimes that each channel is on, by its first name, or that a release which is not over was made for. What the installation
+// asks for by runtimes holds there, whatever a new spec names.
+func (s *State) OnRuntimes() map[string][]string {
+	on := map[string][]string{}
+	add := func(id entities.InstanceID, runtime string) {
+		if key := s.key(id.Channel); runtime != "" && !slices.Contains(on[key], runtime) {
+			on[key] = append(on[key], runtime)
+		}
+	}
+	for _, id := range entities.SortedIDs(s.Instances) {
+		add(id, s.Instances[id].Runtime)
+	}
+	for _, r := range s.Releases {
+		for _, id := range entities.SortedIDs(r.Payloads) {
+			if p := r.in(id.Channel); p != nil && !p.Phase.Over() {
+				declared, _ := s.Spec.Instance(id)
+				add(id, cmp.Or(r.Runtimes[id], declared.Runtime))
+			}
+		}
+	}
+	return on
+}
+
 // stay keeps what was made for the runtimes of the old spec meant for them, where the new one names others.
 func (s *State) stay(spec *entities.Spec) {
 	for _, id := range spec.IDs() {

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/converge-engine/converge/entities"
@@ -21,8 +22,23 @@ func (s *State) applyStarted(op ApplyOp, now time.Time) {
 	if i.Delivery.Lease != nil {
 		i.Delivery.Lease.Used = true
 	}
+	if a.Approved = i.Approval.Of(op.Target.FullVersion); s.Lenient {
+		a.Approved = nil
+	}
 	i.Approval.drop(func(given *entities.Approval) bool { return given.Version == op.Target.FullVersion })
 	i.Approval.Asked = time.Time{}
+}
+
+// notBegun: the apply that was started did not begin, so a person's word on it was not used up.
+func (i *Instance) notBegun() {
+	given := i.Delivery.Apply.Approved
+	if i.Delivery.Apply.Approved = nil; given == nil || i.Approves(given.Version) {
+		return
+	}
+	if i.Approval.Given != nil {
+		i.Approval.Also = append(slices.Clone(i.Approval.Also), i.Approval.Given)
+	}
+	i.Approval.Given = given
 }
 
 // ApplyEnded takes in how an apply ended. A failed one is retried with backoff until its attempts
@@ -31,7 +47,7 @@ func (s *State) applyStarted(op ApplyOp, now time.Time) {
 func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err string, permanent bool, now time.Time) {
 	i := s.Instance(id)
 	d := &i.Delivery
-	d.Apply.Running, d.Apply.Ended, d.Apply.Untaken = false, now, time.Time{}
+	d.Apply.Running, d.Apply.Ended, d.Apply.Untaken, d.Apply.Approved = false, now, time.Time{}, nil
 	i.Observed.Requested = true // until something is read, nobody knows what the apply did
 	if !s.Declared(id) {
 		d.Apply = Apply{Ended: now} // should the instance come back, it is applied again
@@ -79,6 +95,7 @@ func (s *State) ApplyUnready(id entities.InstanceID, target entities.Target, rea
 	if d.Target == nil || !d.Target.Same(target) {
 		return
 	}
+	i.notBegun()
 	_, rt := s.Runtime(id)
 	d.Apply.Err, d.Apply.First = reason, time.Time{}
 	d.Apply.Next = now.Add(max(rt.Timing.RetryBackoff, unreadyPause))
@@ -94,6 +111,7 @@ func (s *State) ApplyUntaken(id entities.InstanceID, target entities.Target, e *
 	if d.Target == nil || !d.Target.Same(target) {
 		return
 	}
+	i.notBegun()
 	d.Apply.Err, d.Apply.First, d.Apply.Next = e.Message, time.Time{}, now
 	if d.Apply.Untaken.IsZero() {
 		d.Apply.Untaken = now

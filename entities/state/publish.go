@@ -139,6 +139,9 @@ func (s *State) leaveRemoved(now time.Time) {
 	for _, r := range s.Releases {
 		for _, c := range entities.SortedKeys(r.Phases) {
 			if _, ok := s.Spec.Channel(c); !ok && !r.Phases[c].Phase.Over() {
+				for _, i := range s.In(c) {
+					i.Delivery.Cut = !s.Lenient && i.IsAt(r) && !i.Delivery.isGood()
+				}
 				r.cancel(c, "the channel was removed", now)
 				for _, id := range entities.SortedIDs(r.Templates) {
 					if id.Channel == c {

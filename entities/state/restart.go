@@ -99,6 +99,10 @@ func (s *State) notRestarted(i *Instance) string {
 // restartInstance sets the target that is there once more. What the instance goes back to stays as it is.
 func (s *State) restartInstance(i *Instance, now time.Time) {
 	d := &i.Delivery
+	if s.onlyReported(i) {
+		s.backToGood(i, now)
+		return
+	}
 	rollback, before, cancelled := d.Rollback, d.BeforePin, d.Cancelled
 	s.returnTo(i, *d.Target, now)
 	d.Rollback, d.BeforePin, d.Cancelled = rollback, before, cancelled

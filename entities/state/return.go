@@ -22,6 +22,9 @@ func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time
 	for _, c := range changes {
 		r.Phases[c.Channel].CalledOff = true
 		moves = append(moves, c.Moves...)
+		if !s.Lenient {
+			s.withdraw(r, c.Channel, false, r.FullVersion+" is taken back in "+c.Channel, now)
+		}
 	}
 	for _, by := range s.openReturns(moves, r.Aspect, who, now) {
 		by.TakesBack = r.ID
@@ -86,6 +89,27 @@ func (r *Release) takes(back *Release) bool { return r != nil && r.TakesBack == 
 
 // takesBack tells whether another release is taken back by this one. What leads back from a pin takes back nothing.
 func (r *Release) takesBack() bool { return r != nil && r.TakesBack != "" }
+
+// GoesBack is the release that is to take another one back in a channel, once all gates pass, or does just now; or nil.
+func (s *State) GoesBack(r *Release, channel string) *Release {
+	for _, by := range s.Releases {
+		if p := by.in(channel); by.takes(r) && p != nil && !p.Phase.Over() {
+			return by
+		}
+	}
+	return nil
+}
+
+// takenBack notes that a release was taken back in a channel, by one that has entered there.
+func (s *State) takenBack(by *Release, channel string, now time.Time) {
+	r := s.ReleaseByID(by.TakesBack)
+	if s.Lenient || r == nil {
+		return
+	}
+	if p := r.in(channel); p != nil && p.Phase.Entered() && p.Phase != maestro.RolledBack {
+		r.Phases[channel] = &PhaseState{Phase: maestro.RolledBack, Since: now, Reason: "by " + by.By, CalledOff: true}
+	}
+}
 
 // returning is a release that is to take another one back in a channel, or nil.
 func (s *State) returning(channel string) *Release {

@@ -26,6 +26,7 @@ type State struct {
 	Releases    []*Release                        `json:"releases,omitempty"` // oldest first
 	LastRelease int64                             `json:"lastRelease,omitempty"`
 	LeaseCount  int64                             `json:"leaseCount,omitempty"` // leases ever asked for
+	Lenient     bool                              `json:"-"`                    // by a logic before protocol.LogicHoldsGates; of the run, and not kept
 	Channels    map[string]*Channel               `json:"channels,omitempty"`
 	Instances   map[entities.InstanceID]*Instance `json:"instances,omitempty"`
 	Pauses      []entities.Pause                  `json:"pauses,omitempty"`

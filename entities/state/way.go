@@ -92,7 +92,7 @@ func (s *State) wayFrom(i *Instance, from string, r *Release) (to entities.Targe
 		if n := slices.IndexFunc(good, func(g entities.Target) bool { return g.FullVersion == full && g.Runtime == present.Runtime }); n >= 0 {
 			to = good[n]
 		}
-		return to, of, s.barred(i, to)
+		return to, of, s.Barred(i, to)
 	}
 	return to, "", "no earlier good target"
 }
