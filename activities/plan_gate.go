@@ -26,6 +26,7 @@ type gateOf struct {
 	checks.PlanQuestion
 	ref    protocol.PlanRef
 	asked  protocol.PlanAsked
+	joint  bool             // it is one of several services that are released together
 	before protocol.PlanRef // another plan that may have let it enter
 }
 
@@ -73,7 +74,7 @@ func (g planGate) planFor(ctx context.Context, q checks.PlanQuestion) (gateOf, e
 	joint, err := g.Store.Joint(ctx, q.Application, q.Release)
 	switch {
 	case err == nil:
-		of.ref.Name, of.asked.Services = joint.ID, entities.SortedKeys(joint.Services)
+		of.ref.Name, of.asked.Services, of.joint = joint.ID, entities.SortedKeys(joint.Services), true
 	case store.IsNotFound(err):
 		of.ref.Name, of.asked.Services = q.Title+"-"+q.Version, []string{q.Service}
 		err = nil
@@ -129,7 +130,7 @@ func (g planGate) standing(ctx context.Context, of gateOf, r *protocol.PlanRecor
 		s.Reason = waitsFor(r, &p, so, n)
 	}
 	if r.Over {
-		s.Reason += "; to run it again: " + againBy(r)
+		s.Reason += "; to run it again: " + of.againBy()
 	}
 	return s, nil
 }
@@ -149,12 +150,20 @@ func (g planGate) blocked(ctx context.Context, of gateOf, r *protocol.PlanRecord
 	if err == nil && now.State == string(plan.Done) {
 		return g.begin(ctx, of)
 	}
-	s.Reason += "; to run it again: " + againBy(r)
+	s.Reason += "; to run it again: " + of.againBy()
 	return s, nil
 }
 
-func againBy(r *protocol.PlanRecord) string {
-	return "converge deploy " + r.Application + " " + r.Channel
+// againBy is the command that has a plan run once more. That of a release runs again for another release of the same, and for no deploy, which
+// is of what the configuration changed.
+func (of gateOf) againBy() string {
+	switch {
+	case of.asked.Release == "":
+		return fmt.Sprintf("converge deploy %s %s", of.Application, of.Channel)
+	case of.joint:
+		return fmt.Sprintf("converge release %s SVC=VERSION... --id, with another id than %s", of.Application, of.ref.Name)
+	}
+	return fmt.Sprintf("converge release %s/%s %s", of.Application, of.Title, of.Version)
 }
 
 func noteOf(r *protocol.PlanRecord, node int) string {

@@ -76,7 +76,7 @@ func (f *Factory) act(ctx context.Context, n serviceName, verb, requestID string
 	case errors.Is(err, errNotFound):
 		return f.missing(ctx, n)
 	case transient(err):
-		return fmt.Errorf("%s %s: %w; whether it was accepted is not known: see converge status %s", verb, n, err, n)
+		return fmt.Errorf("%s %s: %w; whether it was accepted is not known: see converge status %s, and converge doctor where that does not answer", verb, n, err, n)
 	}
 	return err
 }

@@ -42,7 +42,7 @@ func TestVerbsOnAWhole_A16_A17_A24(t *testing.T) {
 		{line: "pause --all", code: 1, want: "! converge: pause all services of all applications needs --yes when nobody can be asked\n"},
 		{line: "pause --all shop", code: 1, want: "! converge: --all: that is everything; name nothing beside it\n"},
 		{line: "pause runtime/edge -c prod", code: 1, want: "! converge: --channel: a runtime is paused as a whole; for one channel name the service\n"},
-		{line: "refresh runtime/edge", code: 1, want: "! converge: runtime/edge: of a runtime there are only pause and resume; name services\n"},
+		{line: "refresh runtime/edge", code: 1, want: "! converge: runtime/edge: of a runtime there are only pause, resume, drain, turnup and history; name services\n"},
 		{
 			line: "pin shop --incarnation 41 --yes -o json", want: "{\n  \"message\": \"done\",\n  \"name\": \"shop\"\n}\n",
 			sent: []string{`application/shop pin {"by":"alice","requestId":"ID","incarnation":41}`},

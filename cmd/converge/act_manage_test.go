@@ -25,7 +25,7 @@ func TestUnmanage(t *testing.T) {
 		{line: "manage shop/api", want: "done\n", sent: []string{`application/shop manage ` + who + `,"service":"api"}`}},
 		{line: "manage shop --yes", want: "done\n", sent: []string{`application/shop manage ` + who + `}`}},
 		{line: "manage shap --yes", code: 1, want: "! converge: manage shap: there is none\n", sent: []string{`application/shap manage ` + who + `}`}},
-		{line: "pause shop/api", code: 1, want: "! converge: shop/api cannot be asked for anything: unmanaged by bob: drill\n", sent: []string{`service/shop/api pause ` + who + `}`}},
+		{line: "pause shop/api", code: 1, want: "! converge: shop/api cannot be asked for anything: unmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge manage shop/api\n", sent: []string{`service/shop/api pause ` + who + `}`}},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			api := withUnmanaged()
@@ -53,10 +53,10 @@ func withUnmanaged() *fakeAPI {
 // Who is not looked after shows, with why: in the overview, alone, and as JSON. Those that run are as ever.
 func TestStatusOfUnmanaged(t *testing.T) {
 	const (
-		api   = "api\t-\tUNMANAGED\t\t\t\tunmanaged by bob: drill\n"
+		api   = "api\t-\tUNMANAGED\t\t\t\tunmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge manage shop/api\n"
 		db    = "db\t-\tUNMANAGED\t\t\t\t" + broughtBack + "\n"
 		web   = "web\t1 channel\tCONVERGED\tv9\t\t\t\n"
-		whole = "*\t-\tUNMANAGED\t\t\t\tunmanaged by bob: drill\n"
+		whole = "unmanaged by bob: drill; until: converge manage shop\n"
 	)
 	for _, tt := range []struct{ line, want string }{
 		{"status", header + api + db + web},
@@ -68,7 +68,7 @@ func TestStatusOfUnmanaged(t *testing.T) {
   "service": "api",
   "status": "UNMANAGED",
   "incarnation": 0,
-  "headline": "unmanaged by bob: drill",
+  "headline": "unmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge manage shop/api",
   "channels": [],
   "releases": [],
   "pauses": [],
@@ -84,10 +84,10 @@ func TestStatusOfUnmanaged(t *testing.T) {
 	all := protocol.UnmanagedServices{protocol.AllServices: {By: "bob", Reason: "drill"}}
 	down := &fakeAPI{statuses: map[string][]any{"application/shop": {protocol.ApplicationStatus{Unmanaged: all}}}}
 	_, said := newConsole(t, down).run(t, "status shop")
-	require.Equal(t, header+whole, said, "the server has forgotten their runs")
+	require.Equal(t, header+"*\t-\tUNMANAGED\t\t\t\t"+whole, said, "the server has forgotten their runs")
 	down.gone = []serviceName{{"shop", "api"}}
 	_, said = newConsole(t, down).run(t, "status")
-	require.Equal(t, header+api, said)
+	require.Equal(t, header+"api\t-\tUNMANAGED\t\t\t\t"+whole, said)
 }
 
 // Where an installation was exported from, nobody is told that its services come back.

@@ -74,6 +74,18 @@ func (o *deployOptions) watchPlan(live *show.Live, s protocol.PlanStatus) error 
 	return live.Frame(runText(o.f.screen(), s))
 }
 
+// problemOf says what an application could not do, as telling its services of what is new. It stands beside what was asked for, as plans do.
+func (f *Factory) problemOf(ctx context.Context, application string) []string {
+	if application == "" {
+		return nil
+	}
+	s, err := f.applicationStatus(ctx, application)
+	if err != nil || s.Problem == "" {
+		return nil
+	}
+	return []string{"PROBLEM " + application + ": " + s.Problem}
+}
+
 // plansOf says how far the plans are that run in an application, or in all. They stand beside what was asked for, so what cannot be
 // asked is left out.
 func (f *Factory) plansOf(ctx context.Context, application string) (lines []string) {

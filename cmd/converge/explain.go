@@ -57,6 +57,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 		}
 	}
 	lines := explain.LinesAmong(s, o.channel, o.f.others(ctx), o.f.Now())
+	lines = append(lines, o.f.places(ctx, s, o.channel)...)
 	running := o.f.progress(ctx, o.service)
 	if now := explain.Running(running, o.channel, o.f.Now()); len(now) > 0 {
 		lines = append(append(lines, ""), now...)
@@ -65,6 +66,26 @@ func (o *explainOptions) run(ctx context.Context) error {
 		return o.f.screen().JSON(protocol.Explanation{Lines: lines, Status: s, Running: running})
 	}
 	return o.f.screen().Lines(lines...)
+}
+
+// places says who holds the places on runtimes that channels wait for. It stands beside what was asked for: what cannot be asked is left out.
+func (f *Factory) places(ctx context.Context, s protocol.Status, channel string) (lines []string) {
+	api, err := f.client(ctx)
+	if err != nil {
+		return nil
+	}
+	asked := map[string]bool{"": true}
+	for _, c := range s.Channels {
+		if c.LeaseAsked.IsZero() || asked[c.Runtime] || channel != "" && c.Name != channel {
+			continue
+		}
+		asked[c.Runtime] = true
+		var of protocol.RuntimeStatus
+		if api.Query(ctx, protocol.RuntimeID(c.Runtime), protocol.QueryStatus, &of) == nil {
+			lines = append(lines, explain.Places(of, f.Now())...)
+		}
+	}
+	return lines
 }
 
 // parts explains the services of a joint release, one after the other.

@@ -60,7 +60,7 @@ type target struct {
 // that the working directory defines or, there, one of its services; elsewhere an application.
 func (f *Factory) parseTarget(arg string) (target, error) {
 	if strings.HasPrefix(arg, "runtime/") {
-		return target{}, fmt.Errorf("%s: of a runtime there are only pause and resume; name services", arg)
+		return target{}, fmt.Errorf("%s: of a runtime there are only pause, resume, drain, turnup and history; name services", arg)
 	}
 	if strings.Contains(arg, "/") {
 		n, err := f.parseService(arg)

@@ -65,10 +65,13 @@ func exitFor(s protocol.Status, g goal) outcome {
 // groups holds the channels that count, by what can become of them.
 type groups struct {
 	moving    []string // goes on by itself
+	unread    []string // what runs cannot be read: goes on once it can be
+	unreadBy  string   // why not, of the first of them
 	gated     []string // goes on by itself once its gates pass
 	gates     []string // those
 	queued    []string // goes on when another channel does
 	failed    []string
+	mend      string   // what helps, of the first of them that says it
 	back      []string // rolled back, and stays there
 	pinned    []string // kept at another version by a pin
 	blocked   []string // waits for something that failed
@@ -106,12 +109,10 @@ func (in groups) outcome(g goal, what string) outcome {
 		return outcome{why: what + " moves in " + list(in.moving)}
 	case len(in.gated) > 0:
 		return outcome{why: what + " waits in " + list(in.gated) + after(" for ", in.gates)}
+	case len(in.unread) > 0 && len(in.approval) == 0:
+		return outcome{why: what + " waits in " + list(in.unread) + ", which cannot be read: " + in.unreadBy}
 	case len(in.failed)+len(in.back) > 0:
-		why := joined("; ", after(what+" failed in ", in.failed), after(what+" was rolled back in ", in.back))
-		if held := append(in.blocked, in.queued...); len(held) > 0 {
-			why += "; " + list(held) + " held by that"
-		}
-		return failed(why)
+		return in.fallen(what)
 	case len(in.blocked) > 0:
 		return in.held(what)
 	case len(in.paused) > 0:
@@ -133,6 +134,19 @@ func (in groups) outcome(g goal, what string) outcome {
 		return outcome{why: what + " waits in " + list(in.queued)}
 	}
 	return in.over(what)
+}
+
+// fallen: it failed, or was taken back.
+func (in groups) fallen(what string) outcome {
+	why := joined("; ", after(what+" failed in ", in.failed), after(what+" was rolled back in ", in.back))
+	if held := append(in.blocked, in.queued...); len(held) > 0 {
+		why += "; " + strings.Join(held, ", ") + " held by that"
+	}
+	out := failed(why)
+	if len(in.back) == 0 && in.mend != "" {
+		out.next = "Next: " + in.mend + "."
+	}
+	return out
 }
 
 // over: nothing is left that could move.
@@ -268,6 +282,8 @@ func (g *groups) inProgress(c protocol.ChannelStatus) *[]string {
 		return g.steps(c)
 	case entities.StatusFailed, entities.StatusFailedRollback:
 		return &g.failed
+	case entities.StatusUnknown:
+		return g.unreadable(c)
 	case entities.StatusPreconditions, entities.StatusManualApproval, entities.StatusBlocked:
 		if c.ReportOnly { // what waits is a release behind it
 			return &g.reported
@@ -287,8 +303,69 @@ func (g *groups) pending(c protocol.ChannelStatus, version string) *[]string {
 		return &g.blocked
 	case c.Desired != version && status != entities.StatusManualApproval:
 		return &g.queued
+	case c.Desired != c.Target && slices.Contains(hides, status):
+		return g.beneath(c)
 	}
 	return g.waiting(c)
+}
+
+// hides are the statuses of what is there that are shown before what the next release waits for.
+var hides = []entities.Status{entities.StatusFailed, entities.StatusFailedRollback, entities.StatusDegraded, entities.StatusUnknown}
+
+// beneath sorts a channel by what the next release waits for, which its status does not say.
+func (g *groups) beneath(c protocol.ChannelStatus) *[]string {
+	failed := func(k protocol.ConditionStatus) bool { return k.Verdict == string(entities.Fail) }
+	switch {
+	case slices.ContainsFunc(c.Conditions, failed):
+		g.failedGate(c)
+		return &g.blocked
+	case len(commands(c)) > 0:
+		return g.asks(c)
+	case c.Unread != nil:
+		return g.unreadable(c)
+	case slices.ContainsFunc(c.Conditions, unmet):
+		return g.waits(c)
+	}
+	return &g.moving
+}
+
+// unreadable is where a channel goes of which what runs cannot be read. Where nobody has tried yet, it goes on.
+func (g *groups) unreadable(c protocol.ChannelStatus) *[]string {
+	if c.Unread == nil {
+		return &g.moving
+	}
+	if g.unreadBy == "" {
+		g.unreadBy = c.Unread.Text()
+	}
+	return &g.unread
+}
+
+// asks is where a channel goes in which an approval can be given now.
+func (g *groups) asks(c protocol.ChannelStatus) *[]string {
+	for _, command := range commands(c) {
+		if !slices.Contains(g.approve, command) {
+			g.approve = append(g.approve, command)
+		}
+	}
+	return &g.approval
+}
+
+// waits is where a channel goes that waits for conditions other than that.
+func (g *groups) waits(c protocol.ChannelStatus) *[]string {
+	switch {
+	case onlyReports(c):
+		return &g.reported
+	case pinned(c):
+		return &g.pinned
+	case upstream(c):
+		return &g.queued
+	}
+	for _, k := range c.Conditions {
+		if unmet(k) && !slices.Contains(g.gates, k.ID) {
+			g.gates = append(g.gates, k.ID)
+		}
+	}
+	return &g.gated
 }
 
 // waiting sorts a channel that the next release may not enter yet.
@@ -300,27 +377,11 @@ func (g *groups) waiting(c protocol.ChannelStatus) *[]string {
 	case entities.StatusSuspended:
 		return g.steps(c)
 	case entities.StatusManualApproval:
-		for _, command := range commands(c) {
-			if !slices.Contains(g.approve, command) {
-				g.approve = append(g.approve, command)
-			}
-		}
-		return &g.approval
+		return g.asks(c)
 	case entities.StatusPreconditions:
-		switch {
-		case onlyReports(c):
-			return &g.reported
-		case pinned(c):
-			return &g.pinned
-		case upstream(c):
-			return &g.queued
-		}
-		for _, k := range c.Conditions {
-			if unmet(k) && !slices.Contains(g.gates, k.ID) {
-				g.gates = append(g.gates, k.ID)
-			}
-		}
-		return &g.gated
+		return g.waits(c)
+	case entities.StatusUnknown:
+		return g.unreadable(c)
 	}
 	return &g.moving
 }
@@ -401,6 +462,7 @@ func (g *groups) byStatus(s protocol.Status, c protocol.ChannelStatus) *[]string
 	case status == entities.StatusCancelled:
 		return &g.cancelled
 	case status.Row().Exit == entities.ExitFailed && status != entities.StatusBlocked:
+		g.mends(c)
 		return &g.failed
 	case status.Row().Exit != entities.ExitConverged:
 		return g.waiting(c)
@@ -410,6 +472,19 @@ func (g *groups) byStatus(s protocol.Status, c protocol.ChannelStatus) *[]string
 		return &g.none
 	}
 	return &g.done
+}
+
+// mends keeps what helps where what is there is not as it should be: nothing failed that could be tried again.
+func (g *groups) mends(c protocol.ChannelStatus) {
+	if c.Status != string(entities.StatusDegraded) || g.mend != "" {
+		return
+	}
+	g.mend = "wait for its repair, which converge explain tells of, or release a fix"
+	for _, r := range c.Reasons {
+		if r.Code == string(decide.ReasonCommand) {
+			g.mend = r.Text
+		}
+	}
 }
 
 // untouched tells whether nothing was ever released to a channel.

@@ -60,6 +60,9 @@ func TestExitForRelease(t *testing.T) {
 		{"between two channels", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, outcome{why: "web v5 waits in b"}},
 		{"a window", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending / office-hours"}, 0, outcome{why: "web v5 waits in b for office-hours"}},
 		{"cannot be read", []string{"a UNKNOWN v5 in progress"}, 0, outcome{why: "web v5 moves in a"}},
+		{"an outage whose fix waits for an approval", []string{"b DEGRADED v5 pending / approval/go-live"}, 0, outcome{over: true, code: 8, why: "web v5 waits for an approval in b", next: "Next: converge approve shop/web v5 go-live."}},
+		{"the same, waited for", []string{"b FAILED v5 pending / approval/go-live"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits for an approval in b", next: "Next: converge approve shop/web v5 go-live."}},
+		{"an outage whose fix waits for a window", []string{"b DEGRADED v5 pending / office-hours"}, 0, outcome{why: "web v5 waits in b for office-hours"}},
 		{"degraded on its way", []string{"a DEGRADED v5 in progress"}, 0, outcome{why: "web v5 moves in a"}},
 		{"status of a later version", []string{"a SLEEPING v5 in progress"}, 0, outcome{why: "web v5 moves in a"}},
 		{"failed", []string{"a FAILED v5 failed", "b BLOCKED v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b"}, 0, failed("web v5 failed in a; b, c held by that")},
@@ -99,6 +102,14 @@ func TestExitForRelease(t *testing.T) {
 	blocked := situation(t, "b BLOCKED v5 pending / alerts")
 	blocked.Channels[0].Conditions[0] = protocol.ConditionStatus{ID: "alerts", Verdict: "FAIL", Reason: "Slow fires", Unblock: "release a version that passes"}
 	require.Equal(t, outcome{over: true, code: exitFailed, why: "web v5 is blocked in b: alerts: Slow fires", next: "Next: release a version that passes."}, exitFor(blocked, goal{release: "5"}))
+	unread := situation(t, "a UNKNOWN v5 in progress", "b UNKNOWN v5 pending / reading")
+	for n := range unread.Channels {
+		unread.Channels[n].Unread = &protocol.Unread{Code: "unreachable", Message: "connection refused"}
+	}
+	require.Equal(t, outcome{why: "web v5 waits in a, b, which cannot be read: unreachable: connection refused"}, exitFor(unread, goal{release: "5"}))
+	unrepaired := situation(t, "a DEGRADED v5 -")
+	unrepaired.Channels[0].Reasons = []protocol.Reason{{Code: "progress", Text: "web FAILED"}, {Code: "command", Text: "release a fix, or: converge restart shop/web a"}}
+	require.Equal(t, "Next: release a fix, or: converge restart shop/web a.", exitFor(unrepaired, goal{}).next)
 	rests := situation(t, "b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending"+up)
 	rests.Channels[1].Conditions[0].NextCheck = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC) // only time stands before it
 	require.Equal(t, outcome{why: "web v5 waits in c for channel-stable/a"}, exitFor(rests, goal{release: "5"}))
@@ -149,7 +160,7 @@ func TestExitForService(t *testing.T) {
 		entities.StatusUnknown:        {why: "web moves in a"},
 		entities.StatusSuspended:      over(8, "web waits at a step for a person in a"),
 		entities.StatusConverging:     {why: "web moves in a"},
-		entities.StatusDegraded:       failed("web failed in a"),
+		entities.StatusDegraded:       {over: true, code: exitFailed, why: "web failed in a", next: "Next: wait for its repair, which converge explain tells of, or release a fix."},
 		entities.StatusManualApproval: over(8, "web waits for an approval in a"),
 		entities.StatusBlocked:        failed("web is blocked in a"),
 		entities.StatusPreconditions:  {why: "web waits in a"},

@@ -139,7 +139,7 @@ func (o *statusOptions) ask(ctx context.Context) (_ []protocol.Status, err error
 	}
 	sortStatuses(down)
 	if !o.f.json() {
-		o.plans = o.f.plansOf(ctx, o.target.application)
+		o.plans = append(o.f.problemOf(ctx, o.target.application), o.f.plansOf(ctx, o.target.application)...)
 	}
 	return down, err
 }

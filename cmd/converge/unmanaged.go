@@ -97,15 +97,31 @@ func explainDown(why map[serviceName]string, application string, down protocol.U
 			continue
 		}
 		named = true
+		if _, itself := down[n.service]; itself {
+			continue // below
+		}
 		if u, ok := down.Of(n.service); ok {
-			why[n] = u.Text()
+			why[n] = untilManaged(u, application)
 		}
 	}
 	for service, u := range down {
-		if service != protocol.AllServices || !named {
-			why[serviceName{application, service}] = u.Text()
+		n := serviceName{application, service}
+		switch {
+		case service != protocol.AllServices:
+			why[n] = untilManaged(u, n.String())
+		case !named:
+			why[n] = untilManaged(u, application)
 		}
 	}
+}
+
+// untilManaged says why, since when and until when something is not looked after.
+func untilManaged(u protocol.Unmanaged, what string) string {
+	text := u.Text()
+	if !u.At.IsZero() {
+		text += u.At.UTC().Format("; since 2006-01-02 15:04 MST")
+	}
+	return text + "; until: converge manage " + what
 }
 
 // statusesOf makes a status of each that a target means, sorted by name.

@@ -161,7 +161,7 @@ func TestVerbsSay(t *testing.T) {
 		{line: "cancel shop/web", code: 1, want: "! converge: give one of VERSION, --older-than and --except\n"},
 		{line: "cancel shop/web v9 --older-than v9", code: 1, want: "! converge: give one of VERSION, --older-than and --except\n"},
 		{line: "cancel shop@autumn --except v9", code: 1, want: "! converge: give one of VERSION, --older-than and --except\n"},
-		{line: "retry shop/web v9", refuse: []error{lost, lost, lost}, code: 1, want: "! connection lost: reset; trying again\n! connection lost: reset; trying again\n! converge: retry shop/web: connection lost: reset; whether it was accepted is not known: see converge status shop/web\n"},
+		{line: "retry shop/web v9", refuse: []error{lost, lost, lost}, code: 1, want: "! connection lost: reset; trying again\n! connection lost: reset; trying again\n! converge: retry shop/web: connection lost: reset; whether it was accepted is not known: see converge status shop/web, and converge doctor where that does not answer\n"},
 		{line: "refresh shop/wob", code: 1, want: "! converge: no service shop/wob; did you mean shop/web?\n"},
 		{line: "refresh nothing/site", code: 1, want: "! converge: no service nothing/site; did you mean blog/site?\n"},
 		{line: "status shap", code: 1, want: "! converge: no application shap with services; did you mean shop?\n"},

@@ -176,6 +176,24 @@ func (w *writer) lease(c protocol.ChannelStatus) {
 	w.line(" - waits for its turn on runtime/%s, %s", c.Runtime, since(c.LeaseAsked, w.now))
 }
 
+// placesMost is how many holders of places on a runtime are named.
+const placesMost = 5
+
+// Places says who holds the places on a runtime that a channel waits for, and how many wait before or behind it.
+func Places(of protocol.RuntimeStatus, now time.Time) []string {
+	if len(of.Held) == 0 {
+		return nil
+	}
+	lines := []string{fmt.Sprintf("Places on runtime/%s: %d held, %d waited for:", of.Runtime, len(of.Held), len(of.Waiting))}
+	for _, l := range of.Held[:min(len(of.Held), placesMost)] {
+		lines = append(lines, " "+joined(", ", l.Name(), since(l.Since, now)))
+	}
+	if more := len(of.Held) - placesMost; more > 0 {
+		lines = append(lines, fmt.Sprintf(" and %d more", more))
+	}
+	return lines
+}
+
 // past shows how a person lets the release pass what holds it: once, below all conditions. An
 // approval is given instead, and what is not bypassed is left out.
 func (w *writer) past(c protocol.ChannelStatus) {

@@ -65,7 +65,7 @@ func matter(c protocol.ChannelStatus) string {
 	case entities.StatusCancelled:
 		return c.Target + " was cancelled before it had succeeded here"
 	case entities.StatusPaused:
-		return joined(" ", "paused", after("at ", c.Target))
+		return joined(" ", "paused", after("at ", c.Target), after("while ", unwell(c)))
 	case entities.StatusDegraded:
 		return "it had converged and is now unhealthy or drifted"
 	case entities.StatusProgressing:
@@ -74,6 +74,14 @@ func matter(c protocol.ChannelStatus) string {
 		return "no longer declared, left in place"
 	}
 	return c.Status
+}
+
+// unwell is how what is there is while the channel is paused, where it is not well; or "".
+func unwell(c protocol.ChannelStatus) string {
+	if c.Status != string(entities.StatusPaused) || c.Health == converged || c.Health == c.Status {
+		return ""
+	}
+	return c.Health
 }
 
 // rollback says where a rollback leads, or ended.

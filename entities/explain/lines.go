@@ -69,6 +69,7 @@ func (w *writer) channel(c protocol.ChannelStatus) {
 	if c.Lacks != "" && c.Status != converged {
 		w.line(" %s", c.Lacks)
 	}
+	w.unread(c)
 	w.conditions(c)
 	w.root(c)
 	w.readings(c)
@@ -82,6 +83,19 @@ func (w *writer) channel(c protocol.ChannelStatus) {
 	w.past(c)
 	w.behind(c)
 	w.next(c)
+}
+
+// unread says that what runs cannot be read, where the status is about something else and no condition says so.
+func (w *writer) unread(c protocol.ChannelStatus) {
+	if !hiddenUnread(c) || slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool { return k.Kind == "reading" && k.Verdict == "ERROR" }) {
+		return
+	}
+	w.line(" - %s", joined("; ", "what runs cannot be read: "+oneLine(c.Unread.Text(), textLimit), "what is shown was read before", since(c.Unread.Since, w.now)))
+}
+
+// hiddenUnread: what runs in a channel of one instance cannot be read, and its status does not say so.
+func hiddenUnread(c protocol.ChannelStatus) bool {
+	return c.Unread != nil && len(c.Instances) == 0 && c.Status != string(entities.StatusUnknown) && c.Status != string(entities.StatusDeleted)
 }
 
 // root says what a release waits for in the end, where that lies in another channel, or in another service.
@@ -143,7 +157,11 @@ func (w *writer) instances(c protocol.ChannelStatus) {
 const longestOf = len("FAILED_ROLLBACK")
 
 func (w *writer) instance(i protocol.InstanceStatus) {
-	w.line(" %-*s %s %s", longestOf, i.Status, i.Name, joined("; ", "runs "+cmp.Or(i.Current, "nothing")+after(", target ", i.Target), oneLine(i.Reason, textLimit)))
+	reason := i.Reason
+	if i.Unread != nil {
+		reason = joined("; ", i.Unread.Text(), since(i.Unread.Since, w.now))
+	}
+	w.line(" %-*s %s %s", longestOf, i.Status, i.Name, joined("; ", "runs "+cmp.Or(i.Current, "nothing")+after(", target ", i.Target), oneLine(reason, textLimit)))
 }
 
 // Instances lists those of a fleet, what is not as desired first; of other channels it is empty.
@@ -194,11 +212,17 @@ func (w *writer) pausesOf(c protocol.ChannelStatus) []entities.Pause {
 	var out []entities.Pause
 	for _, p := range w.status.Pauses {
 		whole := p.Scope == entities.ScopeApplication || p.Scope == entities.ScopeInstallation
-		if whole || p.Scope == entities.ScopeRuntime+c.Runtime || p.Scope == "" && (p.Channel == "" || p.Channel == c.Name) {
+		if whole || onRuntime(c, p.Scope) || p.Scope == "" && (p.Channel == "" || p.Channel == c.Name) {
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+// onRuntime: what a pause holds is a runtime that an instance of a channel is on.
+func onRuntime(c protocol.ChannelStatus, scope string) bool {
+	return scope == entities.ScopeRuntime+c.Runtime ||
+		slices.ContainsFunc(c.Instances, func(i protocol.InstanceStatus) bool { return scope == entities.ScopeRuntime+i.Runtime })
 }
 
 func (w *writer) pauses(c protocol.ChannelStatus) {
@@ -323,17 +347,55 @@ func (w *writer) next(c protocol.ChannelStatus) {
 		return
 	}
 	if when, provided := earliest(c, w.now); !when.IsZero() {
-		w.line("Earliest: %s%s.", clock(when, w.now, false)+" (in "+Duration(when.Sub(w.now))+")", provided)
+		w.line("Earliest: %s%s.", clock(when, w.now, false)+" (in "+Duration(when.Sub(w.now))+")", w.unlessPaused(c, provided))
 		return
 	}
+	w.ends(c)
+}
+
+// unlessPaused adds a pause to what the earliest moment depends on.
+func (w *writer) unlessPaused(c protocol.ChannelStatus, provided string) string {
+	switch {
+	case c.Status != string(entities.StatusPaused):
+		return provided
+	case provided == "":
+		return ", if resumed by then"
+	}
+	return provided + ", and resumed"
+}
+
+// ends says how something ends that does not move by itself; nothing, where it is well, or goes on.
+func (w *writer) ends(c protocol.ChannelStatus) {
+	status := entities.Status(c.Status)
 	row := status.Row()
-	if row.Exit == entities.ExitConverged || row.Exit == entities.ExitGoesOn || status == entities.StatusDegraded {
+	switch {
+	case status == entities.StatusOrphaned && w.declared() && w.status.Deletion == nil:
+		w.line("Next: nothing by itself; to take it down: declare the channel again, then converge delete %s %s, and leave it out after that.", name(w.status), c.Name)
+		return
+	case status == entities.StatusDegraded && slices.ContainsFunc(c.Reasons, func(r protocol.Reason) bool { return r.Code == "command" }):
+		w.line("Next: nothing by itself.")
+		return
+	case row.Exit == entities.ExitConverged, row.Exit == entities.ExitGoesOn, status == entities.StatusDegraded:
 		return // it is well, or goes on, or is being repaired
+	case comes(c) && (status == entities.StatusFailed || status == entities.StatusFailedRollback):
+		w.line("Next: %s enters once the above passes; else it ends by: %s.", c.Desired, row.EndsBy)
+		return
 	}
 	w.line("Next: nothing by itself; it ends by: %s.", row.EndsBy)
 	if failed := status == entities.StatusFailed || status == entities.StatusFailedRollback; failed && !commanded(c) {
 		w.unblock(c, "", protocol.Retry)
 	}
+}
+
+// declared tells whether any channel of the service is still declared.
+func (w *writer) declared() bool {
+	return slices.ContainsFunc(w.status.Channels, func(c protocol.ChannelStatus) bool { return c.Status != string(entities.StatusOrphaned) })
+}
+
+// comes: another release than the one that is there waits for conditions of which none has failed.
+func comes(c protocol.ChannelStatus) bool {
+	waits := unmet(c)
+	return c.Desired != "" && c.Desired != c.Target && len(waits) > 0 && !slices.ContainsFunc(waits, func(k protocol.ConditionStatus) bool { return k.Verdict == "FAIL" })
 }
 
 // held tells that no time that passes moves a channel: what is due there is another look at what runs.
@@ -393,11 +455,21 @@ func journalLines(lines []entities.JournalLine, s protocol.Status, now time.Time
 
 // seen dates the answer.
 func (w *writer) seen(channel string) {
-	seen := w.status.ObservedAt
+	seen, failing := w.status.ObservedAt, time.Time{}
 	for _, c := range w.status.Channels {
+		if channel != "" && c.Name != channel {
+			continue
+		}
 		if c.Name == channel && !c.ObservedAt.IsZero() {
 			seen = c.ObservedAt
 		}
+		if c.Unread != nil && (failing.IsZero() || c.Unread.Since.Before(failing)) {
+			failing = c.Unread.Since
+		}
+	}
+	if !failing.IsZero() {
+		w.line("Readings fail since %s (%s); the last one was tried %s.", clock(failing, w.now, true), ago(failing, w.now), ago(seen, w.now))
+		return
 	}
 	if seen.IsZero() {
 		w.line("Nothing was read from a runtime yet.")

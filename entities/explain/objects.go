@@ -20,7 +20,7 @@ const fineShown = 3 // objects that are as they should be, of a channel
 func (w *writer) objects(c protocol.ChannelStatus) {
 	var fine []entities.Object
 	for _, o := range c.Objects {
-		if !o.Orphaned && c.Status != string(entities.StatusUnknown) && objectFine(o, c.Target) {
+		if !o.Orphaned && c.Unread == nil && c.Status != string(entities.StatusUnknown) && objectFine(o, c.Target) {
 			fine = append(fine, o)
 			continue
 		}

@@ -28,12 +28,19 @@ func Plan(s protocol.PlanStatus) string {
 	return text
 }
 
-// PlanTroubles are the nodes of a plan that failed, and why.
+// heldMost is how many nodes that are held are named.
+const heldMost = 5
+
+// PlanTroubles are the nodes of a plan that failed, and some of those that are held, and why.
 func PlanTroubles(s protocol.PlanStatus) (lines []string) {
+	var held []string
 	for _, n := range s.Nodes {
-		if n.State == "failed" {
+		switch n.State {
+		case "failed":
 			lines = append(lines, n.Node+" failed: "+n.Text)
+		case "held":
+			held = append(held, n.Node+" held"+after(": ", n.Text))
 		}
 	}
-	return lines
+	return append(lines, held[:min(len(held), heldMost)]...)
 }

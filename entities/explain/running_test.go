@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -23,4 +24,20 @@ running in prod: extension smoke of v2, since 10:49 UTC (1m ago), is ended by 10
 running in staging: removal, since 10:49 UTC (1s ago)`), strings.Join(Running(all, "", now), "\n"))
 	require.Len(t, Running(all, "staging", now), 1)
 	require.Empty(t, Running(nil, "", now))
+}
+
+// Who holds the places that a channel waits for is named, the first of them at least.
+func TestPlaces_C10(t *testing.T) {
+	now := time.Date(2026, 11, 20, 3, 15, 0, 0, time.UTC)
+	lease := func(what string, minutes int) entities.Lease {
+		return entities.Lease{LeaseRequest: entities.LeaseRequest{What: what}, Since: now.Add(-time.Duration(minutes) * time.Minute)}
+	}
+	of := protocol.RuntimeStatus{Runtime: "edge", Held: []entities.Lease{lease("shop/api prod v3", 25)}, Waiting: []entities.Lease{lease("shop/web prod v9", 2)}}
+	require.Equal(t, []string{"Places on runtime/edge: 1 held, 1 waited for:", " shop/api prod v3, since 02:50 UTC (25m ago)"}, Places(of, now))
+	for range 9 {
+		of.Held = append(of.Held, lease("shop/db prod v1", 1))
+	}
+	require.Len(t, Places(of, now), 1+placesMost+1)
+	require.Equal(t, " and 5 more", Places(of, now)[6])
+	require.Empty(t, Places(protocol.RuntimeStatus{Runtime: "edge"}, now))
 }

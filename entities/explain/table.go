@@ -136,14 +136,21 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 	if c.Fleet != nil {
 		return []string{fleetText(c)}
 	}
-	back := c.Status == string(entities.StatusRollingBack) || c.Status == string(entities.StatusRolledBack)
-	if b := c.Rollback; b != nil && back {
+	if b := c.Rollback; b != nil && c.Status == string(entities.StatusRolledBack) {
 		return []string{b.From + " rolled back" + after(": ", b.Reason)}
 	}
 	for _, r := range c.Reasons {
 		if r.Code != "command" {
 			all = append(all, r.Text)
 		}
+	}
+	if b := c.Rollback; b != nil && c.Status == string(entities.StatusRollingBack) && len(all) > 0 { // what holds it says more
+		all = append(all[1:], b.From+" goes back"+after(": ", b.Reason))
+	}
+	if hiddenUnread(c) {
+		all = slices.Insert(all, 0, c.Unread.Text())
+	} else if health := unwell(c); health != "" {
+		all = slices.Insert(all, 0, "it is "+health)
 	}
 	return all
 }

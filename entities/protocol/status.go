@@ -55,7 +55,9 @@ type ChannelStatus struct {
 	Objects    []entities.Object `json:"objects"`
 	Omitted    int               `json:"omitted,omitempty"`
 	ObservedAt time.Time         `json:"observedAt,omitzero"`
-	NextChange time.Time         `json:"nextChange,omitzero"` // when something is due by itself
+	// Unread: what runs cannot be read, whatever the status is of; Objects are what was read before. Of several instances, the first such.
+	Unread     *Unread   `json:"unread,omitempty"`
+	NextChange time.Time `json:"nextChange,omitzero"` // when something is due by itself
 	// Instances of the channel, where there are several: those that are not as desired first, at most 50.
 	Instances []InstanceStatus `json:"instances,omitempty"`
 	// MoreInstances is how many are not listed.
@@ -185,7 +187,19 @@ type InstanceStatus struct {
 	Current string `json:"current"`
 	Target  string `json:"target"`
 	Reason  string `json:"reason,omitempty"`
+	// Unread: what runs there cannot be read.
+	Unread *Unread `json:"unread,omitempty"`
 }
+
+// Unread is why readings fail, and since when.
+type Unread struct {
+	Code    string    `json:"code"` // of a reading error: unreachable, no-worker, …
+	Message string    `json:"message"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// Text is both in one line.
+func (u Unread) Text() string { return u.Code + ": " + u.Message }
 
 // FleetStatus counts the instances of a channel that has several.
 type FleetStatus struct {

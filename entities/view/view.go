@@ -112,7 +112,8 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 	if mayBeStable(s, c.Channel) {
 		out.StableSince, out.StableFrom = remembered.StableSince, remembered.StableFrom
 	}
-	if c.Status == entities.StatusConverging || c.Status == entities.StatusDegraded {
+	switch c.Status {
+	case entities.StatusConverging, entities.StatusDegraded, entities.StatusRollingBack:
 		out.NextChange = c.Due // elsewhere what is due is bookkeeping, and moves nothing
 	}
 	switch {
@@ -247,6 +248,9 @@ func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 	if i.Observed.At.After(out.ObservedAt) {
 		out.ObservedAt = i.Observed.At
 	}
+	if out.Unread == nil {
+		out.Unread = unread(i)
+	}
 	if d.Rollback != nil && out.Rollback == nil {
 		b := *d.Rollback
 		out.Rollback = &b
@@ -257,6 +261,15 @@ func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 	if d.Target != nil && (out.Target == "" || !d.Converged && !i.Drained) {
 		out.Target, out.Desired = d.Target.FullVersion, d.Target.FullVersion
 	}
+}
+
+// unread is why what runs of an instance cannot be read, or nil.
+func unread(i *state.Instance) *protocol.Unread {
+	e := i.Observed.Reading.Err
+	if e == nil {
+		return nil
+	}
+	return &protocol.Unread{Code: e.Code, Message: e.Message, Since: i.Observed.ErrSince}
 }
 
 // shownInstances is how many instances of a fleet are listed.
@@ -276,6 +289,9 @@ func instances(s *state.State, out *protocol.ChannelStatus, c *decide.ChannelDec
 		runtime, _ := s.Runtime(d.ID)
 		one := protocol.InstanceStatus{
 			Name: d.ID.Name, Runtime: runtime, Status: string(d.Status), Current: entities.ShownVersions(d.Current.Active), Reason: d.Current.Reason,
+		}
+		if i := s.Instances[d.ID]; i != nil {
+			one.Unread = unread(i)
 		}
 		if i := s.Instances[d.ID]; i != nil && i.Delivery.Target != nil {
 			one.Target = i.Delivery.Target.FullVersion
@@ -393,9 +409,6 @@ func resume(s *state.State, insts []*state.Instance) string {
 
 // unblock is the command that would change a status which does not end by itself.
 func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance) string {
-	retry := func(version string) string {
-		return fmt.Sprintf("release a fix, or: converge retry %s/%s %s", s.Application, s.Title(), version)
-	}
 	switch c.Status {
 	case entities.StatusPaused:
 		return resume(s, insts)
@@ -408,23 +421,42 @@ func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance)
 			return fmt.Sprintf("converge rollout promote %s/%s %s", s.Application, s.Title(), c.Channel)
 		}
 	case entities.StatusCancelled, entities.StatusDeleted:
-		for _, r := range c.Reasons {
-			if r.Code == decide.ReasonCommand {
-				return r.Text
-			}
-		}
-	case entities.StatusFailed, entities.StatusFailedRollback, entities.StatusRolledBack:
-		for _, i := range insts {
-			d := &i.Delivery
-			switch {
-			case c.Status == entities.StatusRolledBack && d.Rollback != nil:
-				return retry(d.Rollback.From)
-			case c.Status != entities.StatusRolledBack && d.Failure != "":
-				return retry(d.Target.FullVersion)
-			}
+		return commanded(c)
+	case entities.StatusFailed: // that it may be taken back, where something forbids that, says more than that it can be tried again
+		return cmp.Or(commanded(c), again(s, c, insts))
+	case entities.StatusFailedRollback, entities.StatusRolledBack:
+		return again(s, c, insts)
+	}
+	return ""
+}
+
+// commanded is the command that the reasons of a channel name, or "".
+func commanded(c *decide.ChannelDecision) string {
+	for _, r := range c.Reasons {
+		if r.Code == decide.ReasonCommand {
+			return r.Text
 		}
 	}
 	return ""
+}
+
+// again is the command that has what failed, or was taken back, tried once more, or "".
+func again(s *state.State, c *decide.ChannelDecision, insts []*state.Instance) string {
+	version := ""
+	for _, i := range insts {
+		d := &i.Delivery
+		switch {
+		case version != "":
+		case c.Status == entities.StatusRolledBack && d.Rollback != nil:
+			version = d.Rollback.From
+		case c.Status != entities.StatusRolledBack && d.Failure != "":
+			version = d.Target.FullVersion
+		}
+	}
+	if version == "" {
+		return ""
+	}
+	return fmt.Sprintf("release a fix, or: converge retry %s/%s %s", s.Application, s.Title(), version)
 }
 
 // checks are the newest readings of checks that are asked now.

@@ -89,7 +89,7 @@ func TestUnmanagedStaysDown(t *testing.T) {
 	awaitNotified(w, 2)
 	require.Equal(t, run, runOf(w, id), "no other run was started")
 	awaitEnded(w, id)
-	require.Regexp(t, `^UNMANAGED: unmanaged by .+: moves away$`, shown(w, "web"))
+	require.Regexp(t, `^UNMANAGED: unmanaged by .+: moves away; since .+ UTC; until: converge manage .+$`, shown(w, "web"))
 	require.Contains(t, cli(w, "status", w.App), "UNMANAGED")
 
 	since := time.Now()
@@ -161,7 +161,7 @@ func TestUnmanagedApplicationStaysDown(t *testing.T) {
 		protocol.ServiceInput{Application: w.App, Service: "web", Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}})
 	require.NoError(t, err)
 	awaitEnded(w, w.ID("web"))
-	require.Regexp(t, `^UNMANAGED: unmanaged by .+: drill$`, shown(w, "web"))
+	require.Regexp(t, `^UNMANAGED: unmanaged by .+: drill; since .+ UTC; until: converge manage .+$`, shown(w, "web"))
 
 	cli(w, "manage", w.App, "--yes")
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -91,6 +92,7 @@ func (n Namespace) ended(ctx context.Context, id string) (how string, err error)
 type unread struct {
 	instances int
 	first     string // which, and why
+	service   string // its
 }
 
 // examineRuntimes asks services that are not well which runtimes they cannot read.
@@ -104,7 +106,7 @@ func (n Namespace) examineRuntimes(ctx context.Context, r *Report) error {
 		for runtime, of := range unreadBy(s) {
 			all := found[runtime]
 			if all.instances == 0 {
-				all.first = of.first
+				all.first, all.service = of.first, of.service
 			}
 			all.instances += of.instances
 			found[runtime] = all
@@ -132,7 +134,7 @@ func (n Namespace) sayUnread(ctx context.Context, runtime string, of unread, r *
 		}
 	}
 	r.Found(UnreadableRuntime, "runtime "+runtime, fmt.Sprintf("%d instances cannot be read: %s", of.instances, of.first),
-		"mend what it says, or the connection and the rights of the worker; it is read again by itself, and at once after: converge refresh")
+		"mend what it says, or the connection and the rights of the worker; it is read again by itself, and at once after: converge refresh "+of.service)
 	return nil
 }
 
@@ -142,7 +144,7 @@ func unreadBy(s protocol.Status) map[string]unread {
 	add := func(runtime, where, why string) {
 		of := found[runtime]
 		if of.instances == 0 {
-			of.first = where + ": " + why
+			of.first, of.service = where+": "+why, s.Application+"/"+s.Service
 		}
 		of.instances++
 		found[runtime] = of
@@ -150,18 +152,18 @@ func unreadBy(s protocol.Status) map[string]unread {
 	for _, c := range s.Channels {
 		where := s.Application + "/" + s.Service + " " + c.Name
 		for _, i := range c.Instances {
-			if i.Status == string(entities.StatusUnknown) && i.Reason != "" {
-				add(i.Runtime, where+"/"+i.Name, i.Reason)
+			if i.Unread != nil {
+				add(i.Runtime, where+"/"+i.Name, i.Unread.Text())
 			}
 		}
-		if c.Status == string(entities.StatusUnknown) && len(c.Instances) == 0 && len(c.Reasons) > 0 {
-			add(c.Runtime, where, c.Reasons[0].Text)
+		if c.Unread != nil && len(c.Instances) == 0 {
+			add(c.Runtime, where, c.Unread.Text())
 		}
 	}
 	return found
 }
 
-// unwell are the statuses of services whose worst channel is unknown, or worse; none of one that does not answer.
+// unwell are the statuses of services of which a channel may be unreadable; none of one that does not answer.
 func (n Namespace) unwell(ctx context.Context) (all []protocol.Status, err error) {
 	var asked []*workflowpb.WorkflowExecutionInfo
 	for e, err := range n.list(ctx, "WorkflowType='"+protocol.ServiceWorkflow+"' AND ExecutionStatus='Running' AND TemporalReportedProblems IS NULL AND "+
@@ -195,12 +197,16 @@ func (n Namespace) unwell(ctx context.Context) (all []protocol.Status, err error
 	return slices.DeleteFunc(answers, func(s protocol.Status) bool { return s.Service == "" }), nil
 }
 
-// hiding are the statuses of a service that may have an unknown channel: unknown itself and those that are worse.
+// hiding are the statuses of a service that may have a channel that cannot be read: what such a channel may be instead of unknown, since that
+// is said first, and those that are worse.
 func hiding() (all []string) {
-	var least int
+	least := math.MaxInt
 	for _, row := range entities.StatusTable() {
+		if row.Status != entities.StatusDeleted && row.Status != entities.StatusOrphaned {
+			least = min(least, row.Severity)
+		}
 		if row.Status == entities.StatusUnknown {
-			least = row.Severity
+			break
 		}
 	}
 	for _, row := range entities.StatusTable() {
