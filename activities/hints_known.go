@@ -135,7 +135,7 @@ func (h *hints) takeOver() {
 func (a *Activities) TakeOver() {
 	records := (*watchedRecords)(a)
 	if a.Runtime == "" {
-		a.hints.rounds.guard = &guard{records: records, wake: a.wake, mine: a.hints.rounds.peers.mine}
+		a.hints.rounds.guard = &guard{records: records, wake: a.wake, mine: a.hints.rounds.peers.guards}
 	} else {
 		a.hints.guarded()
 	}

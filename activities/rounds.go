@@ -391,6 +391,7 @@ type peers struct {
 	mu   sync.Mutex
 	seen map[string]sighting
 	live []string // sorted, with this one
+	also []string // of these, the others that look after remote runtimes
 }
 
 // sighting is the last beat of a worker, and when it was first seen here: clocks of others are believed nothing.
@@ -417,7 +418,7 @@ type written struct {
 func (p *peers) saw(beats map[string]store.Beat, now time.Time, silent time.Duration) (changed []written, gone []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seen, live := map[string]sighting{}, []string{p.me}
+	seen, live, also := map[string]sighting{}, []string{p.me}, []string{}
 	for name, b := range beats {
 		if name == p.me {
 			continue
@@ -433,7 +434,9 @@ func (p *peers) saw(beats map[string]store.Beat, now time.Time, silent time.Dura
 		case b.Left:
 			gone = append(gone, name)
 		case now.Sub(seen[name].at) < silent:
-			live = append(live, name)
+			if live = append(live, name); b.Guards {
+				also = append(also, name)
+			}
 		}
 	}
 	for _, name := range p.live {
@@ -442,7 +445,7 @@ func (p *peers) saw(beats map[string]store.Beat, now time.Time, silent time.Dura
 		}
 	}
 	slices.Sort(live)
-	p.seen, p.live = seen, live
+	p.seen, p.live, p.also = seen, live, also
 	return changed, gone
 }
 
@@ -452,6 +455,13 @@ func (p *peers) mine(owner runtimes.Owner) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.live) == 0 || heaviest(p.live, owner) == p.me
+}
+
+// guards tells whether this worker is the one that looks after something, of those that look after anything: an older version does not.
+func (p *peers) guards(owner runtimes.Owner) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return heaviest(append(p.also, p.me), owner) == p.me
 }
 
 // was tells whether an instance was read by one of these before they were gone.

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -21,6 +22,7 @@ type guard struct {
 	wake    func(ctx context.Context, owner runtimes.Owner, runtime string) error
 	mine    func(runtimes.Owner) bool      // of the workers of this queue, who sees to something
 	heard   map[string]map[string]sighting // of their workers, by runtime
+	told    map[string]map[runtimes.Owner]bool
 }
 
 // remotes are what workers of remote runtimes keep.
@@ -48,6 +50,9 @@ func (g *guard) look(ctx context.Context, silent time.Duration) error {
 			s := g.heard[runtime][worker].with(b, now)
 			heard[runtime][worker], there = s, there || now.Sub(s.at) < silent
 		}
+		if there {
+			delete(g.told, runtime)
+		}
 		if !there && g.mine(runtimes.Owner{Application: runtime}) {
 			failed = append(failed, g.tell(ctx, runtime, beats))
 		}
@@ -56,30 +61,42 @@ func (g *guard) look(ctx context.Context, silent time.Duration) error {
 	return errors.Join(failed...)
 }
 
-// tell wakes the services on a runtime, and then forgets what its workers said last. One that has come back meanwhile is believed.
+// tell wakes the services on a runtime, and then forgets what its workers said last. Whoever could not be woken is tried again, and nobody is woken
+// twice for that. A worker that has come back meanwhile is believed.
 func (g *guard) tell(ctx context.Context, runtime string, last map[string]store.Beat) error {
 	owners, err := g.records.on(ctx, runtime)
 	if err != nil {
 		return err
 	}
-	told := map[runtimes.Owner]bool{}
+	if g.told == nil {
+		g.told = map[string]map[runtimes.Owner]bool{}
+	}
+	if g.told[runtime] == nil {
+		g.told[runtime] = map[runtimes.Owner]bool{}
+	}
+	told, failed := g.told[runtime], error(nil)
 	for _, owner := range owners {
 		owner.ID.Name = "" // services are woken by the channel
 		if told[owner] {
 			continue
 		}
-		told[owner] = true
 		if err := g.wake(ctx, owner, runtime); err != nil && !errors.Is(err, errNobody) {
-			return err
+			failed = err
+			continue
 		}
+		told[owner] = true
 		if err := pauseFor(ctx, takeOverPace); err != nil {
 			return err
 		}
 	}
 	now, err := g.records.remote(ctx)
+	if err = cmp.Or(failed, err); err != nil {
+		return err
+	}
+	delete(g.told, runtime)
 	for worker, b := range last {
-		if err == nil && now[runtime][worker].Number == b.Number {
-			err = g.records.over(ctx, runtime, worker)
+		if now[runtime][worker].Number == b.Number {
+			err = errors.Join(err, g.records.over(ctx, runtime, worker))
 		}
 	}
 	return err

@@ -17,7 +17,8 @@ import (
 type remoteCrowd struct {
 	*crowd
 	common *crowd
-	told   map[string]int // how often a service was woken by guards; of one goroutine at a time
+	told   map[string]int  // how often a service was woken by guards
+	deaf   map[string]bool // who cannot be
 }
 
 func newRemoteCrowd(t *testing.T, instances int) *remoteCrowd {
@@ -36,10 +37,13 @@ func (c *remoteCrowd) guard() *hints {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			require.Equal(c.t, "edge", runtime)
+			if c.deaf[owner.Service] {
+				return errors.New("it takes no signals")
+			}
 			c.told[owner.Service]++
 			return nil
 		}
-		h.rounds.guard = &guard{records: edge{&c.store}, wake: wake, mine: h.rounds.peers.mine}
+		h.rounds.guard = &guard{records: edge{&c.store}, wake: wake, mine: h.rounds.peers.guards}
 	})
 }
 
@@ -148,6 +152,36 @@ func TestAnEndThatNoGuardSawIsNoticedLater_F9_H9(t *testing.T) {
 		require.Empty(t, c.after(10*time.Minute))
 		c.store.fails(nil)
 		require.Equal(t, c.once(), c.after(75*time.Second))
+	})
+}
+
+// A service that cannot be woken keeps nobody from being, nobody is woken twice for it, and it is woken once it can be. Workers of an older version, which
+// look after nobody, are left out of whose it is.
+func TestAServiceThatCannotBeWokenKeepsNobody_F9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newRemoteCrowd(t, 20)
+		c.deaf = map[string]bool{"s3": true}
+		for range 8 {
+			older := c.common.worker()
+			defer older.stop()
+		}
+		guard := c.guard()
+		defer guard.stop()
+		a := c.remote()
+		c.everythingIsObserved(a)
+		time.Sleep(20 * time.Minute)
+		killed(a)
+		woken := c.after(10 * time.Minute)
+		require.Len(t, woken, 19)
+		require.NotContains(t, woken, "s3")
+		for service, times := range woken {
+			require.Equal(t, 1, times, service)
+		}
+		c.mu.Lock()
+		c.deaf = nil
+		c.mu.Unlock()
+		require.Equal(t, map[string]int{"s3": 1}, c.after(time.Minute))
+		require.Empty(t, c.after(time.Hour))
 	})
 }
 
