@@ -77,7 +77,7 @@ type Payloads interface {
 var ErrNoService = errors.New("there is no such service yet")
 
 // ErrEnded is that nobody looks after a service now.
-var ErrEnded = errors.New("it is unmanaged, or its workflow was ended")
+var ErrEnded = errors.New("it is unmanaged, or its workflow was ended or paused")
 
 // ErrNoApplication is that there is no such application.
 var ErrNoApplication = errors.New("there is no such application")

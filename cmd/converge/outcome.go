@@ -71,7 +71,8 @@ type groups struct {
 	gates     []string // those
 	queued    []string // goes on when another channel does
 	failed    []string
-	mend      string   // what helps, of the first of them that says it
+	mend      string   // what helps, of the first of them where nothing has failed that could be tried again
+	ill       int      // of how many of them that is so
 	back      []string // rolled back, and stays there
 	pinned    []string // kept at another version by a pin
 	blocked   []string // waits for something that failed
@@ -143,7 +144,7 @@ func (in groups) fallen(what string) outcome {
 		why += "; " + strings.Join(held, ", ") + " held by that"
 	}
 	out := failed(why)
-	if len(in.back) == 0 && in.mend != "" {
+	if len(in.back) == 0 && in.ill == len(in.failed) {
 		out.next = "Next: " + in.mend + "."
 	}
 	return out
@@ -476,7 +477,10 @@ func (g *groups) byStatus(s protocol.Status, c protocol.ChannelStatus) *[]string
 
 // mends keeps what helps where what is there is not as it should be: nothing failed that could be tried again.
 func (g *groups) mends(c protocol.ChannelStatus) {
-	if c.Status != string(entities.StatusDegraded) || g.mend != "" {
+	if c.Status != string(entities.StatusDegraded) {
+		return
+	}
+	if g.ill++; g.mend != "" {
 		return
 	}
 	g.mend = "wait for its repair, which converge explain tells of, or release a fix"

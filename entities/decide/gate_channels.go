@@ -141,6 +141,11 @@ func unblockRollback(v *view, j *Judgement, _ *state.Release) string {
 	return v.retry(j.Subject)
 }
 
+// giveUp is the command that ends a way back which waits.
+func (v *view) giveUp(back *state.Release, channel string) string {
+	return fmt.Sprintf("converge cancel %s/%s %s --channel %s", v.s.Application, v.s.Title(), back.FullVersion, channel)
+}
+
 // judgeFloor holds what goes back while it may not, since the configuration names a version that it is below.
 func judgeFloor(p *admission, _ entities.Stage) {
 	if !p.release.Return || p.s.Lenient {
@@ -152,7 +157,7 @@ func judgeFloor(p *admission, _ entities.Stage) {
 			continue
 		}
 		if why := p.s.Barred(i.Instance, p.release.Target(i.ID)); why != "" {
-			p.add(Judgement{Kind: KindFloor, ID: string(KindFloor), Verdict: entities.Fail, Reason: p.of(i, why), Unblock: p.s.PassFloor(i.Instance)})
+			p.add(Judgement{Kind: KindFloor, ID: string(KindFloor), Verdict: entities.Fail, Reason: p.of(i, why), Unblock: p.s.PassFloor(i.Instance) + "; to give it up: " + p.giveUp(p.release, p.spec.Name)})
 			return
 		}
 	}
@@ -287,6 +292,7 @@ func (v *view) succeededIn(c entities.Condition, channel string, r *state.Releas
 	case maestro.Succeeded:
 		if back := v.s.GoesBack(r, channel); back != nil && !v.s.Lenient {
 			j.Reason, j.Since = fmt.Sprintf("%s is taken back in %s by %s", r.FullVersion, channel, back.By), back.At
+			j.Unblock = "release a fix, or, to leave it there: " + v.giveUp(back, channel)
 			return j
 		}
 		j.Verdict, j.Reason = entities.Pass, fmt.Sprintf("%s stable at %s", channel, r.FullVersion)

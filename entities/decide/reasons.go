@@ -242,9 +242,12 @@ func (v *view) explainUnrepaired(i *instance) {
 		return
 	}
 	v.reason(ReasonProgress, why)
+	if v.reports() {
+		return
+	}
 	what := v.s.Application + "/" + v.s.Title()
 	command := fmt.Sprintf("release a fix, or: converge restart %s %s", what, v.spec.Name)
-	if back, _ := v.s.ReturnsTo(i.Instance); back != nil {
+	if back, _ := v.s.ReturnsTo(i.Instance); back != nil && v.pin == nil {
 		command += fmt.Sprintf(", or back to %s: converge rollback %s %s --channel %s", back.FullVersion, what, i.Delivery.Target.FullVersion, v.spec.Name)
 	}
 	v.reason(ReasonCommand, command)

@@ -337,11 +337,21 @@ func (v *view) failedHere(i *instance) (*state.Release, string) {
 	if !v.fleet() || v.turn.Holder != maestro.None {
 		return nil, ""
 	}
-	// It was rolled back elsewhere in the channel while a pause held this one.
-	if r := v.s.Brought(i.Instance); r != nil && r.Phases[v.spec.Name].Phase == maestro.RolledBack {
-		return r, r.Phases[v.spec.Name].Reason
+	return v.takenElsewhere(i)
+}
+
+// takenElsewhere is the release of an instance, and why it was taken back elsewhere in the channel while a pause held this one; or nil. Where a person
+// takes back through the gates nothing follows that.
+func (v *view) takenElsewhere(i *instance) (*state.Release, string) {
+	r := v.s.Brought(i.Instance)
+	if r == nil || r.Phases[v.spec.Name].Phase != maestro.RolledBack {
+		return nil, ""
 	}
-	return nil, ""
+	p := r.Phases[v.spec.Name]
+	if p.CalledOff && v.s.Spec.AskGates && !v.s.Lenient {
+		return nil, ""
+	}
+	return r, p.Reason
 }
 
 // rollBack takes a release back wherever it is the target and something good was before it. Again: it enters once more.

@@ -113,7 +113,17 @@ func (k *knowledge) Held(release, channel int) bool {
 	if failed := k.standing[channel].failed; failed != nil {
 		return !r.PastRollback(c.Name, failed) || k.apart(r, c) || !k.mode.Stays && refused(r, c)
 	}
-	return refused(r, c) || k.apart(r, c) || k.crowded(r, c, channel)
+	return refused(r, c) || k.apart(r, c) || k.crowded(r, c, channel) || k.floored(r, c)
+}
+
+// floored: a release leads back below what the configuration names.
+func (k *knowledge) floored(r *state.Release, c *entities.ChannelSpec) bool {
+	if !r.Return || k.s.Lenient {
+		return false
+	}
+	return slices.ContainsFunc(k.s.In(c.Name), func(i *state.Instance) bool {
+		return r.Concerns(i.ID) && i.Delivery.Target != nil && !i.IsAt(r) && k.s.Barred(i, r.Target(i.ID)) != ""
+	})
 }
 
 // crowded: the first step of a release cannot begin, since an instance that it leaves as it is takes another one to be well again. What

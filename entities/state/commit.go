@@ -153,6 +153,7 @@ func (s *State) skip(c Change, r *Release, now time.Time) {
 		}
 	}
 	r.Phases[c.Channel] = &PhaseState{Phase: maestro.Skipped, Since: now, Reason: c.Cause}
+	s.takenBack(r, c.Channel, now)
 }
 
 func (s *State) promote(c Change, now time.Time) {
@@ -167,13 +168,15 @@ func (s *State) promote(c Change, now time.Time) {
 	s.Record(now, c.Channel, move+" ("+c.Cause+")")
 	s.noteChange(c, entities.EventTarget, move, now)
 	by := s.ReleaseByID(c.Release)
-	if by.takesBack() {
-		s.takenBack(by, c.Channel, now)
-	}
+	s.takenBack(by, c.Channel, now)
 	if c.Kind == ChangePromote && by != nil && !s.Lenient {
 		for _, i := range s.In(c.Channel) { // what failed before begins anew with it, its window included
-			if i.IsAt(by) {
-				i.Delivery.Failure = ""
+			switch d := &i.Delivery; {
+			case !i.IsAt(by):
+			case d.Converged:
+				d.Failure, d.Cut = "", false
+			case d.Failure != "":
+				i.restart(now)
 			}
 		}
 	}
@@ -209,6 +212,7 @@ func (s *State) moved(moves []Move) string {
 
 func (s *State) unchanged(c Change, now time.Time) {
 	s.setPhase(c, maestro.Succeeded, now)
+	s.takenBack(s.ReleaseByID(c.Release), c.Channel, now)
 	for _, id := range c.Instances {
 		s.Instance(id).Delivery.Rollback = nil // what is there is what a newer release wants
 	}

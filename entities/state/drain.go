@@ -117,10 +117,13 @@ func (s *State) back(c Change, now time.Time) {
 			s.returnTo(i, t, now)
 		case gone && d.Target != nil && s.onlyReported(i):
 			s.backToGood(i, now)
+			if s.onlyReported(i) {
+				continue
+			}
 		case gone && d.Target != nil:
-			rollback, before, cancelled := d.Rollback, d.BeforePin, d.Cancelled
+			rollback, before, cancelled, cut := d.Rollback, d.BeforePin, d.Cancelled, d.Cut
 			s.returnTo(i, *d.Target, now)
-			d.Rollback, d.BeforePin, d.Cancelled = rollback, before, cancelled
+			d.Rollback, d.BeforePin, d.Cancelled, d.Cut = rollback, before, cancelled, cut
 		default:
 			if !d.Apply.First.IsZero() && !d.Converged {
 				d.Apply.First, d.StoppedAt = now, time.Time{}

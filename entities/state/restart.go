@@ -34,6 +34,9 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 				s.bringBack(i.ID.Channel)
 			}
 			s.restartInstance(i, now)
+			if s.onlyReported(i) { // its gates let it in
+				continue
+			}
 			if c := i.ID.Channel; !slices.Contains(where, c) {
 				where = append(where, c)
 				s.Record(now, c, i.present()+" restarted by "+who.Name+entities.Because(reason))
@@ -43,6 +46,9 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 			}
 		}
 		text := fmt.Sprintf("%s/%s restarts in %s", s.Application, s.Title(), strings.Join(where, ", ")) + instead
+		if len(where) == 0 {
+			text = "what was only reported there is applied once its gates, asked anew, pass"
+		}
 		if len(left) > 0 {
 			text += "; left alone: " + strings.Join(left, ", ")
 		}
@@ -103,9 +109,9 @@ func (s *State) restartInstance(i *Instance, now time.Time) {
 		s.backToGood(i, now)
 		return
 	}
-	rollback, before, cancelled := d.Rollback, d.BeforePin, d.Cancelled
+	rollback, before, cancelled, cut := d.Rollback, d.BeforePin, d.Cancelled, d.Cut
 	s.returnTo(i, *d.Target, now)
-	d.Rollback, d.BeforePin, d.Cancelled = rollback, before, cancelled
+	d.Rollback, d.BeforePin, d.Cancelled, d.Cut = rollback, before, cancelled, cut
 	d.Restarted, d.Restarting = now, true
 	s.Channel(i.ID.Channel).endWindow()
 }

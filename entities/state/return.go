@@ -93,17 +93,22 @@ func (r *Release) takesBack() bool { return r != nil && r.TakesBack != "" }
 // GoesBack is the release that is to take another one back in a channel, once all gates pass, or does just now; or nil.
 func (s *State) GoesBack(r *Release, channel string) *Release {
 	for _, by := range s.Releases {
-		if p := by.in(channel); by.takes(r) && p != nil && !p.Phase.Over() {
-			return by
+		if by.takes(r) {
+			if p := by.in(channel); p != nil && !p.Phase.Over() {
+				return by
+			}
 		}
 	}
 	return nil
 }
 
-// takenBack notes that a release was taken back in a channel, by one that has entered there.
+// takenBack notes that a release was taken back in a channel, if another one was to do that which has entered there, or which a newer one has passed.
 func (s *State) takenBack(by *Release, channel string, now time.Time) {
+	if s.Lenient || !by.takesBack() {
+		return
+	}
 	r := s.ReleaseByID(by.TakesBack)
-	if s.Lenient || r == nil {
+	if r == nil {
 		return
 	}
 	if p := r.in(channel); p != nil && p.Phase.Entered() && p.Phase != maestro.RolledBack {

@@ -108,6 +108,7 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 	slices.SortStableFunc(shown, func(a, b *state.Instance) int { return drained(a) - drained(b) })
 	for _, i := range shown {
 		addInstance(&out, i)
+		out.Unread = cmp.Or(out.Unread, unread(s, i))
 	}
 	if mayBeStable(s, c.Channel) {
 		out.StableSince, out.StableFrom = remembered.StableSince, remembered.StableFrom
@@ -248,9 +249,6 @@ func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 	if i.Observed.At.After(out.ObservedAt) {
 		out.ObservedAt = i.Observed.At
 	}
-	if out.Unread == nil {
-		out.Unread = unread(i)
-	}
 	if d.Rollback != nil && out.Rollback == nil {
 		b := *d.Rollback
 		out.Rollback = &b
@@ -263,10 +261,10 @@ func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 	}
 }
 
-// unread is why what runs of an instance cannot be read, or nil.
-func unread(i *state.Instance) *protocol.Unread {
+// unread is why what runs of an instance cannot be read, or nil: nobody reads what is declared no longer, or taken down.
+func unread(s *state.State, i *state.Instance) *protocol.Unread {
 	e := i.Observed.Reading.Err
-	if e == nil {
+	if e == nil || !s.Declared(i.ID) || s.DownIn(i.ID.Channel) != nil {
 		return nil
 	}
 	return &protocol.Unread{Code: e.Code, Message: e.Message, Since: i.Observed.ErrSince}
@@ -291,7 +289,7 @@ func instances(s *state.State, out *protocol.ChannelStatus, c *decide.ChannelDec
 			Name: d.ID.Name, Runtime: runtime, Status: string(d.Status), Current: entities.ShownVersions(d.Current.Active), Reason: d.Current.Reason,
 		}
 		if i := s.Instances[d.ID]; i != nil {
-			one.Unread = unread(i)
+			one.Unread = unread(s, i)
 		}
 		if i := s.Instances[d.ID]; i != nil && i.Delivery.Target != nil {
 			one.Target = i.Delivery.Target.FullVersion

@@ -117,7 +117,7 @@ func (n Namespace) examineRuntimes(ctx context.Context, r *Report) error {
 			return err
 		}
 	}
-	r.Saw("services that are not well: %d, and %d runtimes that they cannot read", len(statuses), len(found))
+	r.Saw("services that are not well, or wait: %d were asked, and they cannot read %d runtimes", len(statuses), len(found))
 	return nil
 }
 
@@ -166,13 +166,17 @@ func unreadBy(s protocol.Status) map[string]unread {
 // unwell are the statuses of services of which a channel may be unreadable; none of one that does not answer.
 func (n Namespace) unwell(ctx context.Context) (all []protocol.Status, err error) {
 	var asked []*workflowpb.WorkflowExecutionInfo
-	for e, err := range n.list(ctx, "WorkflowType='"+protocol.ServiceWorkflow+"' AND ExecutionStatus='Running' AND TemporalReportedProblems IS NULL AND "+
-		protocol.AttrStatus+" IN ('"+strings.Join(hiding(), "','")+"')") {
-		if err != nil {
-			return nil, err
-		}
-		if asked = append(asked, e); len(asked) == mostAsked {
-			break
+	likely, others := hiding()
+	for _, statuses := range [][]string{likely, others} {
+		for e, err := range n.list(ctx, "WorkflowType='"+protocol.ServiceWorkflow+"' AND ExecutionStatus='Running' AND TemporalReportedProblems IS NULL AND "+
+			protocol.AttrStatus+" IN ('"+strings.Join(statuses, "','")+"')") {
+			if err != nil {
+				return nil, err
+			}
+			if len(asked) == mostAsked {
+				break
+			}
+			asked = append(asked, e)
 		}
 	}
 	answers := make([]protocol.Status, len(asked))
@@ -197,10 +201,10 @@ func (n Namespace) unwell(ctx context.Context) (all []protocol.Status, err error
 	return slices.DeleteFunc(answers, func(s protocol.Status) bool { return s.Service == "" }), nil
 }
 
-// hiding are the statuses of a service that may have a channel that cannot be read: what such a channel may be instead of unknown, since that
-// is said first, and those that are worse.
-func hiding() (all []string) {
-	least := math.MaxInt
+// hiding are the statuses of a service that may have a channel that cannot be read: unknown itself and those that are worse; and others that hide it,
+// since what such a channel may be instead is said first, or is worse than that.
+func hiding() (likely, others []string) {
+	least, unknown := math.MaxInt, entities.StatusUnknown.Row().Severity
 	for _, row := range entities.StatusTable() {
 		if row.Status != entities.StatusDeleted && row.Status != entities.StatusOrphaned {
 			least = min(least, row.Severity)
@@ -210,11 +214,14 @@ func hiding() (all []string) {
 		}
 	}
 	for _, row := range entities.StatusTable() {
-		if row.Severity >= least {
-			all = append(all, string(row.Status))
+		switch {
+		case row.Severity >= unknown:
+			likely = append(likely, string(row.Status))
+		case row.Severity >= least:
+			others = append(others, string(row.Status))
 		}
 	}
-	return all
+	return likely, others
 }
 
 // served: somebody asked for activities of a queue lately.
