@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ type server struct {
 	fail    map[string]error
 	pages   int
 	ended   []string // workflows that were ended by somebody, and answer still
+	blind   bool     // workflows cannot be listed
 }
 
 // sent is a signal; start is the workflow type where it may start one.
@@ -102,7 +104,15 @@ func (e encoded) Get(into any) error {
 
 // ListWorkflow answers two at a time.
 func (s *server) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
-	if r.Query != "WorkflowType = 'Service' AND ExecutionStatus = 'Running'" {
+	if s.blind {
+		return nil, errors.New("the visibility store is away")
+	}
+	of, all := s.running, "WorkflowType = 'Service' AND ExecutionStatus = 'Running'"
+	switch r.Query {
+	case all:
+	case all + " AND ConvergeApplication = 'shop'":
+		of = slices.DeleteFunc(slices.Clone(of), func(id string) bool { return !strings.HasPrefix(id, "service/shop/") })
+	default:
 		return nil, errors.New("another question than was meant: " + r.Query)
 	}
 	from := 0
@@ -111,10 +121,10 @@ func (s *server) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflow
 	}
 	s.pages++
 	page := &workflowservice.ListWorkflowExecutionsResponse{}
-	for _, id := range s.running[from:min(from+2, len(s.running))] {
+	for _, id := range of[from:min(from+2, len(of))] {
 		page.Executions = append(page.Executions, &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}})
 	}
-	if from += 2; from < len(s.running) {
+	if from += 2; from < len(of) {
 		page.NextPageToken = []byte{byte(from)}
 	}
 	return page, nil
@@ -225,9 +235,9 @@ func pausedFor(reason string) *entities.Pause {
 	return &entities.Pause{Reason: reason, At: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
 }
 
-// Of an application, those that it declares are notified, and those that start later find it.
+// Of an application, those that it declares are notified, those that it declared when the pause began, and those that start later find it.
 func TestPauseOfAnApplication_A16(t *testing.T) {
-	s := &server{running: []string{"service/shop/api", "service/shop/web", "service/other/web"}}
+	s := &server{running: []string{"service/shop/api", "service/shop/web", "service/other/web", "service/shop/gone"}}
 	a := newActivities(t, s)
 	spec := entities.Spec{Application: "shop", Service: "web", Runtimes: map[string]*entities.RuntimeSpec{"eu": {}, "us": {}}}
 	digest, err := a.Store.PutSpec(t.Context(), spec)
@@ -242,8 +252,16 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 	require.NoError(t, err)
 	require.ElementsMatch(t, []sent{
 		{id: "service/shop/api", name: "scope-pause", payload: pause},
+		{id: "service/shop/gone", name: "scope-pause", payload: pause},
 		{id: "service/shop/web", name: "scope-pause", payload: pause},
 	}, s.sent, "one is not there yet")
+	s.blind = true
+	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause, Application: "shop", Manifest: manifest})
+	require.NoError(t, err, "a pause waits for no list")
+	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: protocol.ScopePause{Scope: "application"}, Application: "shop", Manifest: manifest})
+	require.ErrorContains(t, err, "the visibility store is away", "its end is for all who heard of it")
+	s.blind, s.sent = false, s.sent[:3]
+	require.NoError(t, a.Store.PutPause(t.Context(), "shop", pause))
 	require.NotEmpty(t, beats)
 
 	answer, _, err := run[protocol.LoadSpecAnswer](t, a.LoadSpec, load)
@@ -254,7 +272,7 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 	pause.Pause = nil
 	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause, Application: "shop", Manifest: manifest})
 	require.NoError(t, err)
-	require.Len(t, s.sent, 4)
+	require.Len(t, s.sent, 6)
 	answer, _, err = run[protocol.LoadSpecAnswer](t, a.LoadSpec, load)
 	require.NoError(t, err)
 	require.Empty(t, answer.Pauses)

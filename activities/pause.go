@@ -52,7 +52,7 @@ func (a *Activities) keepPause(ctx context.Context, r protocol.AnnouncePause) er
 }
 
 // concerned lists the workflow ids of the services to announce it to, in order: of an application those that it
-// declares, or while the store does not answer those that run; of a runtime and of everything all that run.
+// declares, and those that run, which may have heard of it while they were declared; of a runtime and of everything all that run.
 func (a *Activities) concerned(ctx context.Context, r protocol.AnnouncePause) ([]string, error) {
 	switch {
 	case len(r.Only) > 0:
@@ -62,16 +62,16 @@ func (a *Activities) concerned(ctx context.Context, r protocol.AnnouncePause) ([
 	case r.Manifest == "":
 		return nil, nil // nothing was ever published
 	}
-	manifest, err := a.Store.Manifest(ctx, r.Manifest)
-	if err != nil {
-		return a.running(ctx, fmt.Sprintf(" AND %s = '%s'", protocol.AttrApplication, r.Application))
+	manifest, unread := a.Store.Manifest(ctx, r.Manifest)
+	ids, err := a.running(ctx, fmt.Sprintf(" AND %s = '%s'", protocol.AttrApplication, r.Application))
+	if err != nil && (unread != nil || r.Pause == nil) { // a pause is not held up by who is declared no longer
+		return nil, err
 	}
-	var ids []string
 	for service := range maps.Keys(manifest) {
 		ids = append(ids, protocol.ServiceID(r.Application, service))
 	}
 	slices.Sort(ids)
-	return ids, nil
+	return slices.Compact(ids), nil
 }
 
 // running lists the Service workflows of the namespace, in order, or those to which something more applies.

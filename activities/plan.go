@@ -227,48 +227,72 @@ func (a *Activities) newPlan(ctx context.Context, in protocol.PlanInput) (protoc
 	return r, err
 }
 
-// changedSince lists the services that are otherwise in a channel than with the last incarnation whose plan was done whole there.
-// Without one: all.
+// mostPlansSince is how many plans since the last one that was done whole are looked at.
+const mostPlansSince = 50
+
+// changedSince lists the services that are otherwise in a channel than with the last incarnation whose plan was done whole there, or than with any whose
+// plan began since: whatever that did of it, a change that was taken back undoes. Without one, or where what was then is not kept any more: all.
 func (a *Activities) changedSince(ctx context.Context, work *plan.Work, now protocol.Incarnation) (names []string, all bool, err error) {
 	base, err := a.Store.PlanMarked(ctx, work.Application, work.Channel, store.PlanWhole)
-	if err != nil || base == 0 || base > now.Number {
+	if err != nil || base == 0 || base > now.Number || now.Number-base > mostPlansSince {
 		return nil, true, err
 	}
-	before, err := a.Store.Number(ctx, work.Application, base)
-	if store.IsNotFound(err) || store.IsDamaged(err) {
-		return nil, true, nil
+	for number := base; number < now.Number || number == base; number++ {
+		if number > base {
+			_, err := a.Store.Plan(ctx, protocol.PlanOfIncarnation(work.Application, work.Channel, number))
+			if store.IsNotFound(err) {
+				continue
+			}
+			if err != nil && !store.IsDamaged(err) {
+				return nil, false, err
+			}
+		}
+		some, err := a.changedFrom(ctx, work, number, now)
+		if store.IsNotFound(err) || store.IsDamaged(err) {
+			return nil, true, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		names = append(names, some...)
 	}
+	slices.Sort(names)
+	return slices.Compact(names), false, nil
+}
+
+// changedFrom lists the services that are otherwise in a channel than with an earlier incarnation.
+func (a *Activities) changedFrom(ctx context.Context, work *plan.Work, number int64, now protocol.Incarnation) (names []string, err error) {
+	before, err := a.Store.Number(ctx, work.Application, number)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	inc, err := a.Store.Incarnation(ctx, before.Hash)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if was := inc.Work(work.Channel); was != nil {
 		names = work.Changed(was)
 	}
 	was, err := a.Store.Manifest(ctx, before.Manifest)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	is, err := a.Store.Manifest(ctx, now.Manifest)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	for n := range work.Services {
 		name := work.Services[n].Name
 		key := work.KeyOf(name)
 		changed, err := a.changedIn(ctx, work.Channel, was[key], is[key])
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		if changed {
 			names = append(names, name)
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names), false, nil
+	return names, nil
 }
 
 // changedIn tells whether two specs, by their digests, bring different things to a channel.
@@ -312,15 +336,15 @@ func (a *Activities) PlanKeep(ctx context.Context, k protocol.PlanKeepRequest) e
 	}
 	before := r.Nodes
 	r.PlanState = k.PlanState
-	if err := a.Store.PutPlan(ctx, r); err != nil {
-		return err
-	}
 	p, err := a.planOf(ctx, &r)
 	if err != nil {
 		return err
 	}
 	so := p.plan.Read(r.Nodes)
-	if err := a.markDeployed(ctx, &r, &p, p.plan.Read(before), so); err != nil {
+	if err := a.markDeployed(ctx, &r, &p, p.plan.Read(before), so); err != nil { // before it is kept: else who does it again knows of no news
+		return err
+	}
+	if err := a.Store.PutPlan(ctx, r); err != nil {
 		return err
 	}
 	if !r.Over {
@@ -459,11 +483,39 @@ func (a *Activities) followed(ctx context.Context, of protocol.PlanRef, moved ma
 
 // superseded tells whether a newer plan takes the place of one of which something has not begun.
 func (a *Activities) superseded(ctx context.Context, r *protocol.PlanRecord) (bool, error) {
-	if r.Release != "" || !strings.ContainsRune(r.Nodes, '.') {
+	if !strings.ContainsRune(r.Nodes, '.') {
 		return false, nil
 	}
+	newer, err := a.newer(ctx, r)
+	return newer > 0, err
+}
+
+// newer is the incarnation of a newer plan of the channel than one of a configuration; 0: there is none.
+func (a *Activities) newer(ctx context.Context, r *protocol.PlanRecord) (int64, error) {
+	if r.Release != "" {
+		return 0, nil
+	}
 	newest, err := a.Store.PlanMarked(ctx, r.Application, r.Channel, store.PlanNewest)
-	return newest > max(r.Incarnation, r.Beyond), err
+	if newest <= max(r.Incarnation, r.Beyond) {
+		newest = 0
+	}
+	return newest, err
+}
+
+// passed says that a plan which is still in its steps before all else has been passed by a newer one, or "".
+func (a *Activities) passed(ctx context.Context, of protocol.PlanRef) (string, error) {
+	r, err := a.Store.Plan(ctx, of)
+	if store.IsNotFound(err) || store.IsDamaged(err) {
+		return "", nil // the plan keeps it once more
+	}
+	if err != nil {
+		return "", err
+	}
+	newer, err := a.newer(ctx, &r)
+	if newer == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("plan i%d of a newer configuration has taken its place", newer), err
 }
 
 // news are the nodes of which services say otherwise than is kept.
@@ -553,8 +605,10 @@ func (a *Activities) deployedOf(ctx context.Context, r *protocol.PlanRecord, p *
 		if r.Release != "" && !slices.Contains(r.Services, key) {
 			return protocol.Deployed{State: string(plan.Done)}, nil // it is only fitted together with what was released
 		}
-		err = services{a}.ask(ctx, protocol.ServiceID(r.Application, key), &d, protocol.QueryDeployed, question)
+		err = services{a}.askLiving(ctx, protocol.ServiceID(r.Application, key), &d, protocol.QueryDeployed, question)
 		switch {
+		case errors.Is(err, checks.ErrEnded):
+			return protocol.Deployed{State: string(plan.Held), Text: "nobody looks after it now: " + checks.ErrEnded.Error()}, nil
 		case errors.Is(err, checks.ErrNoService):
 			return protocol.Deployed{State: string(plan.Held), Text: "it has not started"}, nil
 		case err == nil && manifest != nil && d.Spec != manifest[key]:

@@ -71,6 +71,11 @@ func (g planGate) planFor(ctx context.Context, q checks.PlanQuestion) (gateOf, e
 		return of, err
 	}
 	of.asked.Release = q.Release
+	newest, err := g.Store.PlanMarked(ctx, q.Application, q.Channel, store.PlanNewest)
+	if err != nil {
+		return of, err
+	}
+	of.asked.Incarnation = max(newest, q.Incarnation) // what is fitted together, names and routes, is of now
 	joint, err := g.Store.Joint(ctx, q.Application, q.Release)
 	switch {
 	case err == nil:
@@ -140,6 +145,10 @@ func (g planGate) blocked(ctx context.Context, of gateOf, r *protocol.PlanRecord
 	failed := &p.plan.Nodes[cause]
 	s.Reason = fmt.Sprintf("waits for %s in plan %s, which failed%s", failed, r.Name, entities.Because(noteOf(r, cause)))
 	if !r.Over {
+		return s, nil
+	}
+	if failed.Kind != plan.Deploy { // a command: it fails again until somebody mends it
+		s.Reason += "; to run it again: " + of.againBy()
 		return s, nil
 	}
 	ask, err := g.deployedOf(ctx, r, p)

@@ -122,6 +122,11 @@ func (a *Activities) PlanRun(ctx context.Context, r protocol.PlanRunRequest) (pr
 	if work == nil {
 		return protocol.PlanRan{}, refuse("nothing is planned in %s", r.Channel)
 	}
+	if r.Kind == protocol.PlanBefore {
+		if why, err := a.passed(ctx, r.PlanRef); err != nil || why != "" {
+			return protocol.PlanRan{ExtensionAnswer: protocol.ExtensionAnswer{Err: why}}, err
+		}
+	}
 	if held := a.held(ctx, r.Application, r.Target); held != nil {
 		return protocol.PlanRan{Held: held.Error()}, ctx.Err()
 	}
@@ -139,15 +144,12 @@ func (a *Activities) PlanRun(ctx context.Context, r protocol.PlanRunRequest) (pr
 		}
 		with.captures = func(stdout []byte) error { return a.capture(ctx, work, &r, before, stdout) }
 	}
-	service, version, named := ofPlan, r.PlanRef.Name, ""
-	if name := cmp.Or(r.Command.Service, r.Service); name != "" {
-		service = work.KeyOf(name)
-		if version, err = a.versionThere(ctx, r.Application, service, r.Channel); err != nil {
-			return protocol.PlanRan{}, err
-		}
-		if record, err := a.Store.Version(ctx, r.Application, service, version); err == nil {
-			named = record.Version
-		}
+	service, version, named, err := a.runsFor(ctx, work, &r)
+	if errors.Is(err, checks.ErrEnded) {
+		return protocol.PlanRan{Held: err.Error()}, ctx.Err()
+	}
+	if err != nil {
+		return protocol.PlanRan{}, err
 	}
 	answer, err := a.runExtension(ctx, protocol.ExtensionRequest{
 		Application: r.Application, Service: service, Channel: r.Channel, Release: r.PlanRef.Name,
@@ -156,6 +158,22 @@ func (a *Activities) PlanRun(ctx context.Context, r protocol.PlanRunRequest) (pr
 		Attempt: r.Attempt, Timeout: r.Command.Run.Timeout,
 	}, with)
 	return protocol.PlanRan{ExtensionAnswer: answer}, err
+}
+
+// runsFor is the service that a command of a plan is run for, with the full version that it has there and what people call that; or the plan.
+func (a *Activities) runsFor(ctx context.Context, work *plan.Work, r *protocol.PlanRunRequest) (service, version, named string, err error) {
+	name := cmp.Or(r.Command.Service, r.Service)
+	if name == "" {
+		return ofPlan, r.PlanRef.Name, "", nil
+	}
+	service = work.KeyOf(name)
+	if version, err = a.versionThere(ctx, r.Application, service, r.Channel); err != nil {
+		return "", "", "", err
+	}
+	if record, err := a.Store.Version(ctx, r.Application, service, version); err == nil {
+		named = record.Version
+	}
+	return service, version, named, nil
 }
 
 // versionThere is the full version that a service has in a channel; "": none yet.

@@ -65,11 +65,11 @@ func (s services) Configured(ctx context.Context, application string, incarnatio
 	})
 }
 
-// configured is what one service says. One that has no workflow has nothing to get.
+// configured is what one service says. One that has no workflow, or whose was ended, has nothing to get.
 func (s services) configured(ctx context.Context, id string, incarnation int64) protocol.Configured {
 	out := protocol.Configured{Service: id}
-	err := s.ask(ctx, id, &out, protocol.QueryConfigured, incarnation)
-	if err != nil && !errors.Is(err, checks.ErrNoService) {
+	err := s.askLiving(ctx, id, &out, protocol.QueryConfigured, incarnation)
+	if err != nil && !errors.Is(err, checks.ErrNoService) && !errors.Is(err, checks.ErrEnded) {
 		out = protocol.Configured{Service: id, Err: err.Error()}
 	}
 	return out

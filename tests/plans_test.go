@@ -12,6 +12,7 @@ import (
 	"github.com/converge-engine/converge/tests/programtest"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 
 	"github.com/converge-engine/converge/activities"
@@ -264,6 +265,66 @@ func TestFailedServiceKeepsItsRoute_E3_E11(t *testing.T) {
 			require.Equal(t, []string{"prowlarr in four", "sonarr in four"}, h.given())
 		})
 	}
+}
+
+// What a plan did that was not done whole is undone by the plan that takes the change back, though the configuration is as it was when one last was.
+func TestChangeThatIsTakenBackIsUndone_E7_E11(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	h.configure("one", "")
+	require.NotContains(t, states(h.awaitPlan("i1", over)), "failed")
+	h.Fake.At(h.App, "sonarr", "production").FailAppliesForGood(1, "no such image")
+	h.configure("two", "")
+	require.Equal(t, "failed", states(h.awaitPlan("i2", over))["DEPLOY sonarr"])
+	require.Equal(t, []string{"prowlarr in two", "sonarr in one"}, h.given())
+	h.configure("one", "")
+	for node, state := range states(h.awaitPlan("i3", over)) {
+		require.Equal(t, "done", state, node)
+	}
+	require.Equal(t, []string{"prowlarr in one", "sonarr in one"}, h.given())
+}
+
+// A service that nobody looks after is waited for like one that waits for people: it takes no place of others.
+func TestUnmanagedServiceHoldsNobody_E8(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	h.configure("one", ", maxParallelism: 1")
+	require.NotContains(t, states(h.awaitPlan("i1", over)), "failed")
+	var answer protocol.Answer
+	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Unmanage, protocol.ManageRequest{Act: protocol.Act{By: "bob", Reason: "broken"}, Service: "prowlarr"}, &answer))
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+		d, err := h.Client.DescribeWorkflowExecution(t.Context(), h.ID("prowlarr"), "")
+		require.NoError(t, err)
+		status := d.GetWorkflowExecutionInfo().GetStatus()
+		return status == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, status.String()
+	})
+	h.configure("two", ", maxParallelism: 1")
+	nodes := h.awaitPlan("i2", func(n map[string]protocol.PlanNodeStatus, _ protocol.PlanStatus) bool {
+		return n["DEPLOY prowlarr"].State == "held" && n["DEPLOY traefik"].State == "done" && n["DEPLOY jellyfin"].State == "done" && n["RECONCILE sonarr"].State == "done"
+	})
+	require.Contains(t, nodes["DEPLOY prowlarr"].Text, "nobody looks after it now")
+	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Manage, protocol.ManageRequest{Act: protocol.Act{By: "bob"}, Service: "prowlarr"}, &answer))
+	for node, state := range states(h.awaitPlan("i2", over)) {
+		require.Equal(t, "done", state, node)
+	}
+}
+
+// A plan that is still in its steps before all else when a newer one has run begins nothing more.
+func TestPlanInItsStepsIsPassed_E13_E15(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	const rules = ", before: [{name: prepare, command: [./run], retry: {maxAttempts: 2, backoff: 15s}}]"
+	off := h.on("fail-before")
+	h.configure("one", rules)
+	h.awaitLog("fail before")
+	off()
+	h.configure("two", rules)
+	h.awaitPlan("i2", over)
+	before := len(h.log())
+	h.awaitPlan("i1", func(_ map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
+		return s.Over && strings.Contains(s.Trouble, "plan i2 of a newer configuration has taken its place")
+	})
+	require.Len(t, h.log(), before)
 }
 
 // With a cap of one nothing runs beside anything else, and nothing waits for ever.

@@ -54,7 +54,16 @@ func (r *runtime) drained(q verb.Request, who entities.Who) (state.Effect, error
 	case p != nil && p.Drain == nil:
 		return nil, fmt.Errorf("%s is paused by %s: resume it first", r.name, p.By)
 	case r.isDrained() && (p.Drain.Force || !q.Force):
-		return func() string { return fmt.Sprintf("%s is already drained by %s", r.name, p.By) }, nil
+		return func() string {
+			text := fmt.Sprintf("%s is already drained by %s", r.name, p.By)
+			if p.Drain.Done && r.logic >= protocol.LogicHoldsGates {
+				again := *p
+				again.Drain = &entities.Drain{Force: p.Drain.Force}
+				r.change(&again)
+				text += "; what has come there since leaves, too"
+			}
+			return text
+		}, nil
 	}
 	return func() string {
 		r.change(&entities.Pause{Scope: r.scope, By: who.Name, Reason: q.Reason, At: r.now(), Drain: &entities.Drain{Force: q.Force}})

@@ -43,22 +43,24 @@ func TestDrainOfRuntime_A16(t *testing.T) {
 	s.updates(0, protocol.TurnUp, by, "runtime edge is not drained")
 	s.updates(1*second, protocol.Drain, by, "runtime edge is being drained: what runs there leaves, service by service")
 	s.requests(2*second, "a", "a", 1)
-	s.updates(3*second, protocol.Drain, protocol.Act{By: "bob"}, "runtime edge is already drained by alice")
+	s.updates(3*second, protocol.Drain, protocol.Act{By: "bob"}, "runtime edge is already drained by alice; what has come there since leaves, too")
 	s.updates(3*second, protocol.Resume, by, "runtime edge is drained by alice: what has left comes back with turnup")
 	s.updates(3*second, protocol.Pause, by, "runtime edge is drained already, by alice")
-	s.at(4*second, func() {
+	s.at(5*second, func() {
 		require.True(t, s.status().Pause.Drain.Done)
+		require.Equal(t, "alice", s.status().Pause.By)
 		require.Empty(t, s.status().Held)
 	})
-	s.updates(5*second, protocol.TurnUp, protocol.Act{By: "bob"}, "runtime edge is being turned up: what had left comes back, service by service")
+	s.updates(6*second, protocol.TurnUp, protocol.Act{By: "bob"}, "runtime edge is being turned up: what had left comes back, service by service")
 	next := s.play(nil, second)
 	require.Equal(t, []string{
+		"edge runtime/edge paused by alice", "edge runtime/edge leave", "edge runtime/edge leave",
 		"edge runtime/edge paused by alice", "edge runtime/edge leave", "edge runtime/edge leave",
 		"edge runtime/edge paused by alice", "edge runtime/edge come back", "edge runtime/edge come back", "edge runtime/edge over",
 	}, s.pauses)
 	require.Nil(t, next.Pause)
 	require.False(t, next.Paused)
-	require.Equal(t, []string{"5s granted service/shop/a a"}, s.signals())
+	require.Equal(t, []string{"6s granted service/shop/a a"}, s.signals())
 	var said []string
 	for _, l := range next.Recent {
 		if l.Kind == entities.EventPause {
@@ -66,7 +68,7 @@ func TestDrainOfRuntime_A16(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{
-		"runtime edge drained", "runtime edge is drained: nothing is left that could leave",
+		"runtime edge drained", "runtime edge is drained: nothing is left that could leave", "runtime edge is drained: nothing is left that could leave",
 		"runtime edge turned up", "runtime edge is back: every service may be there again",
 	}, said)
 }
