@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -122,6 +123,20 @@ func (p *program) complaints() (int, error) {
 	said, err := os.ReadFile(p.said)
 	return bytes.Count(said, []byte("TMPRL1100")), err
 }
+
+// refused counts the services whose histories a worker says do not replay.
+func (p *program) refused() (int, error) {
+	said, err := os.ReadFile(p.said)
+	of := map[string]bool{}
+	for line := range bytes.Lines(said) {
+		if id := serviceOf.Find(line); id != nil && bytes.Contains(line, []byte("TMPRL1100")) {
+			of[string(id)] = true
+		}
+	}
+	return len(of), err
+}
+
+var serviceOf = regexp.MustCompile(`WorkflowID=service/\S+`)
 
 // count is how many workflows a query finds.
 func (s *site) count(ctx context.Context, query string) (int, error) {

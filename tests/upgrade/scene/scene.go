@@ -97,10 +97,9 @@ func control(ctx context.Context, dir string, services int) (failed int, err err
 	if err := s.release(ctx, "v2", 0, services); err != nil {
 		return 0, err
 	}
-	err = until(ctx, func() (bool, string, error) {
-		n, _, err := s.failedTasks(ctx)
-		failed = int(n)
-		return failed >= services, fmt.Sprintf("%d tasks failed", failed), err
+	err = until(ctx, func() (bool, string, error) { // by what the worker says: a history has the first failure of a task only, whatever that was
+		failed, err = after.refused()
+		return failed >= services, fmt.Sprintf("the tasks of %d workflows failed", failed), err
 	})
 	return failed, err
 }
