@@ -140,7 +140,8 @@ func (s *service) openJoint(ctx workflow.Context, j protocol.Joint, part protoco
 		Version: part.Version, FullVersion: part.Version, Incarnation: s.state.Spec.Incarnation, Hash: s.state.Spec.Hash,
 		Instances: s.state.Spec.IDs(), Parameters: part.Parameters, ChannelParameters: part.ChannelParameters,
 	}
-	if promise := s.state.Reserved(j.ID); promise != nil {
+	promise := s.state.Reserved(j.ID)
+	if promise != nil {
 		request.Incarnation, request.Hash = promise.Incarnation, promise.Hash
 	}
 	prepared, err := s.prepare(ctx, request)
@@ -151,10 +152,58 @@ func (s *service) openJoint(ctx workflow.Context, j protocol.Joint, part protoco
 		s.state.Conclude(j.ID, errorText(err), s.now())
 		return "", refused(errors.New(errorText(err)))
 	}
+	var config *protocol.PrepareAnswer
+	if overtaken := promise != nil && prepared.Incarnation == promise.Incarnation && promise.Incarnation < s.state.Spec.Incarnation; overtaken && s.logic >= protocol.LogicHoldsGates {
+		if config, err = s.configurationSince(ctx, part.Version); err != nil {
+			return "", err
+		}
+	}
 	opened := s.open(state.NewRelease{ID: j.ID, Version: part.Version, FullVersion: part.Version, By: j.Who.Name, Who: &j.Who}, prepared)
+	for _, id := range entities.SortedIDs(prepared.Payloads) {
+		if s.logic >= protocol.LogicHoldsGates {
+			opened.MadeFor(id, prepared.Payloads[id].Runtime, s.state.Spec)
+		}
+	}
+	if config != nil && !sameAs(opened, *config) {
+		s.open(state.NewRelease{Version: part.Version, FullVersion: configuredAs(part.Version, s.state.Spec), By: j.Who.Name, Who: &j.Who}, *config)
+	}
 	s.state.Conclude(j.ID, "", s.now())
 	s.state.Carried(j.At)
 	return fmt.Sprintf("release %s: %s from incarnation %d", opened.ID, opened.FullVersion, opened.Incarnation), nil
+}
+
+// configurationSince renders what was published since a part was promised, to come after it as it comes after any release; nil: nothing was, or it is
+// held, or cannot be rendered, which status says.
+func (s *service) configurationSince(ctx workflow.Context, version string) (*protocol.PrepareAnswer, error) {
+	spec := s.state.Spec
+	if spec.ConfigChanges == entities.ConfigHold || s.few(0) {
+		s.state.WaitingConfig = spec.Incarnation
+		return nil, nil
+	}
+	request := protocol.PrepareRequest{
+		Version: version, FullVersion: configuredAs(version, spec), Incarnation: spec.Incarnation, Hash: spec.Hash,
+		Instances: spec.IDs(), Present: map[entities.InstanceID]string{},
+	}
+	for _, id := range request.Instances {
+		request.Present[id] = version
+	}
+	config, err := s.prepare(ctx, request)
+	if isOutage(err) {
+		return nil, err
+	}
+	if err == nil {
+		err = s.elsewhere(request.FullVersion, config)
+	}
+	if err != nil {
+		s.state.Unreleased = fmt.Sprintf("incarnation %d is not released: %s", spec.Incarnation, errorText(err))
+		return nil, nil
+	}
+	return &config, nil
+}
+
+// configuredAs is what a version is called in full with a newer configuration.
+func configuredAs(version string, spec *entities.Spec) string {
+	return fmt.Sprintf("%s-i%d", version, spec.Incarnation)
 }
 
 // promisesDue is when somebody has to ask what was decided; zero: nothing was promised, or it is being asked.

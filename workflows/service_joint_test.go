@@ -3,6 +3,7 @@ package workflows
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,6 +92,37 @@ func TestDuePromiseAsksWhatWasDecided_B8(t *testing.T) {
 			require.Equal(t, tt.decision != nil, last.ReleaseByID("autumn") != nil)
 		})
 	}
+}
+
+// What was published between a promise and what was decided comes after the release, as after any other, and what was made for another runtime than
+// the configuration names by now goes there.
+func TestWhatWasPublishedMeanwhileComesAfter_B8_B9(t *testing.T) {
+	p := newPlay(t)
+	p.proposes(&protocol.JointDecision{ID: "autumn", Committed: true})
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	promise := p.asksFor(minute, protocol.Reserve, `{"id":"autumn"}`)
+	p.at(2*minute, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		spec := *p.spec
+		spec.Channels = slices.Clone(spec.Channels)
+		for n := range spec.Channels {
+			spec.Channels[n].Instances = slices.Clone(spec.Channels[n].Instances)
+			spec.Channels[n].Instances[0].Template = "another"
+		}
+		p.spec = &spec
+	})
+	p.sends(2*minute+second, protocol.Publish, `{"incarnation":2,"hash":"h2","spec":"s2","store":"s","by":"ci"}`)
+	decided := p.asksFor(3*minute, protocol.Conclude, `{"id":"autumn"}`)
+	last := p.stateOf(p.acts(first, 10*minute))
+	require.NoError(t, promise.err)
+	require.NoError(t, decided.err)
+	var made []string
+	for _, r := range last.Releases {
+		made = append(made, r.FullVersion)
+	}
+	require.Equal(t, []string{"v1", "v1-i2", "v2", "v2-i2"}, made)
 }
 
 // What was carried out and forgotten since does not come again, whoever says so.

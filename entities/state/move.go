@@ -125,6 +125,13 @@ func declares(spec *entities.Spec, id entities.InstanceID) bool {
 	return ok
 }
 
+// MadeFor names the runtime that what a release brings to an instance was made for, where a spec names another one.
+func (r *Release) MadeFor(id entities.InstanceID, runtime string, spec *entities.Spec) {
+	if declared, ok := spec.Instance(id); ok && runtime != "" && runtime != declared.Runtime {
+		r.stayOn(id, runtime)
+	}
+}
+
 // stayOn names the runtime of what a release brings to an instance.
 func (r *Release) stayOn(id entities.InstanceID, runtime string) {
 	if r.Payloads[id] != "" && r.Runtimes[id] == "" {
