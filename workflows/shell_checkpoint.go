@@ -159,7 +159,7 @@ func (s *shell) adoptWhenDue() error {
 func (s *shell) readopt(why string, reset bool) error {
 	s.adopting = true
 	defer func() { s.adopting = false }()
-	heard := slices.Clone(s.desk.Heard)
+	heard, waiting := slices.Clone(s.desk.Heard), len(s.desk.Inbox)
 	s.collect()
 	known := len(s.desk.Inbox)
 	answer, missed, err := s.fetchCheckpoint(s.desk.Checkpoint.N, !reset)
@@ -171,7 +171,9 @@ func (s *shell) readopt(why string, reset bool) error {
 		s.desk.Follow(answer.Trail)
 		if reset {
 			s.replaces()
-			s.desk.Inbox = unheard(s.desk.Inbox, heard)
+			if s.logic < protocol.LogicHoldsGates { // what is sent again is later than all that this run has heard
+				s.desk.Inbox = unheard(s.desk.Inbox, heard)
+			}
 		}
 		return nil
 	}
@@ -190,13 +192,67 @@ func (s *shell) readopt(why string, reset bool) error {
 	if err := s.takeOver(answer, missed, &protocol.Restart{At: s.now(), Why: why}); err != nil {
 		return err
 	}
-	if reset {
-		mine = unheard(mine, s.desk.Heard)
-	} else {
+	switch {
+	case !reset:
 		mine = mine[known:] // what came before is among the missed
+	case s.logic < protocol.LogicHoldsGates:
+		mine = unheard(mine, s.desk.Heard)
+	default: // what waited before is in the checkpoint
+		mine = slices.Concat(s.meant(mine[waiting:known], missed, heard), mine[known:])
 	}
-	s.desk.Inbox = append(s.desk.Inbox, mine...)
+	s.comesAfter(missed, mine)
 	return nil
+}
+
+// meant is what came to a run that was reset, without what its checkpoint and the missed have: with the first task that is not its past the server
+// sends it again all that came after the place that it was reset to. Of what was heard since, and was missed, one is left out for each; whoever
+// says the same once more means it.
+func (s *shell) meant(came, missed []*state.Message, before []string) []*state.Message {
+	again := map[string]int{}
+	for _, digest := range heardSince(s.desk.Heard, before) {
+		again[digest]++
+	}
+	for _, m := range missed {
+		again[digestOf(m.Verb, m.Payload)]++
+	}
+	return slices.DeleteFunc(slices.Clone(came), func(m *state.Message) bool {
+		for _, payload := range [...]json.RawMessage{m.Payload, asMissed(m.Payload)} {
+			if digest := digestOf(m.Verb, payload); again[digest] > 0 {
+				again[digest]--
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// comesAfter puts messages behind a checkpoint and the missed, and notes both as heard: the run may be reset once more.
+func (s *shell) comesAfter(missed, mine []*state.Message) {
+	s.desk.Inbox = append(s.desk.Inbox, mine...)
+	if s.logic < protocol.LogicHoldsGates {
+		return
+	}
+	for _, m := range slices.Concat(missed, mine) {
+		s.hear(m.Verb, m.Payload)
+	}
+}
+
+// heardSince are the digests that were heard after those before, the oldest of which may be forgotten by now.
+func heardSince(heard, before []string) []string {
+	for n := range before {
+		if kept := before[n:]; len(kept) <= len(heard) && slices.Equal(kept, heard[:len(kept)]) {
+			return heard[len(kept):]
+		}
+	}
+	return heard
+}
+
+// asMissed is a payload as it is once it was read from a history: without blanks.
+func asMissed(payload json.RawMessage) json.RawMessage {
+	if out, err := json.Marshal(payload); err == nil {
+		return out
+	}
+	return payload
 }
 
 // beginWork makes the context of all that a run has under way.
@@ -213,10 +269,14 @@ func (s *shell) settled(ctx workflow.Context) error {
 
 // adopt begins a first run with the newest checkpoint, if there is one.
 func (s *shell) adopt(restart *protocol.Restart) error {
+	reset := s.sentAgain()
 	answer, missed, err := s.fetchCheckpoint(0, false)
 	if err != nil {
 		return err
 	}
+	reset = s.sentAgain() || reset
+	s.adopted = reset
+	sent := s.desk.Inbox
 	if h, ok := s.of.(interface{ holds([]protocol.ScopePause) }); ok {
 		h.holds(answer.Holds)
 	}
@@ -228,6 +288,9 @@ func (s *shell) adopt(restart *protocol.Restart) error {
 	}()
 	if answer.N == 0 {
 		s.desk.Follow(answer.Trail)
+		if reset {
+			s.replaces()
+		}
 		return nil
 	}
 	if answer.Over {
@@ -236,7 +299,20 @@ func (s *shell) adopt(restart *protocol.Restart) error {
 		s.replaces()
 		return nil
 	}
-	return s.takeOver(answer, missed, restart)
+	if err := s.takeOver(answer, missed, restart); err != nil {
+		return err
+	}
+	s.comesAfter(missed, s.meant(sent, missed, nil))
+	return nil
+}
+
+// sentAgain takes in, in a run that was reset to where it begins, what the server sends it again.
+func (s *shell) sentAgain() bool {
+	if s.logic < protocol.LogicHoldsGates || !s.mustAdopt() {
+		return false
+	}
+	s.collect()
+	return true
 }
 
 // takeOver makes a checkpoint the state, with what was accepted after it.
@@ -308,7 +384,7 @@ func (s *shell) hear(name string, raw json.RawMessage) {
 	}
 }
 
-// unheard leaves out the signals that were heard already: the server sends those of the run that was reset a second time.
+// unheard leaves out, by a logic before protocol.LogicHoldsGates, all signals that sound like one that was heard already.
 func unheard(messages []*state.Message, heard []string) []*state.Message {
 	heard = slices.Clone(heard)
 	return slices.DeleteFunc(messages, func(m *state.Message) bool {

@@ -15,6 +15,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/tests/internal/stage"
+	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
 // reset resets a run to an event, as `temporal workflow reset` does.
@@ -130,6 +131,53 @@ func TestResetWithoutReapplyTakesNothingBack_F1_F2(t *testing.T) {
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
 	for name, versions := range appliedTo(w, "web/staging", "web/production") { // what was just being applied may be so again
 		require.Equal(t, []string{"v1", "v2", "v3"}, slices.Compact(versions), name)
+	}
+}
+
+// Signals that a run had not taken in when it was reset are carried out once, in their order; and what is said in the same words afterwards is meant.
+func TestSignalsOfAResetAreCarriedOutOnce_F1(t *testing.T) {
+	t.Parallel()
+	const drill, over = `{"by":"bob","channel":"production","reason":"drill"}`, `{"by":"bob","channel":"production"}`
+	const paused, free = "staging CONVERGED v1, production PAUSED v1", "staging CONVERGED v1, production CONVERGED v1"
+	for name, to := range map[string]func([]int64) int64{
+		"to the first task": func(e []int64) int64 { return e[0] }, "to the last one": func(e []int64) int64 { return e[len(e)-1] },
+	} {
+		for _, missed := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", missed ", missed), func(t *testing.T) {
+				t.Parallel()
+				w := shared.OwnServer(t, 0)
+				w.Write(stage.TwoChannels + stage.Web)
+				w.Publish()
+				w.Release("web", "v1")
+				w.Await("web", free)
+				w.Signal("web", protocol.Pause, drill)
+				w.Await("web", paused)
+				if !missed {
+					w.Signal("web", protocol.Resume, over)
+					w.Await("web", free)
+				}
+				w.StopWorker() // which keeps the checkpoint
+				if missed {
+					w.Signal("web", protocol.Resume, over)
+					w.Signal("web", protocol.Pause, drill)
+				}
+				id := w.ID("web")
+				run, err := reset(w, id, runOf(w, id), to(completed(w, id)))
+				require.NoError(t, err)
+				if !missed { // to the run that was reset
+					w.Signal("web", protocol.Pause, drill)
+				}
+				w.StartWorker()
+				var lines []entities.AuditLine
+				temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+					lines = trailOf(w, "web")
+					return countOf(lines, "drill") == 2, fmt.Sprint(lines)
+				})
+				w.Await("web", paused)
+				require.Equal(t, run, runOf(w, id))
+				everyNumberOnce(w, lines)
+			})
+		}
 	}
 }
 

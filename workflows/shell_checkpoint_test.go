@@ -1,0 +1,208 @@
+package workflows
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/converge-engine/converge/entities/protocol"
+)
+
+// said is a signal, with the bytes that somebody sent.
+type said struct{ verb, payload string }
+
+// resetting has a play be a run that an operator resets: what it did until then is its past.
+type resetting struct {
+	interceptor.WorkerInterceptorBase
+	p       *play
+	was     atomic.Bool
+	again   []said // what the server sends again with the first task after that
+	kept    protocol.Checkpoint
+	state   []byte
+	answers func(protocol.AdoptRequest) protocol.AdoptAnswer // nil: nothing newer
+}
+
+func resets(p *play) *resetting {
+	r := &resetting{p: p}
+	p.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{r, &Arrivals{}, &Checkpoints{To: r}}, DeadlockDetectionTimeout: 5 * time.Second})
+	p.env.RegisterActivityWithOptions(func(_ context.Context, q protocol.AdoptRequest) (a protocol.AdoptAnswer, err error) {
+		if err = p.does(protocol.ActivityAdopt, "adopt"); err == nil && r.answers != nil {
+			a = r.answers(q)
+		}
+		return a, err
+	}, activity.RegisterOptions{Name: protocol.ActivityAdopt})
+	return r
+}
+
+// Take implements Keeper.
+func (r *resetting) Take(c protocol.Checkpoint, state []byte) {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	r.kept, r.state = c, slices.Clone(state)
+}
+
+// newer answers what was handed over last, as newer than whatever the run knows.
+func (r *resetting) newer(missed ...protocol.Missed) func(protocol.AdoptRequest) protocol.AdoptAnswer {
+	return func(q protocol.AdoptRequest) protocol.AdoptAnswer {
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		return protocol.AdoptAnswer{N: q.N + 1, Missed: missed, Carried: protocol.Carried{StateVersion: r.kept.StateVersion, State: r.state}}
+	}
+}
+
+// at resets the run, and says what is sent again.
+func (r *resetting) at(d time.Duration, again ...said) {
+	r.again = again
+	r.p.forges(d, "reset", `{}`)
+}
+
+func (r *resetting) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	i := &resettingInbound{of: r}
+	i.Next = next
+	return i
+}
+
+type resettingInbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+	of *resetting
+}
+
+func (i *resettingInbound) Init(out interceptor.WorkflowOutboundInterceptor) error {
+	o := &resettingOutbound{of: i.of}
+	o.Next = out
+	return i.Next.Init(o)
+}
+
+func (i *resettingInbound) HandleSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) error {
+	if in.SignalName != "reset" {
+		return i.Next.HandleSignal(ctx, in)
+	}
+	i.of.was.Store(true)
+	for _, s := range append(slices.Clone(i.of.again), said{protocol.SignalWake, `{}`}) { // the bytes as they are, blanks too
+		payload := &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(s.payload)}
+		if err := i.Next.HandleSignal(ctx, &interceptor.HandleSignalInput{SignalName: s.verb, Arg: &commonpb.Payloads{Payloads: []*commonpb.Payload{payload}}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type resettingOutbound struct {
+	interceptor.WorkflowOutboundInterceptorBase
+	of *resetting
+}
+
+func (o *resettingOutbound) GetInfo(ctx workflow.Context) *workflow.Info {
+	info := *o.Next.GetInfo(ctx)
+	if o.of.was.Load() {
+		info.OriginalRunID = "the run before"
+	}
+	return &info
+}
+
+const (
+	incident = `{"channel":"prod","by":"bob","reason":"incident 12"}`
+	mended   = `{"channel":"prod","by":"bob"}`
+)
+
+// incidents is a run with v1 everywhere, of which prod was paused after a minute.
+func incidents(t *testing.T) *resetting {
+	r := resets(newPlay(t))
+	r.p.publishes(0)
+	r.p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	r.p.sends(minute, protocol.Pause, incident)
+	return r
+}
+
+// What is said again in the same words while a run that was reset waits for its checkpoint is carried out, whether that is newer or not.
+func TestWhatIsSaidAgainAfterAResetIsMeant_F1(t *testing.T) {
+	for logic, want := range map[int]string{protocol.LogicHoldsGates: "PAUSED", protocol.LogicHoldsGates - 1: "CONVERGED"} {
+		for _, newer := range []bool{false, true} {
+			t.Run(fmt.Sprint(logic, newer), func(t *testing.T) {
+				r := incidents(t)
+				p, away := r.p, 2*minute
+				if newer { // the checkpoint has the resume, the run has not: it is sent again
+					whole := incidents(t)
+					whole.p.sends(90*second, protocol.Resume, mended)
+					whole.p.acts(first, minute)
+					r.answers, away = whole.newer(), 80*second
+				} else {
+					p.sends(90*second, protocol.Resume, mended)
+				}
+				p.at(away-second, func() { p.failing(protocol.ActivityAdopt, errors.New("the disk is full")) })
+				if newer {
+					r.at(away, said{protocol.Resume, mended})
+				} else {
+					r.at(away)
+				}
+				p.sends(2*minute+10*second, protocol.Pause, incident)
+				p.at(2*minute+35*second, func() { p.failing(protocol.ActivityAdopt, nil) })
+				p.sees(5*minute, func(s protocol.Status) {
+					require.Equal(t, "staging CONVERGED v1, prod "+want+" v1", statusOf(s))
+				})
+				p.acts(p.as(logic), minute)
+			})
+		}
+	}
+}
+
+// What was missed, and is sent again, is carried out once, in its order, and is heard.
+func TestMissedSignalsAreCarriedOutOnce_F1(t *testing.T) {
+	for logic, want := range map[int]string{protocol.LogicHoldsGates: "PAUSED", protocol.LogicHoldsGates - 1: "CONVERGED"} {
+		t.Run(fmt.Sprint(logic), func(t *testing.T) {
+			r := incidents(t)
+			r.answers = r.newer(
+				protocol.Missed{Verb: protocol.Resume, Payload: json.RawMessage(mended)},
+				protocol.Missed{Verb: protocol.Pause, UpdateID: "u1", Payload: json.RawMessage(`{"channel":"prod","by":"ann"}`)},
+			)
+			r.at(2*minute, said{protocol.Resume, `{"channel": "prod", "by": "bob"}`})
+			again := r.p.asksFor(2*minute+second, protocol.Pause, `{"channel":"prod","by":"ann","requestId":"u1"}`)
+			r.p.sees(3*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod "+want+" v1", statusOf(s)) })
+			next := r.p.acts(r.p.as(logic), minute)
+			require.NoError(t, again.err)
+			if logic == protocol.LogicHoldsGates {
+				require.Contains(t, r.p.stateOf(next).Heard, digestOf(protocol.Resume, json.RawMessage(mended)))
+			}
+		})
+	}
+}
+
+// What waits for the store when a run is reset still does afterwards.
+func TestWhatWaitsIsKeptThroughAReset_F1(t *testing.T) {
+	p := away(t)
+	r := resets(p)
+	p.sends(2*minute, protocol.Release, `{"version":"v2","by":"ci"}`)
+	r.at(2*minute + 10*second)
+	p.at(3*minute, func() { p.failing(protocol.ActivityPrepare, nil) })
+	p.sees(6*minute, func(s protocol.Status) { require.Equal(t, []string{"v2", "v1"}, versionsOf(s)) })
+	p.acts(first, minute)
+}
+
+// What was heard since is what follows the end of what was heard before, of which the oldest may be forgotten.
+func TestHeardSince_F1(t *testing.T) {
+	var all []string
+	for n := range 102 {
+		all = append(all, fmt.Sprint(n))
+	}
+	for _, tt := range []struct{ heard, before, want []string }{
+		{[]string{"a", "b", "c"}, []string{"a", "b"}, []string{"c"}},
+		{[]string{"a", "b", "c"}, nil, []string{"a", "b", "c"}},
+		{all[2:102], all[:100], all[100:]},
+		{[]string{"x", "y"}, []string{"a", "b"}, []string{"x", "y"}},
+		{[]string{"a", "b", "a"}, []string{"a", "b"}, []string{"a"}},
+	} {
+		require.Equal(t, tt.want, heardSince(tt.heard, tt.before))
+	}
+}
