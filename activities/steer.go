@@ -27,6 +27,9 @@ func (a *Activities) steer(ctx context.Context, r protocol.SteerRequest) ([]stri
 	line, in, err := a.prepareApply(ctx, owner, protocol.ApplyRequest{
 		ServiceID: r.ServiceID, Runtime: r.Runtime, RuntimeDigest: r.RuntimeDigest, Instance: r.Instance,
 	})
+	if err == nil {
+		err = a.decrypt(&in)
+	}
 	if err == nil && r.Way != protocol.Abort { // no pause keeps anything from going back
 		err = a.held(ctx, r.Application, r.Runtime)
 	}

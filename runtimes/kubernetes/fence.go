@@ -92,7 +92,7 @@ func (a *apply) unfenced(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return a.admit(slices.DeleteFunc(v.of(a.owner), func(o *unstructured.Unstructured) bool {
-		return !isInventory(o, a.owner) || o.GetNamespace() != a.home && a.near.anothers(o) != nil
+		return o.GetNamespace() != a.home && (!isSet(o, a.owner) || a.near.anothers(o) != nil) || !isInventory(o, a.owner)
 	})...)
 }
 

@@ -369,7 +369,7 @@ func (ob *observation) hook(ctx context.Context, d *delivery, run hookRun) (enti
 	}
 	object.Versions, object.Message = []entities.ObjectVersion{{Version: d.Version}}, fmt.Sprintf("hook %s: %s", moment, ofHook(live, how).message)
 	if trouble := troubleOf(p.targets, appliedAt(live), ob.now(), ob.def.Kubernetes.FailAfter); trouble.message != "" {
-		object.Message = fmt.Sprintf("hook %s: %s", moment, trouble.message)
+		object.Message = fmt.Sprintf("hook %s: %s", moment, ob.redacted(trouble.message))
 		object.Events = ob.events(ctx, object, live, p, trouble)
 	}
 	return object, nil

@@ -72,7 +72,7 @@ func (a *apply) parent(ctx context.Context) (*unstructured.Unstructured, resourc
 	}
 	if v, err := a.cluster.view(ctx, r, a.home); err == nil {
 		a.earlier = slices.DeleteFunc(v.of(a.owner), func(o *unstructured.Unstructured) bool {
-			return o.GetNamespace() == a.home || !isInventory(o, a.owner) || a.near.anothers(o) != nil
+			return o.GetNamespace() == a.home || !isSet(o, a.owner) || a.near.anothers(o) != nil
 		})
 		if o := v.get(a.home, name); o != nil {
 			return o, r, nil
@@ -314,14 +314,23 @@ func (a *apply) undeclared(ctx context.Context, kind schema.GroupKind, namespace
 			return left, err
 		}
 		for _, o := range objects {
-			inventory := isInventory(o, a.owner) && (!a.prune || a.near.anothers(o) != nil)
-			if known[idOf(o)] || byOthers(o) || o.GetDeletionTimestamp() != nil || inventory || a.anothers(ctx, o) != nil {
-				continue
+			if isWithin(namespaces, o) && !known[idOf(o)] && a.leaves(ctx, o) {
+				left = append(left, leftover{Unstructured: o, at: r})
 			}
-			left = append(left, leftover{Unstructured: o, at: r})
 		}
 	}
 	return left, nil
+}
+
+// leaves: an object that is not declared is one of the instance, and no book-keeping that is to stay.
+func (a *apply) leaves(ctx context.Context, o *unstructured.Unstructured) bool {
+	inventory := isInventory(o, a.owner) && (!a.prune || a.near.anothers(o) != nil)
+	return !byOthers(o) && o.GetDeletionTimestamp() == nil && !inventory && a.anothers(ctx, o) == nil
+}
+
+// isWithin: an object is in one of the namespaces in which the instance is, or was. What looks like it elsewhere is a copy.
+func isWithin(namespaces []string, o *unstructured.Unstructured) bool {
+	return o.GetNamespace() == "" || slices.Contains(namespaces, o.GetNamespace())
 }
 
 // ours lists what carries our labels. Where an answer that is a moment old would lose objects (a kind

@@ -90,6 +90,11 @@ func isInventory(o *unstructured.Unstructured, owner runtimes.Owner) bool {
 	return idOf(o).kind == kindParent.GroupKind() && o.GetName() == parentName(owner)
 }
 
+// isSet reports whether it is an inventory that was written where it is, and no copy of one: that names the set of the namespace it was copied from.
+func isSet(o *unstructured.Unstructured, owner runtimes.Owner) bool {
+	return isInventory(o, owner) && o.GetLabels()[labelSetID] == setID(o.GetName(), o.GetNamespace())
+}
+
 // setID is the ApplySet id of a parent object: base64url of SHA-256 of name.namespace.kind.group.
 func setID(name, namespace string) string {
 	sum := sha256.Sum256([]byte(name + "." + namespace + ".ConfigMap."))

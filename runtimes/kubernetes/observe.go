@@ -150,7 +150,7 @@ func (ob *observation) report(ctx context.Context, object *entities.Object, live
 	if object.Status != entities.ObjectSucceeded {
 		found := ob.why(ctx, live, p, troubleOf(p.targets, appliedAt(live), ob.now(), ob.def.Kubernetes.FailAfter))
 		if found.message != "" {
-			object.Message = found.message
+			object.Message = ob.redacted(found.message)
 		} else if p.unread != "" {
 			object.Message += "; " + p.unread
 		}
@@ -355,7 +355,7 @@ func (ob *observation) parents(ctx context.Context) (found []*unstructured.Unstr
 		return nil, err
 	}
 	return slices.DeleteFunc(v.of(ob.owner), func(o *unstructured.Unstructured) bool {
-		return !isInventory(o, ob.owner) || ob.near.anothers(o) != nil
+		return o.GetNamespace() != ob.home && !isSet(o, ob.owner) || !isInventory(o, ob.owner) || ob.near.anothers(o) != nil
 	}), nil
 }
 
@@ -368,7 +368,7 @@ func (ob *observation) undeclared(ctx context.Context, kind schema.GroupVersionK
 			return found, err
 		}
 		for _, o := range v.of(ob.owner) {
-			if known[idOf(o)] || byOthers(o) || isInventory(o, ob.owner) || ob.near.of(o) != nil {
+			if !isWithin(namespaces, o) || known[idOf(o)] || byOthers(o) || isInventory(o, ob.owner) || ob.near.of(o) != nil {
 				continue
 			}
 			known[idOf(o)] = true // the same view may serve all namespaces

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
@@ -71,6 +72,25 @@ func TestLastWordsOfACrash_G5(t *testing.T) {
 		return false
 	})
 	require.Equal(t, []string{"log of web: line 3", "log of web: line 4", "log of web: line 5", "log of web: line 6", "log of web: token=***"}, said)
+}
+
+// What a container said as it ended is without the values of Secrets too.
+func TestLastWordOfAContainer_G5(t *testing.T) {
+	d := reach(t).desk()
+	v1 := d.instance("v1", aWorkload("StatefulSet", "db", "db:notready", ""), "{apiVersion: v1, kind: Secret, metadata: {name: db}, stringData: {token: s3cr3t-token}}")
+	d.applied(v1)
+	var seen entities.Object
+	d.until(v1, "how its container ended", func(objects []entities.Object) bool {
+		for _, o := range objects {
+			if seen = o; strings.Contains(o.Message, "CrashLoopBackOff db-0") {
+				return true
+			}
+		}
+		_, _ = d.admin.typed.CoreV1().Pods(d.namespace).Patch(t.Context(), "db-0", types.StrategicMergePatchType, []byte(`{"status":{"containerStatuses":[{"name":"c","image":"db","imageID":"","ready":false,"restartCount":3,
+			"state":{"waiting":{"reason":"CrashLoopBackOff"}},"lastState":{"terminated":{"exitCode":3,"message":"cannot log in with s3cr3t-token"}}}]}}`), metav1.PatchOptions{}, "status") // until it is there, and whoever plays the node leaves it
+		return false
+	})
+	require.Contains(t, seen.Message, "CrashLoopBackOff db-0: cannot log in with ***")
 }
 
 // A Job that failed says how its pod ended, and what that said.

@@ -35,7 +35,7 @@ func (r *Runtime) PlanRemoval(ctx context.Context, in runtimes.Instance) ([]runt
 	if err := a.admit(append(slices.Clone(a.earlier), parent)...); err != nil {
 		return nil, err
 	}
-	all := a.known(parent)
+	all := a.whole(in, parent)
 	going, staying, err := a.everything(ctx, all.without(kindNamespace))
 	if err != nil {
 		return nil, err

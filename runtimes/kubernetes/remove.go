@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -52,7 +53,7 @@ func (r *Runtime) takeDown(ctx context.Context, in runtimes.Instance) error {
 		}
 		parent = a.noted
 	}
-	all, _, err := a.everything(ctx, a.known(parent).without(kindNamespace))
+	all, _, err := a.everything(ctx, a.whole(in, parent).without(kindNamespace))
 	if err != nil {
 		return err
 	}
@@ -73,6 +74,25 @@ func (r *Runtime) removal(ctx context.Context, in runtimes.Instance) (*apply, er
 	a := &apply{Runtime: r, clients: clients, owner: in.Owner, home: homeOf(in), account: &account{}, fence: in.Fence, near: nextTo(in)}
 	a.claims = in.Payload.Kubernetes != nil && in.Payload.Kubernetes.RemoveClaims
 	return a, nil
+}
+
+// whole is where objects are as far as anybody remembers, and where those are that are declared: the inventory may be lost.
+func (a *apply) whole(in runtimes.Instance, parent *unstructured.Unstructured) extent {
+	all := a.known(parent)
+	if in.Payload.Kubernetes == nil {
+		return all
+	}
+	for _, raw := range in.Payload.Kubernetes.Objects {
+		var o metav1.PartialObjectMetadata // whatever else is in it, encrypted say
+		if json.Unmarshal(raw, &o) != nil || o.Kind == "" {
+			continue
+		}
+		all.kinds = append(all.kinds, o.GroupVersionKind().GroupKind().String())
+		if n := o.GetNamespace(); n != "" && n != a.home {
+			all.namespaces = append(all.namespaces, n)
+		}
+	}
+	return all.sorted()
 }
 
 // goner is an object of ours that is to go.
@@ -223,7 +243,7 @@ func (a *apply) delete(ctx context.Context, l leftover, policy metav1.DeletionPr
 		if err != nil {
 			break
 		}
-		if live.GetUID() != l.GetUID() || !a.owns(live) || byOthers(live) || live.GetDeletionTimestamp() != nil {
+		if live.GetUID() != l.GetUID() || !a.owns(live) || byOthers(live) || live.GetDeletionTimestamp() != nil || saysKeep(live) != "" {
 			return false, nil
 		}
 		uid, version := live.GetUID(), live.GetResourceVersion()

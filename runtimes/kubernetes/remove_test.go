@@ -56,6 +56,62 @@ func TestRemoveTakesWhatIsOursBackwards_A24(t *testing.T) {
 	require.Empty(t, writes, "what is gone is not removed again")
 }
 
+// An inventory that is lost hides nothing of what is declared: it goes all the same, and is said before.
+func TestRemoveWithoutItsInventory_A24(t *testing.T) {
+	d := reach(t).desk()
+	v1 := d.instance("v1", configOf("settings", "b"), deploymentOf("web:1", 1, ""))
+	d.applied(v1)
+	inventory := parentName(v1.Owner)
+	require.NoError(t, d.admin.at(d.of("ConfigMap"), d.namespace).Delete(t.Context(), inventory, metav1.DeleteOptions{}))
+	d.caughtUp("ConfigMap", inventory)
+	require.Equal(t, []string{"remove Deployment/web", "remove ConfigMap/settings"}, d.removal(v1))
+	require.NoError(t, d.Remove(t.Context(), v1))
+	require.Nil(t, d.there("ConfigMap", "settings"))
+	require.Nil(t, d.there("Deployment", "web"))
+}
+
+// A copy of an instance in another namespace, as a restored backup is one, is nobody's to take down or to prune, though it looks like what was applied; and
+// nothing that it says of the instance counts.
+func TestCopiesInAnotherNamespaceStay_A24(t *testing.T) {
+	d := reach(t).desk()
+	v1 := d.instance("v1", configOf("settings", "b"), configOf("old", "b"))
+	d.applied(v1)
+	restored := d.namespace + "-restore"
+	made := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+	made.SetName(restored)
+	_, err := d.admin.at(d.of("Namespace"), "").Create(t.Context(), made, metav1.CreateOptions{})
+	require.NoError(t, err)
+	copies := d.admin.at(d.of("ConfigMap"), restored)
+	names := []string{"settings", "old", parentName(v1.Owner)}
+	for _, name := range names {
+		from := d.there("ConfigMap", name)
+		twin := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": from.Object["data"]}}
+		twin.SetName(name)
+		twin.SetLabels(from.GetLabels())
+		twin.SetAnnotations(from.GetAnnotations())
+		_, err := copies.Create(t.Context(), twin, metav1.CreateOptions{FieldManager: FieldManager})
+		require.NoError(t, err)
+	}
+	stay := func() {
+		for _, name := range names {
+			_, err := copies.Get(t.Context(), name, metav1.GetOptions{})
+			require.NoError(t, err, name)
+		}
+	}
+	v2 := d.instance("v2", configOf("settings", "c"))
+	require.NotContains(t, d.applied(pruning(v2)), "pruned ConfigMap/settings")
+	require.Nil(t, d.there("ConfigMap", "old"))
+	stay()
+	reading, err := d.Observe(t.Context(), v2)
+	require.NoError(t, err)
+	for _, o := range reading {
+		require.False(t, o.Orphaned, o.Name)
+	}
+	require.NoError(t, d.Remove(t.Context(), v2))
+	require.Nil(t, d.there("ConfigMap", "settings"))
+	stay()
+}
+
 // Another channel of the service, and another instance of the channel, keep what they have, though that lies in the same namespace.
 func TestRemoveLeavesOtherInstances_A24(t *testing.T) {
 	d := reach(t).desk()
