@@ -147,17 +147,15 @@ func (g planGate) blocked(ctx context.Context, of gateOf, r *protocol.PlanRecord
 	if !r.Over {
 		return s, nil
 	}
-	if failed.Kind != plan.Deploy { // a command: it fails again until somebody mends it
-		s.Reason += "; to run it again: " + of.againBy()
-		return s, nil
-	}
-	ask, err := g.deployedOf(ctx, r, p)
-	if err != nil {
-		return s, err
-	}
-	now, err := ask(ctx, failed.Service)
-	if err == nil && now.State == string(plan.Done) {
-		return g.begin(ctx, of)
+	if failed.Kind == plan.Deploy { // a command fails again until somebody mends it
+		ask, err := g.deployedOf(ctx, r, p)
+		if err != nil {
+			return s, err
+		}
+		now, err := ask(ctx, failed.Service)
+		if err == nil && now.State == string(plan.Done) {
+			return g.begin(ctx, of)
+		}
 	}
 	s.Reason += "; to run it again: " + of.againBy()
 	return s, nil

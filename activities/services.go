@@ -121,10 +121,19 @@ func (s services) askInParts(ctx context.Context, id string, into any, query str
 
 // askLiving asks a workflow that runs, or has ended in order: what one says that was ended by somebody is of before.
 func (s services) askLiving(ctx context.Context, id string, into any, query string, args ...any) error {
+	return s.askUnless(ctx, enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY, id, into, query, args...)
+}
+
+func (s services) ask(ctx context.Context, id string, into any, query string, args ...any) error {
+	return s.askUnless(ctx, enumspb.QUERY_REJECT_CONDITION_NONE, id, into, query, args...)
+}
+
+// askUnless asks a workflow that is not rejected: that is checks.ErrEnded.
+func (s services) askUnless(ctx context.Context, reject enumspb.QueryRejectCondition, id string, into any, query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	answer, err := s.Client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
-		WorkflowID: id, QueryType: query, Args: args, QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY,
+		WorkflowID: id, QueryType: query, Args: args, QueryRejectCondition: reject,
 	})
 	switch {
 	case errors.As(err, new(*serviceerror.NotFound)):
@@ -135,18 +144,4 @@ func (s services) askLiving(ctx context.Context, id string, into any, query stri
 		return checks.ErrEnded
 	}
 	return answer.QueryResult.Get(into)
-}
-
-func (s services) ask(ctx context.Context, id string, into any, query string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	answer, err := s.Client.QueryWorkflow(ctx, id, "", query, args...)
-	var gone *serviceerror.NotFound
-	if errors.As(err, &gone) {
-		return checks.ErrNoService
-	}
-	if err != nil {
-		return err
-	}
-	return answer.Get(into)
 }

@@ -284,6 +284,26 @@ func TestChangeThatIsTakenBackIsUndone_E7_E11(t *testing.T) {
 	require.Equal(t, []string{"prowlarr in one", "sonarr in one"}, h.given())
 }
 
+// A release by hand of a version of an earlier configuration is fitted together with what all others are now.
+func TestReleaseOfAnEarlierVersionKeepsTheRoutesOfNow_E7_E11(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(newWorld(t))
+	h.configure("one", "")
+	h.awaitPlan("i1", over)
+	h.Release("sonarr", "v2")
+	h.awaitPlan("sonarr-v2", over)
+	h.configure("two", "")
+	h.awaitPlan("i2", over)
+	require.Contains(t, h.given(), "prowlarr in two")
+	before := len(h.log())
+	h.Release("sonarr", "v2") // as it was made, with the first configuration
+	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
+		did := h.log()[before:]
+		return slices.Contains(did, "end SYNC traefik"), fmt.Sprint(did)
+	})
+	require.Contains(t, h.given(), "prowlarr in two")
+}
+
 // A service that nobody looks after is waited for like one that waits for people: it takes no place of others.
 func TestUnmanagedServiceHoldsNobody_E8(t *testing.T) {
 	t.Parallel()
