@@ -251,7 +251,7 @@ func (a *apply) clear(ctx context.Context, hooks []declared, policy string) erro
 		if err := a.unfenced(ctx); err != nil {
 			return err
 		}
-		deleted, err := a.delete(ctx, leftover{live, at}, metav1.DeletePropagationBackground)
+		deleted, err := a.delete(ctx, leftover{live, at}, metav1.DeletePropagationBackground, false)
 		if err != nil {
 			return explain(ctx, "delete the hook "+idOf(h.Unstructured).String(), err)
 		}

@@ -260,7 +260,7 @@ func (a *apply) pruneAll(ctx context.Context, left []leftover) (stay []leftover,
 		if err := a.unfenced(ctx); err != nil {
 			return nil, err
 		}
-		deleted, err := a.delete(ctx, l, metav1.DeletePropagationBackground) // what it made goes after it
+		deleted, err := a.delete(ctx, l, metav1.DeletePropagationBackground, true) // what it made goes after it
 		if err != nil {
 			return nil, explain(ctx, "remove "+idOf(l.Unstructured).String()+", which is no longer declared", err)
 		}

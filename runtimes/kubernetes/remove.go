@@ -199,7 +199,7 @@ func (a *apply) removeWave(ctx context.Context, wave []goner) error {
 		if err := a.unfenced(ctx); err != nil {
 			return err
 		}
-		if _, err := a.delete(ctx, g.leftover, propagation(idOf(g.Unstructured).kind)); err != nil {
+		if _, err := a.delete(ctx, g.leftover, propagation(idOf(g.Unstructured).kind), true); err != nil {
 			return explain(ctx, "delete "+idOf(g.Unstructured).String(), err)
 		}
 		going = append(going, g)
@@ -233,8 +233,8 @@ func (a *apply) stillUsed(ctx context.Context, g goner) (bool, error) {
 }
 
 // delete deletes an object if it is still the one that was read, and still ours, and reports whether it did.
-// Its controller may write it at the same time, so it is read again when it changed.
-func (a *apply) delete(ctx context.Context, l leftover, policy metav1.DeletionPropagation) (deleted bool, err error) {
+// Its controller may write it at the same time, so it is read again when it changed. Spares: what says by now that it is to be kept stays.
+func (a *apply) delete(ctx context.Context, l leftover, policy metav1.DeletionPropagation, spares bool) (deleted bool, err error) {
 	const attempts = 10
 	at := a.clients.at(l.at, l.GetNamespace())
 	for range attempts {
@@ -243,7 +243,7 @@ func (a *apply) delete(ctx context.Context, l leftover, policy metav1.DeletionPr
 		if err != nil {
 			break
 		}
-		if live.GetUID() != l.GetUID() || !a.owns(live) || byOthers(live) || live.GetDeletionTimestamp() != nil || saysKeep(live) != "" {
+		if live.GetUID() != l.GetUID() || !a.owns(live) || byOthers(live) || live.GetDeletionTimestamp() != nil || spares && saysKeep(live) != "" {
 			return false, nil
 		}
 		uid, version := live.GetUID(), live.GetResourceVersion()
