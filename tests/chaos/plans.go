@@ -307,6 +307,7 @@ func nodesOf(ctx context.Context, w *world, of protocol.PlanRef) (names []string
 	for {
 		var status protocol.PlanStatus
 		err := w.converge(ctx, "nobody", &status, "deploy", of.Application, of.Channel, "--show", "--plan", of.Name, "--output", "json")
+		names = nil
 		for _, n := range status.Nodes {
 			names = append(names, n.Node)
 		}

@@ -32,7 +32,7 @@ func run(ctx context.Context, p plan, dir string, talk io.Writer) (*record.Recor
 	defer w.stop()
 	r := &record.Record{
 		Seed: p.seed, Releases: p.size.releases, History: map[string][]entities.AuditLine{},
-		Rest: map[string][]record.Rest{}, Final: map[string][]record.Rest{}, Last: map[string]string{},
+		Rest: map[string][]record.Rest{}, RestAt: map[string]int64{}, Final: map[string][]record.Rest{}, Last: map[string]string{},
 	}
 	people := newPeople(w)
 	if err := begin(ctx, w); err != nil {
@@ -108,7 +108,6 @@ func settle(ctx context.Context, w *world, people *people, r *record.Record) err
 			if err := e.clear(ctx); err != nil {
 				e.unrested = err.Error()
 			}
-			e.rest = w.rest(people.look(ctx, service))
 			e.release(ctx)
 			mu.Lock()
 			defer mu.Unlock()
@@ -127,11 +126,12 @@ const lastVersion = "v1000000"
 
 // ending is the end of one service.
 type ending struct {
-	people      *people
-	service     string
-	next        int // number of an act
-	unrested    string
-	rest, final []record.Rest
+	people   *people
+	service  string
+	next     int // number of an act
+	unrested string
+	rest     snapshot // the last that was at rest
+	final    []record.Rest
 }
 
 func (e *ending) do(ctx context.Context, verb, version string) {
@@ -146,7 +146,8 @@ func (e *ending) clear(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		version := waiting(s)
+		e.rest = s
+		version := waiting(s.status)
 		if version == "" {
 			return nil
 		}
@@ -165,7 +166,8 @@ func (e *ending) keep(r *record.Record) {
 	if e.unrested != "" {
 		r.Unrested = append(r.Unrested, e.unrested)
 	}
-	r.Rest[e.service], r.Last[e.service], r.Final[e.service] = e.rest, lastVersion, e.final
+	r.Rest[e.service], r.RestAt[e.service] = e.rest.rest, e.rest.line
+	r.Last[e.service], r.Final[e.service] = lastVersion, e.final
 }
 
 // arrived waits until a version is everywhere, and returns what is where when it is or patience is over.
@@ -174,8 +176,8 @@ func (p *people) arrived(ctx context.Context, service, version string) []record.
 	defer cancel()
 	var last []record.Rest
 	for {
-		if s, err := p.world.status(ctx, service); err == nil {
-			last = p.world.rest(s)
+		if s, err := p.world.snapshot(ctx, service); err == nil {
+			last = s.rest
 			if !slices.ContainsFunc(last, func(c record.Rest) bool { return c != arrivedIn(c.Channel, version) }) {
 				return last
 			}

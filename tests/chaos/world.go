@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -185,36 +187,88 @@ func (w *world) converge(ctx context.Context, by string, into any, args ...strin
 var errGone = errors.New("there is no such workflow")
 
 // status asks a service, as people do: whatever goes wrong is tried again by whoever wants to know.
-func (w *world) status(ctx context.Context, service string) (protocol.Status, error) {
+func (w *world) status(ctx context.Context, service string) (s protocol.Status, err error) {
+	return s, w.query(ctx, service, protocol.QueryStatus, &s)
+}
+
+// query asks a service that runs.
+func (w *world) query(ctx context.Context, service, query string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	var s protocol.Status
 	answer, err := w.client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
-		WorkflowID: protocol.ServiceID(application, service), QueryType: protocol.QueryStatus,
+		WorkflowID: protocol.ServiceID(application, service), QueryType: query,
 		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
 	})
 	switch {
 	case errors.As(err, new(*serviceerror.NotFound)):
-		return s, errGone
+		return errGone
 	case err != nil:
-		return s, err
+		return err
 	case answer.QueryRejected != nil:
-		return s, errGone
+		return errGone
 	}
-	return s, answer.QueryResult.Get(&s)
+	return answer.QueryResult.Get(into)
 }
 
-// rest is what the channels of a service are at, there and at the site.
-func (w *world) rest(s protocol.Status) []record.Rest {
-	var out []record.Rest
-	for _, c := range s.Channels {
-		there, err := os.ReadFile(filepath.Join(w.site(), s.Service+"-"+c.Name+".version"))
-		if err != nil && !os.IsNotExist(err) {
-			there = []byte(err.Error())
-		}
-		out = append(out, record.Rest{Channel: c.Name, Status: c.Status, Target: c.Target, Current: c.Current, Site: string(there)})
+// snapshot is how a service is at one moment: its answer, what the site has, and the number of the last line of its
+// history. Nothing came between them: the line is the same before and after.
+type snapshot struct {
+	status protocol.Status
+	rest   []record.Rest
+	line   int64
+}
+
+// errMoved says that something happened while a snapshot was taken.
+var errMoved = errors.New("something happened meanwhile")
+
+// snapshot takes one. An error may be gone at the next try.
+func (w *world) snapshot(ctx context.Context, service string) (snapshot, error) {
+	before, err := w.lastLine(ctx, service)
+	if err != nil {
+		return snapshot{}, err
 	}
-	return out
+	there := w.there(service)
+	s, err := w.status(ctx, service)
+	if err != nil {
+		return snapshot{}, err
+	}
+	after, err := w.lastLine(ctx, service)
+	if err != nil {
+		return snapshot{}, err
+	}
+	taken := snapshot{status: s, line: after}
+	for _, c := range s.Channels {
+		taken.rest = append(taken.rest, record.Rest{Channel: c.Name, Status: c.Status, Target: c.Target, Current: c.Current, Site: there[c.Name]})
+	}
+	if before != after || !maps.Equal(there, w.there(service)) {
+		return taken, errMoved
+	}
+	return taken, nil
+}
+
+// there is what the site has of a service, by channel.
+func (w *world) there(service string) map[string]string {
+	versions := map[string]string{}
+	for _, channel := range []string{record.Staging, record.Production} {
+		version, err := os.ReadFile(filepath.Join(w.site(), service+"-"+channel+".version"))
+		if err != nil && !os.IsNotExist(err) {
+			version = []byte(err.Error())
+		}
+		versions[channel] = string(version)
+	}
+	return versions
+}
+
+// lastLine is the number of the last line of a service's history.
+func (w *world) lastLine(ctx context.Context, service string) (int64, error) {
+	var tail protocol.HistoryAnswer
+	if err := w.query(ctx, service, protocol.QueryHistory, &tail); err != nil {
+		return 0, err
+	}
+	if n := len(tail.Lines); n > 0 {
+		return tail.Lines[n-1].N, nil
+	}
+	return tail.Stored, nil
 }
 
 // restless are the statuses that end by themselves.
@@ -226,33 +280,36 @@ var restless = map[string]bool{
 // looks is how often in a row a service that rests looks the same.
 const looks = 3
 
-// awaitRest waits until nothing of a service moves any more: three times in a row it is the same and could stay so.
-func (w *world) awaitRest(ctx context.Context, service string, within time.Duration) (protocol.Status, error) {
+// awaitRest waits until nothing of a service moves any more: three snapshots in a row are the same and could stay so. The
+// last of them is what is judged.
+func (w *world) awaitRest(ctx context.Context, service string, within time.Duration) (snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	var before string
-	var last protocol.Status
+	var last snapshot
 	for same := 0; ; {
-		s, err := w.status(ctx, service)
-		if err == nil {
-			last = s
-			now := fmt.Sprint(w.rest(s))
-			for _, c := range s.Channels {
-				if restless[c.Status] {
-					now = ""
-				}
-			}
-			if same++; now == "" || now != before {
+		now, err := w.snapshot(ctx, service)
+		switch {
+		case err != nil && !errors.Is(err, errMoved): // nothing is known
+			same = 0
+		case err != nil || now.restless():
+			same = 0
+			last = now
+		default:
+			if same++; now.line != last.line || !slices.Equal(now.rest, last.rest) {
 				same = 1
 			}
-			if before = now; now != "" && same == looks {
-				return s, nil
+			if last = now; same == looks {
+				return now, nil
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return last, fmt.Errorf("%s does not come to rest within %s: %v %s", service, within, w.rest(last), last.Headline)
+			return last, fmt.Errorf("%s does not come to rest within %s: %v %s", service, within, last.rest, last.status.Headline)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+func (s snapshot) restless() bool {
+	return slices.ContainsFunc(s.rest, func(c record.Rest) bool { return restless[c.Status] })
 }

@@ -106,6 +106,7 @@ func good() *Record {
 		Rest: map[string][]Rest{"s1": {
 			{Staging, "CONVERGED", "v3", "v3", "v3"}, {Production, "ROLLED_BACK", "v1", "v1", "v1"},
 		}},
+		RestAt:  map[string]int64{"s1": 22},
 		Final:   map[string][]Rest{"s1": end("v9")},
 		Last:    map[string]string{"s1": "v9"},
 		Attacks: []Attack{{What: "mallory of service/shop/s1: signal", At: at(2), Sent: true}, {What: "one that was cut off", At: at(3)}},
@@ -144,8 +145,16 @@ func (r *Record) line(text string) *entities.AuditLine {
 // without takes a line out of history, and counts anew.
 func (r *Record) without(text string) {
 	r.History["s1"] = slices.DeleteFunc(r.History["s1"], func(l entities.AuditLine) bool { return l.Text == text })
+	r.number()
+}
+
+// number counts the lines of history anew; the service was at rest before the last release.
+func (r *Record) number() {
 	for n := range r.History["s1"] {
-		r.History["s1"][n].N = int64(n + 1)
+		l := &r.History["s1"][n]
+		if l.N = int64(n + 1); l.Text == "release of v9" {
+			r.RestAt["s1"] = l.N - 1
+		}
 	}
 }
 
@@ -153,9 +162,7 @@ func (r *Record) without(text string) {
 func (r *Record) with(after string, l entities.AuditLine) {
 	at := slices.IndexFunc(r.History["s1"], func(l entities.AuditLine) bool { return l.Text == after })
 	r.History["s1"] = slices.Insert(r.History["s1"], at+1, l)
-	for n := range r.History["s1"] {
-		r.History["s1"][n].N = int64(n + 1)
-	}
+	r.number()
 }
 
 // Each check finds what it is for, and says which it was; no other one has anything to say of it.
@@ -229,6 +236,7 @@ func TestEachCheckFindsWhatIsPlanted(t *testing.T) {
 			for n := range r.History["s1"][13:] {
 				r.History["s1"][13+n].N++
 			}
+			r.RestAt["s1"]++
 		}},
 		{"paused", "s1/production was paused by c5 at 10:00:07.000, and got the target v2 at 10:00:07.000", func(r *Record) {
 			r.with("paused", told(7, "- target production v2 target v2"))
@@ -290,6 +298,25 @@ func TestEachCheckFindsWhatIsPlanted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A channel is judged by what history had when it was seen at rest: what came between that and the last release is not held
+// against it.
+func TestRestIsJudgedByItsOwnMoment(t *testing.T) {
+	r := good()
+	r.with("converged at v3", told(15, "c30 rollback staging v3 rolled back from v3 to v2"))
+	r.Acts = append(r.Acts, act(30, protocol.Rollback, Staging, "", Answered))
+	rest := func() []string {
+		for _, f := range Judge(r) {
+			if f.Check == "rest" {
+				return f.Violations
+			}
+		}
+		return nil
+	}
+	require.Len(t, rest(), 1, "it was rolled back before it was at rest")
+	r.RestAt["s1"] = 22 // before the rollback
+	require.Empty(t, rest())
 }
 
 // What docs/operating.md says that a frozen worker may do is told apart from a violation.

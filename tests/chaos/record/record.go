@@ -208,7 +208,8 @@ type Record struct {
 	Faults       []Fault                         `json:"faults"`
 	History      map[string][]entities.AuditLine `json:"history"`      // by service, as `converge history` prints it
 	Incarnations map[int64]string                `json:"incarnations"` // by number: who published it
-	Rest         map[string][]Rest               `json:"rest"`         // by service, after all that was asked
+	Rest         map[string][]Rest               `json:"rest"`         // by service, after all that was asked; none: it did not come to rest
+	RestAt       map[string]int64                `json:"restAt"`       // by service: the last line of history when that was so
 	Unrested     []string                        `json:"unrested"`     // services that did not come to rest
 	// Final is what each service is at after a last release, Last, that everybody let through.
 	Final map[string][]Rest `json:"final"`

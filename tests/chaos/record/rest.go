@@ -123,12 +123,10 @@ func unless(so bool, why string) string {
 	return why
 }
 
-// lastWord is the last decision for a channel before the last release, and how it went.
+// lastWord is the last decision for a channel that history had when the service was at rest, and how it went.
 func (r *Record) lastWord(service, channel string) (last decision, outcome entities.AuditLine) {
 	history := r.History[service]
-	if at := slices.IndexFunc(history, func(l entities.AuditLine) bool {
-		return l.Kind == entities.EventRelease && l.Version == r.Last[service]
-	}); at >= 0 {
+	if at := slices.IndexFunc(history, func(l entities.AuditLine) bool { return l.N > r.RestAt[service] }); at >= 0 {
 		history = history[:at]
 	}
 	for _, d := range decisionsIn(history, channel) {
