@@ -18,7 +18,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-const hintPatience = 10 * time.Second
+const hintPatience = time.Minute
 
 var staging = runtimes.Owner{Application: "shop", Service: "web", ID: entities.Only("staging")}
 

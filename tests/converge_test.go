@@ -56,6 +56,7 @@ func TestDriftIsRepaired_A12(t *testing.T) {
 // What is steady is read by the worker itself: the server is to ask for a reading half a day later, and what is changed by hand is repaired after
 // the interval.
 func TestDriftIsRepairedBetweenTheServersReadings_A12_F9(t *testing.T) {
+	stage.Long(t, "a minute")
 	t.Parallel()
 	w := newWorld(t)
 	w.Write(strings.Replace(stage.TwoChannels, "steadyPollInterval: 300ms", "steadyPollInterval: 1m", 1) + stage.Web)

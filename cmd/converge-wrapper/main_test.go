@@ -216,7 +216,7 @@ func gone(t *testing.T, opened <-chan *os.File) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("a process is left")
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/converge-engine/converge/cmd/converge/internal/devprogram"
+	"github.com/converge-engine/converge/cmd/internal/devprogram"
 )
 
 type devOptions struct {

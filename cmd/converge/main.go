@@ -1,6 +1,6 @@
 // Command converge releases services and says why they are not moving. A verb, or a few that belong
 // together, is one file; what a verb asks of Temporal is the small interface in api.go. The Temporal
-// server itself is never linked: `converge dev` becomes another program (internal/devprogram).
+// server itself is never linked: `converge dev` becomes another program (cmd/internal/devprogram).
 package main
 
 import (

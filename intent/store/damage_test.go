@@ -176,7 +176,7 @@ func TestFileSystemThatHangs(t *testing.T) {
 	file := filepath.Join(d.dir, "payloads", digest)
 	require.NoError(t, os.Remove(file))
 	require.NoError(t, syscall.Mkfifo(file, 0o600))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // the deadline is what is tested
 	defer cancel()
 	_, err = d.open().Payload(ctx, digest)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

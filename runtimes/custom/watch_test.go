@@ -39,7 +39,7 @@ func received(t *testing.T, hints chan runtimes.Owner, n int) (got []runtimes.Ow
 		select {
 		case o := <-hints:
 			got = append(got, o)
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			require.Fail(t, "no hint", "got %v", got)
 		}
 	}
@@ -54,7 +54,7 @@ func TestWatchCommand(t *testing.T) {
 	lines := make(chan string)
 	dir, hints := noticing(t, `mkfifo lines; echo ready; while :; do cat lines; done`, all...)
 	pipe := filepath.Join(dir, "lines")
-	require.Eventually(t, func() bool { _, err := os.Stat(pipe); return err == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(pipe); return err == nil }, time.Minute, time.Millisecond)
 	go func() {
 		for line := range lines {
 			_ = os.WriteFile(pipe, []byte(line), 0)
@@ -93,7 +93,7 @@ func TestWatchThatEndsBeginsAgain(t *testing.T) {
 	require.Eventually(t, func() bool {
 		runs, _ := os.ReadFile(filepath.Join(dir, "runs"))
 		return string(runs) == "x\nx\n"
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	stop() // returns when the process, which would go on for ever, has ended
 
 	require.Nil(t, newRuntime(t, dir, applying("true")).Watch(func(runtimes.Owner) {}), "without the command it watches nothing")
@@ -110,7 +110,7 @@ func TestWatchThatNobodyNeedsEnds(t *testing.T) {
 		require.Eventually(t, func() bool {
 			text, _ := os.ReadFile(filepath.Join(dir, "runs"))
 			return string(text) == want
-		}, 10*time.Second, time.Millisecond, want)
+		}, time.Minute, time.Millisecond, want)
 	}
 	observe := func() {
 		_, err := rt.Observe(t.Context(), runtimes.Instance{Owner: owner("shop", "web", "prod", "main")})

@@ -315,7 +315,7 @@ func TestServiceInDraining(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, line(l.observe(at("v1", 1))), "PENDING; v1*")
 	require.Contains(t, line(l.observe(at("v1", 1))), "somebody deletes it (DRAINING); ")
-	ended, cancel := context.WithTimeout(l.ctx, 200*time.Millisecond)
+	ended, cancel := context.WithTimeout(l.ctx, 200*time.Millisecond) // the deadline is what is tested
 	defer cancel()
 	_, err = l.Runtime.Apply(ended, at("v1", 1))
 	require.ErrorIs(t, err, context.DeadlineExceeded)

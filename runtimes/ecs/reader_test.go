@@ -136,7 +136,7 @@ func TestThrottledAccountDelaysAndFailsNothing(t *testing.T) {
 	require.Equal(t, []string{"web:2", "web:1"}, l.revisions())
 
 	mend := l.Break(ecsfake.Fault{Kind: ecsfake.Throttled})
-	soon, cancel := context.WithTimeout(l.ctx, 300*time.Millisecond)
+	soon, cancel := context.WithTimeout(l.ctx, 300*time.Millisecond) // the deadline is what is tested
 	defer cancel()
 	_, err = l.Runtime.Observe(soon, at("v2", 2))
 	var reading *entities.ReadingError

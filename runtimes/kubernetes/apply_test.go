@@ -183,7 +183,7 @@ func TestWavesWaitForOneAnother_A3(t *testing.T) {
 
 	// One that does not become ready holds the rest, until the time is up.
 	stuck := d.instance("v2", configOf("later", "x", `converge/wave: "1"`), strings.Replace(slow, "web:1", "web:notready", 1))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the deadline is what is tested
 	defer cancel()
 	_, err := d.Apply(ctx, stuck)
 	require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -38,11 +38,11 @@ func TestAnUnavailableServerIsUnknownAndComesBack_D17(t *testing.T) {
 	require.NoError(t, b.admin.typed.CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
 
 	b.gate.unlock()
-	b.hinted(hints, 20*time.Second)
+	b.hinted(hints)
 	b.until(v1, "what happened meanwhile", func(objects []entities.Object) bool { return objects[0].Message == "not there" })
 	drain(hints)
 	b.put(v1)
-	b.hinted(hints, 5*time.Second)
+	b.hinted(hints)
 	b.until(v1, "v1 again", settled("v1"))
 }
 
@@ -59,7 +59,7 @@ func TestObservingEndsWithItsContext(t *testing.T) {
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	b.hold.Store(&release)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // the deadline is what is tested
 	defer cancel()
 	_, err := b.Observe(ctx, b.instance("v1", config))
 	require.True(t, hasCode(err, runtimes.CodeTimeout), err)
@@ -116,7 +116,7 @@ func TestRightsInOneNamespaceAreEnough(t *testing.T) {
 	b.none(before, 0, "idle, in one namespace")
 
 	require.NoError(t, b.admin.typed.CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
-	b.hinted(hints, time.Second)
+	b.hinted(hints)
 }
 
 // Pods are read to say more; without the right to, a Deployment that is not well says so and is no error.
@@ -316,13 +316,13 @@ func TestOneHintReachesEveryListenerUntilItStops(t *testing.T) {
 		require.NoError(t, err)
 	}
 	change("1")
-	b.hinted(first, time.Second)
+	b.hinted(first)
 	b.wait("the second listener", func() bool { return len(second) > 0 }, func() any { return nil })
 	stop()
 	drain(first)
 	drain(second)
 	change("2")
-	b.hinted(first, time.Second)
+	b.hinted(first)
 	require.Empty(t, second)
 }
 

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,12 +31,14 @@ func TestWhatIsWaitedForIsSaidThoughNobodyAnswersAnyMore(t *testing.T) {
 	live := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
 		"name": "migrate", "deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": []any{"example.com/never"},
 	}}}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*removalPace)
-	defer cancel()
-	at := &answersOnce{live: live}
-	err := untilGone(ctx, at, "delete Job shop/migrate", "migrate", func(*unstructured.Unstructured) bool { return false })
-	require.Equal(t, 2, at.asked)
-	require.ErrorContains(t, err, "it is still there: ")
-	require.ErrorContains(t, err, "example.com/never")
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*removalPace)
+		defer cancel()
+		at := &answersOnce{live: live}
+		err := untilGone(ctx, at, "delete Job shop/migrate", "migrate", func(*unstructured.Unstructured) bool { return false })
+		require.Equal(t, 2, at.asked)
+		require.ErrorContains(t, err, "it is still there: ")
+		require.ErrorContains(t, err, "example.com/never")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
 }

@@ -184,7 +184,7 @@ func TestTheEndOfAWatchHints_H9(t *testing.T) {
 	require.NoError(t, err)
 	b.quiet(v1, hints)
 	b.cluster.views.end(maps.GroupVersionResource)
-	b.hinted(hints, hintPatience)
+	b.hinted(hints)
 
 	b.quiet(v1, hints)
 	v, err := b.cluster.view(t.Context(), maps, b.namespace)
@@ -196,10 +196,10 @@ func TestTheEndOfAWatchHints_H9(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.cluster.view(t.Context(), pods, b.namespace)
 	require.NoError(t, err)
-	b.hinted(hints, hintPatience)
+	b.hinted(hints)
 	b.observe(v1)
 	require.NoError(t, b.admin.typed.CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
-	b.hinted(hints, hintPatience)
+	b.hinted(hints)
 }
 
-const hintPatience = 20 * time.Second
+const hintPatience = time.Minute

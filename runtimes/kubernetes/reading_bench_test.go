@@ -248,12 +248,12 @@ func (b *bench) hintsOf() <-chan runtimes.Owner {
 	return hints
 }
 
-func (b *bench) hinted(hints <-chan runtimes.Owner, within time.Duration) {
+func (b *bench) hinted(hints <-chan runtimes.Owner) {
 	b.Helper()
 	select {
 	case owner := <-hints:
 		require.Equal(b, runtimes.Owner{Application: b.namespace, Service: "web", ID: entities.Only("prod")}, owner)
-	case <-time.After(within):
+	case <-time.After(hintPatience):
 		require.FailNow(b, "no hint came")
 	}
 }
@@ -271,7 +271,7 @@ func drain(hints <-chan runtimes.Owner) {
 // quiet waits until nothing was hinted at and nothing asked for a while: controllers have settled.
 func (b *bench) quiet(in runtimes.Instance, hints <-chan runtimes.Owner) {
 	b.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		b.observe(in)
 		select {

@@ -59,7 +59,7 @@ func TestHandEditsAreDriftAndForeignFieldsAreNot_A12(t *testing.T) {
 	foreign := `{"metadata":{"labels":{"team":"a"},"annotations":{"other/note":"x"}},"spec":{"template":{"spec":{"terminationGracePeriodSeconds":5}}}}`
 	_, err := apps.Patch(t.Context(), "web", types.MergePatchType, []byte(foreign), metav1.PatchOptions{FieldManager: "other"})
 	require.NoError(t, err)
-	b.hinted(hints, 5*time.Second)
+	b.hinted(hints)
 	b.quiet(v1, hints)
 	web := b.until(v1, "v1 again", settled("v1"))[1]
 	require.False(t, web.Versions[0].Drifted, web.Message)
@@ -97,7 +97,7 @@ func TestObservingNothingNewMakesNoRequests(t *testing.T) {
 	// Its status changes, and nothing that an apply could change.
 	_, err = b.admin.typed.AppsV1().Deployments(b.namespace).Patch(t.Context(), "web", types.MergePatchType, []byte(`{"metadata":{"annotations":{"deployment.kubernetes.io/revision":"7"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	b.hinted(hints, 5*time.Second)
+	b.hinted(hints)
 	b.quiet(v1, hints)
 	b.none(before, 0, "a change that is none of ours")
 
@@ -135,7 +135,7 @@ func TestADeletedObjectIsHintedAtAndAbsent(t *testing.T) {
 	hints := b.hintsOf()
 	drain(hints)
 	require.NoError(t, b.admin.typed.CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
-	b.hinted(hints, time.Second)
+	b.hinted(hints)
 	seen := b.observe(v1)
 	require.Equal(t, "not there", seen[0].Message)
 	require.Empty(t, seen[0].Versions)

@@ -138,7 +138,7 @@ func TestRemoveWaitsForEachWave_A24(t *testing.T) {
 		"{apiVersion: v1, kind: ConfigMap, metadata: {name: held, annotations: {converge/wave: '5'}}}")
 	d.applied(v1)
 	d.edits("kubectl-edit", "ConfigMap", "held", `{"metadata": {"finalizers": ["example.com/hold"]}}`)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // the deadline is what is tested
 	defer cancel()
 	err := d.Remove(ctx, v1)
 	require.ErrorContains(t, err, "remove "+d.namespace+"/web from prod: wait until ConfigMap "+d.namespace+"/held is gone: it is still there: being deleted, waits for example.com/hold")
@@ -161,7 +161,7 @@ func TestRemoveLeavesADefinitionInUse_A24(t *testing.T) {
 	d.applied(d.instance("v0", definition))
 	require.Eventually(t, func() bool { // an API server may take a moment after it says that a kind is established
 		return d.admin.typed.Discovery().RESTClient().Get().AbsPath(widgets).Do(t.Context()).Error() == nil
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	d.applied(v1)
 	theirs := `{"apiVersion":"` + group + `/v1","kind":"Widget","metadata":{"name":"theirs"}}`
 	require.NoError(t, d.admin.typed.Discovery().RESTClient().Post().AbsPath(widgets).Body([]byte(theirs)).

@@ -109,7 +109,7 @@ func TestCredentialsThatAreRenewed(t *testing.T) {
 	b.wait("a reading", func() bool { _, err = b.Observe(t.Context(), v1); return err == nil }, func() any { return err })
 	b.put(v1)
 	b.until(v1, "v1", settled("v1"))
-	b.hinted(hints, time.Second)
+	b.hinted(hints)
 }
 
 // What nobody reads is not watched for ever.

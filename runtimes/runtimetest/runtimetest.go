@@ -45,7 +45,7 @@ type Subject struct {
 // Run checks every promise, each as a subtest of its own.
 func Run(t *testing.T, h Harness) {
 	if h.Patience == 0 {
-		h.Patience = 30 * time.Second
+		h.Patience = time.Minute
 	}
 	for _, promise := range promises {
 		t.Run(promise.name, func(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 	"github.com/converge-engine/converge/tests/buckettest"
 	"github.com/converge-engine/converge/tests/chaos/record"
 	"github.com/converge-engine/converge/tests/internal/line"
+	"github.com/converge-engine/converge/tests/programtest"
 )
 
 // What can go wrong has these names.
@@ -52,16 +53,16 @@ type world struct {
 
 // newWorld builds the programs and starts everything, in a directory that is empty.
 func newWorld(ctx context.Context, dir string, services []string) (*world, error) {
-	w := &world{dir: dir, bin: filepath.Join(dir, "bin"), services: services, processes: map[string]*process{}, lines: map[string]*line.Line{}}
-	for _, sub := range []string{w.bin, w.site(), w.config(), w.path("bucket"), w.path("logs")} {
+	const module = "github.com/converge-engine/converge/"
+	bin, err := programtest.Build(ctx, "", module+"cmd/converge", module+"tests/chaos/site")
+	if err != nil {
+		return nil, err
+	}
+	w := &world{dir: dir, bin: bin, services: services, processes: map[string]*process{}, lines: map[string]*line.Line{}}
+	for _, sub := range []string{w.site(), w.config(), w.path("bucket"), w.path("logs")} {
 		if err := os.MkdirAll(sub, 0o755); err != nil {
 			return nil, err
 		}
-	}
-	const module = "github.com/converge-engine/converge/"
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", w.bin, module+"cmd/converge", module+"tests/chaos/site")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the programs: %w\n%s", err, out)
 	}
 	for _, name := range []string{worker1, worker2, storeName, ""} {
 		l, err := line.New("")
@@ -70,7 +71,6 @@ func newWorld(ctx context.Context, dir string, services []string) (*world, error
 		}
 		w.lines[name] = l
 	}
-	var err error
 	w.client, err = client.NewLazyClient(client.Options{
 		HostPort: w.lines[""].Address(), Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)),
 	})

@@ -111,6 +111,7 @@ func TestServiceInDrainingIsWaitedFor(t *testing.T) {
 // An account that stays used up for much longer than the progress deadline delays a release, which is said, and fails nothing:
 // before anything was written, and while ECS rolls.
 func TestThrottledAccountIsSeenAndFailsNothing(t *testing.T) {
+	stage.Long(t, "a minute")
 	t.Parallel()
 	w := newWorld(t)
 	mend := w.aws.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"UpdateService"}})

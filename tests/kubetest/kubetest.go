@@ -127,7 +127,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 		t.Fatalf("create namespace %s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = c.Client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}) // the cluster may have ended before
 	})

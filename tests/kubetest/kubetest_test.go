@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const soon = 30 * time.Second
+const soon = time.Minute
 
 func TestDeploymentBecomesReady(t *testing.T) {
 	t.Parallel()

@@ -43,6 +43,7 @@ func loseAll(w *stage.World) (found func()) {
 // back, all are carried out within about a minute and by themselves, each in its order; checkpoints and audit lines arrive;
 // somebody looks again for what is gone; nothing has failed for good.
 func TestLongStoreOutage_F5_F6(t *testing.T) {
+	stage.Long(t, "two minutes")
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.Write(stage.TwoChannels + stage.Web + beside)

@@ -44,6 +44,7 @@ fake: {pollInterval: 100ms, steadyPollInterval: 300ms, retry: {maxAttempts: 1, b
 // A runtime's own worker comes, goes and comes back: what only it can do waits for it and says so, since when; nothing has
 // failed. Checks and extensions run there too.
 func TestRemoteWorkerComesAndGoes_D17(t *testing.T) {
+	stage.Long(t, "three minutes")
 	t.Parallel()
 	w := remoteWorld(t)
 	remote := func() (stop func()) { return w.StartWorkerAs(worker.Options{Runtime: w.App + "-rt"}) }
@@ -88,6 +89,7 @@ func TestRemoteWorkerComesAndGoes_D17(t *testing.T) {
 
 // What is steady on a remote runtime its own workers read, and the server once a day; that the last of them is gone is noticed long before either.
 func TestARemoteRuntimeIsReadByItsWorkers_F9_D17(t *testing.T) {
+	stage.Long(t, "a minute and a half")
 	t.Parallel()
 	w := bucketWorld(t)
 	w.Write(`{apiVersion: converge/v1, kind: Application, name: APP, releaseChannels: [{name: edge, runtimes: [{name: APP-rt}]}]}

@@ -10,8 +10,10 @@ import (
 	"strings"
 )
 
-// longTests are the tests of a folder that have a long form: those that ask testing.Short, or call a function of their
-// package that does.
+// asked are the functions by which a test tells its short form from its long one.
+var asked = map[string]bool{"testing.Short": true, "stage.Long": true}
+
+// longTests are the tests of a folder that have a long form: those that ask, or call a function of their package that does.
 func longTests(dir string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
@@ -31,7 +33,7 @@ func longTests(dir string) ([]string, error) {
 	}
 	var long []string
 	for name := range calls {
-		if strings.HasPrefix(name, "Test") && name != "TestMain" && reaches(calls, name, "testing.Short", map[string]bool{}) {
+		if strings.HasPrefix(name, "Test") && name != "TestMain" && reaches(calls, name, map[string]bool{}) {
 			long = append(long, name)
 		}
 	}
@@ -59,13 +61,13 @@ func calledIn(body ast.Node) map[string]bool {
 	return called
 }
 
-func reaches(calls map[string]map[string]bool, from, to string, seen map[string]bool) bool {
+func reaches(calls map[string]map[string]bool, from string, seen map[string]bool) bool {
 	if seen[from] {
 		return false
 	}
 	seen[from] = true
 	for callee := range calls[from] {
-		if callee == to || reaches(calls, callee, to, seen) {
+		if asked[callee] || reaches(calls, callee, seen) {
 			return true
 		}
 	}

@@ -26,6 +26,7 @@ import (
 
 // The namespace of a worker is deleted: the SDK gives up after two minutes, and the process ends with 1 and says why.
 func TestWorkerOfDeletedNamespaceEnds_F10(t *testing.T) {
+	stage.Long(t, "three minutes")
 	t.Parallel()
 	w := shared.Unserved(t, embedded.Options{})
 	_, err := w.Client.WorkflowService().RegisterNamespace(t.Context(), &workflowservice.RegisterNamespaceRequest{

@@ -17,7 +17,7 @@ func TestStart(t *testing.T) {
 	first, second := Start(t), Start(t)
 	require.Equal(t, first.Address, second.Address, "one server for all")
 
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	attributes, err := first.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: "default"})
 	require.NoError(t, err)

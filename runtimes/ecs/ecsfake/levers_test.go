@@ -86,7 +86,7 @@ func TestHangingRequestEndsWithItsClientOrTheServer(t *testing.T) {
 			ended <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return l.Calls()["ListServices"] == 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return l.Calls()["ListServices"] == 2 }, time.Minute, time.Millisecond)
 	require.Empty(t, ended)
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
@@ -148,7 +148,7 @@ func TestReadsLagWrites(t *testing.T) {
 func TestClockFollowsTheRealOneFaster(t *testing.T) {
 	l := newLab(t, ecsfake.Options{Speed: 3600})
 	l.create(l.register("web", "web:1"), 1)
-	require.Eventually(t, func() bool { return l.web().Deployments[0].RolloutState == types.DeploymentRolloutStateCompleted }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return l.web().Deployments[0].RolloutState == types.DeploymentRolloutStateCompleted }, time.Minute, time.Millisecond)
 	before := l.Now()
 	l.Advance(time.Hour)
 	require.GreaterOrEqual(t, l.Now().Sub(before), time.Hour, "and can still be moved")

@@ -91,7 +91,7 @@ func (b *bench) clean() {
 		maps, err := core.ConfigMaps(b.namespace).List(ctx, metav1.ListOptions{LabelSelector: job.LabelJob})
 		require.NoError(c, err)
 		require.Empty(c, maps.Items)
-	}, 40*time.Second, 100*time.Millisecond)
+	}, time.Minute, 100*time.Millisecond)
 }
 
 // written waits until a command has written a file, and returns its lines.
@@ -102,7 +102,7 @@ func (b *bench) written(name string) []string {
 		text, err := os.ReadFile(filepath.Join(b.dir, name))
 		lines = strings.Fields(string(text))
 		return err == nil && len(lines) > 0
-	}, 40*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	return lines
 }
 
@@ -332,7 +332,7 @@ func (b *bench) abandon(r job.Request) {
 	require.Eventually(b, func() bool {
 		jobs := b.jobs()
 		return len(jobs) == 1 && jobs[0].Status.Succeeded == 1
-	}, 40*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	end()
 	require.ErrorIs(b, <-failed, context.Canceled)
 }
@@ -343,7 +343,7 @@ func (b *bench) gone(name string) {
 	require.Eventually(b, func() bool {
 		_, err := b.client.BatchV1().Jobs(b.namespace).Get(b.Context(), name[strings.Index(name, "/")+1:], metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
-	}, 40*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 }
 
 // What a lost worker left finished is taken once, by the same unit of work only.

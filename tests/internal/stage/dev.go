@@ -18,23 +18,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	"github.com/converge-engine/converge/tests/programtest"
 	"github.com/converge-engine/converge/tests/temporaltest"
 )
 
-// build makes programs in a folder.
-func (s *Stage) build(programs ...string) (string, error) {
-	dir, err := s.folder("bin")
-	if err != nil {
-		return "", err
-	}
-	args := []string{"build", "-ldflags=-s -w", "-o", dir}
+// build builds programs of ours, and returns their folder.
+func build(programs ...string) (string, error) {
+	var packages []string
 	for _, name := range programs {
-		args = append(args, "github.com/converge-engine/converge/cmd/"+name)
+		packages = append(packages, "github.com/converge-engine/converge/cmd/"+name)
 	}
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", strings.Join(programs, ", "), err, out)
-	}
-	return dir, nil
+	return programtest.Build(context.Background(), "", packages...)
 }
 
 // Converge is the path of converge, built once for all tests that run it alone: converge-dev has the server in it, and takes

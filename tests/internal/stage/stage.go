@@ -60,8 +60,8 @@ type Stage struct {
 // built-in ones.
 func New(factories map[entities.RuntimeKind]activities.Factory) *Stage {
 	s := &Stage{factories: factories}
-	s.converge = sync.OnceValues(func() (string, error) { return s.build("converge") })
-	s.programs = sync.OnceValues(func() (string, error) { return s.build("converge", "converge-dev") })
+	s.converge = sync.OnceValues(func() (string, error) { return build("converge") })
+	s.programs = sync.OnceValues(func() (string, error) { return build("converge", "converge-dev") })
 	return s
 }
 

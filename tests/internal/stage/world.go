@@ -256,3 +256,11 @@ func (w *World) History(id string) []*historypb.HistoryEvent {
 	}
 	return out
 }
+
+// Long marks a test that takes minutes, and of what: it is skipped in the short form of the tests.
+func Long(t *testing.T, of string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skipf("takes %s; not with -short: make test-long runs it", of)
+	}
+}

@@ -21,6 +21,7 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/converge-engine/converge/tests/programtest"
 	"github.com/converge-engine/converge/worker"
 	"github.com/converge-engine/converge/worker/embedded"
 )
@@ -28,10 +29,12 @@ import (
 // build makes the worker's two programs, before and after.
 func build(ctx context.Context, dir string) error {
 	for name, tags := range map[string]string{"before": "", "after": "after"} {
-		out, err := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-tags="+tags, "-o", filepath.Join(dir, name),
-			"github.com/converge-engine/converge/tests/upgrade/worker").CombinedOutput()
+		built, err := programtest.Build(ctx, tags, "github.com/converge-engine/converge/tests/upgrade/worker")
 		if err != nil {
-			return fmt.Errorf("build the worker %s: %w\n%s", name, err, out)
+			return err
+		}
+		if err := os.Symlink(filepath.Join(built, "worker"), filepath.Join(dir, name)); err != nil {
+			return err
 		}
 	}
 	return nil

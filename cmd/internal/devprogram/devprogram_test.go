@@ -189,7 +189,7 @@ func TestBuildCommand(t *testing.T) {
 	require.NoError(t, err)
 	program := s.ran[0]
 	require.Regexp(t, `^cache/converge/converge-dev-[0-9a-f]{12}$`, program)
-	require.Equal(t, fmt.Sprintf("DIR/src build -v -buildvcs=false -ldflags=-s -w -o DIR/%s ./cmd/converge-dev GOTMPDIR=DIR/cache/converge\n", program),
+	require.Equal(t, fmt.Sprintf("DIR/src build -v -buildvcs=false -tags=disable_grpc_modules -ldflags=-s -w -o DIR/%s ./cmd/converge-dev GOTMPDIR=DIR/cache/converge\n", program),
 		strings.ReplaceAll(string(call), s.dir, "DIR"))
 
 	s.checkoutAt("other")
@@ -253,7 +253,7 @@ func TestProgress(t *testing.T) {
 			row.progress.out = &s.said
 			s.progress = row.progress
 			s.checkoutAt("src")
-			s.goCommand(`touch "$6"`)
+			s.goCommand(`touch "$7"`)
 			require.ErrorContains(t, s.run(), "replaced")
 			if !row.there {
 				require.NoError(t, os.Remove(filepath.Join(s.dir, s.ran[0])))
@@ -282,8 +282,10 @@ func TestBuildOutput(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, len(chunk), n)
 	}
-	require.Equal(t, 3, o.compiled())
-	require.Equal(t, "# x/y\ngo: downloading a v1.0.0\nend", o.messages())
+	require.Equal(t, counts{modules: 1, packages: 3}, o.count())
+	require.Equal(t, "3 packages compiled", o.count().String())
+	require.Equal(t, "1 modules downloaded", counts{modules: 1}.String())
+	require.Equal(t, "# x/y\nend", o.messages())
 
 	long := &buildOutput{}
 	_, _ = long.Write([]byte(strings.Repeat("an error\n", 100)))
