@@ -93,7 +93,7 @@ func (p *progress) packageDone(pkg string, r *packageResult) {
 	defer p.mu.Unlock()
 	p.done++
 	p.said = time.Now()
-	word, took := "ok  ", r.took.Round(100*time.Millisecond).String()
+	word, took := "ok  ", fmt.Sprintf("%.1f s", r.took.Seconds())
 	switch {
 	case !r.passed:
 		word = "FAIL"
