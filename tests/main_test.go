@@ -10,7 +10,10 @@ import (
 // shared is what the tests of this package share.
 var shared = stage.New(nil)
 
-func TestMain(m *testing.M) { os.Exit(shared.Main(m)) }
+func TestMain(m *testing.M) {
+	shared.AtOnce = 6 // most of them wait for runtimes that are polled
+	os.Exit(shared.Main(m))
+}
 
 // world is an application with what these tests ask of it beside.
 type world struct{ *stage.World }

@@ -107,6 +107,7 @@ func TestCutOffCommandEndsBeforeAnotherBegins_F2(t *testing.T) {
 
 // Nor does it on a worker that stands still for a minute, which then goes on.
 func TestCommandOfFrozenWorkerEndsBeforeAnotherBegins_F2(t *testing.T) {
+	stage.Long(t, "a minute")
 	t.Parallel()
 	c := newCommanded(t)
 	worker := c.startProcess()

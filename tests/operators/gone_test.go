@@ -220,6 +220,7 @@ func looks(w *stage.World, times int64) {
 
 // A service that is ended is missed though another workflow was started at the same time, so that there are as many as before.
 func TestEndedServiceIsMissedThoughAnotherBegan(t *testing.T) {
+	stage.Long(t, "a minute")
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.RunWeb()
@@ -235,6 +236,7 @@ func TestEndedServiceIsMissedThoughAnotherBegan(t *testing.T) {
 
 // What could not be looked after in one look, as the store did not have it, is in a later one.
 func TestLookThatCouldNotSeeAllIsMadeAgain_F1(t *testing.T) {
+	stage.Long(t, "a minute")
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	w.RunWeb()

@@ -10,11 +10,13 @@ import (
 
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/intent/store"
+	"github.com/converge-engine/converge/tests/internal/stage"
 )
 
 // What a worker accepted last, and could not keep in the store before it was killed, is kept by the others though nothing is
 // sent to the workflow any more: once it is deleted, it comes back with that.
 func TestCheckpointOfAKilledWorkerIsKeptByAnother(t *testing.T) {
+	stage.Long(t, "a minute")
 	t.Parallel()
 	c := newCommanded(t)
 	c.letGo()

@@ -154,6 +154,7 @@ func failure(w *stage.World, id string) string {
 // away, by a worker without the mistake or by ending the workflow; a reset to before the poison that may leave out what came
 // since has them go on as well. Nothing is applied twice.
 func TestPoisonedWorkflowHoldsUpNoOther_F1_F3_F5(t *testing.T) {
+	stage.Long(t, "a minute")
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
 	poisoned := []string{"ended", "mended", "newer", "reset"}

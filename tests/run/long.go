@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// asked are the functions by which a test tells its short form from its long one.
-var asked = map[string]bool{"testing.Short": true, "stage.Long": true}
+// asked are the functions by which a test tells its short form from its long one; rapid tries a fifth in the short one.
+var asked = map[string]bool{"testing.Short": true, "stage.Long": true, "rapid.Check": true, "rapid.MakeCheck": true}
 
 // longTests are the tests of a folder that have a long form: those that ask, or call a function of their package that does.
 func longTests(dir string) ([]string, error) {

@@ -15,5 +15,6 @@ var shared = stage.New(nil)
 
 func TestMain(m *testing.M) {
 	custom.RunWatchdog()
+	shared.AtOnce = 6 // most of them wait for supervision and timers of the product
 	os.Exit(shared.Main(m))
 }

@@ -48,6 +48,7 @@ func TestProvenActsOutliveTheirWorkflow_G7(t *testing.T) {
 
 // So is one of a run that was started again and ended before it left a checkpoint: not only the run whose checkpoint it is counts.
 func TestActsOfARunInBetweenAreKept_G7(t *testing.T) {
+	stage.Long(t, "a minute")
 	t.Parallel()
 	w, issuer := ownWorldOf(t, proven)
 	w.Release("web", "v1")

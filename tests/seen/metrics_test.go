@@ -115,6 +115,7 @@ func documented(t *testing.T) map[string][]string {
 // After a release, a failed apply and a lost workflow a worker serves every metric that is documented, with the labels that are,
 // and none of ours beside; the SDK's are there too. Each counts what happened.
 func TestMetricsAreThoseDocumented_F10(t *testing.T) {
+	stage.Long(t, "a minute")
 	t.Parallel()
 	w := shared.Unserved(t, embedded.Options{})
 	url, _ := monitored(t, w)

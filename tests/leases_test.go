@@ -1,5 +1,4 @@
-// Package leases measures what leases cost against a real server.
-package leases
+package tests
 
 import (
 	"context"
@@ -58,6 +57,7 @@ var applying, maxApplying atomic.Int64
 // No more than the limit hold a lease at once, whatever the number of holders; all get theirs, across
 // continue-as-new; a lease costs its Runtime at most 14 events.
 func TestLeases_C10(t *testing.T) {
+	t.Parallel()
 	server, err := embedded.Start(t.Context(), embedded.Options{ContinueAsNewAfter: 100})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Stop() })
