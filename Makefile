@@ -27,12 +27,12 @@ LONG_ALONE := $(addprefix github.com/converge-engine/converge/tests/,chaos opera
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## Build everything; the two programs go to bin/
+build: ## Build everything; the programs go to bin/
 	go build ./...
-	go build -ldflags='-s -w' -o bin/ ./cmd/converge ./cmd/converge-dev
+	go build -ldflags='-s -w' -o bin/ ./cmd/converge ./cmd/converge-render ./cmd/converge-dev
 
-install: ## Install both programs with go install
-	go install ./cmd/converge ./cmd/converge-dev
+install: ## Install the programs with go install
+	go install ./cmd/converge ./cmd/converge-render ./cmd/converge-dev
 
 test: ## Run the tests, as the README says
 	go run ./tests/run
@@ -130,9 +130,9 @@ temporal-cli: ## Build the stock temporal CLI into .cache/bin for the tests that
 	go -C tests/temporalcli build -ldflags='-s -w' -o $(CURDIR)/.cache/bin/temporal github.com/temporalio/cli/cmd/temporal
 
 # Of the programs as they were built, from what each says that it was made of. GOPROXY: nobody is asked about ourselves.
-sbom: build ## Write what both programs are made of, with licenses, into bin/ (CycloneDX, JSON)
+sbom: build ## Write what the programs are made of, with licenses, into bin/ (CycloneDX, JSON)
 	$(TOOL) cyclonedx-gomod version > /dev/null
-	for program in converge converge-dev; do \
+	for program in converge converge-render converge-dev; do \
 		GOPROXY=off $(TOOL) cyclonedx-gomod bin -json -licenses -version "$$(git describe --always --dirty --tags)" -output bin/$$program.cdx.json bin/$$program || exit 1; \
 	done
 

@@ -71,7 +71,9 @@ var layers = []layer{
 	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}, check: noCompiling},
 	// It previews with the code of the activity Prepare, and so reaches what that reaches, but no workflow and no worker.
 	{folder: "client", ours: []string{"entities", "intent", "runtimes", "activities"}},
-	{folder: "cmd/converge", ours: []string{"entities", "intent", "runtimes", "activities", "workflows", "worker", "client", "cmd/internal"}},
+	{folder: "cmd/converge", ours: []string{"entities", "intent", "runtimes", "activities", "workflows", "worker", "client", "cmd/internal"}, check: noRendering},
+	// A program that renders has it compiled in; whoever only orders it has not.
+	{folder: "intent/render", ours: []string{"entities", "intent/config", "intent/bundle", "intent/charts", "intent/sops", "intent/sources", "intent/internal"}},
 	// Inside intent: from what people write to what is kept. Reading knows no incarnation, and neither an incarnation
 	// nor the store knows what one was compiled from.
 	{folder: "intent/config", ours: []string{"entities", "intent/internal/strict"}},
@@ -176,6 +178,14 @@ func noTemporal(p goPackage, _ packageSet) []string {
 func noCompiling(p goPackage, _ packageSet) []string {
 	return refused(p.Deps, "a worker reads what was compiled", func(dep string) bool {
 		return in(dep, ours("intent/compile")) || in(dep, ours("intent/sources"))
+	})
+}
+
+// noRendering keeps what few commands need out of the command line: the engines of Helm and Kustomize, and the clients of every kind of
+// Kubernetes, which Helm brings too. They would be a quarter of it.
+func noRendering(p goPackage, _ packageSet) []string {
+	return refused(p.Deps, "converge-render has it", func(dep string) bool {
+		return in(dep, ours("intent/render")) || in(dep, "helm.sh/helm/v4/pkg/engine") || in(dep, "sigs.k8s.io/kustomize/api/krusty") || in(dep, "k8s.io/client-go/kubernetes")
 	})
 }
 

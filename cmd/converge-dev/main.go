@@ -13,13 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/converge-engine/converge/intent/sources"
+	"github.com/converge-engine/converge/intent/render"
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
 func main() {
 	custom.RunWatchdog()
-	sources.RunRenderer()
+	render.Run()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := command().ExecuteContext(ctx); err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/converge-engine/converge/cmd/internal/devprogram"
+	"github.com/converge-engine/converge/cmd/internal/program"
 )
 
 type devOptions struct {
@@ -18,7 +18,7 @@ type devOptions struct {
 
 // newCmdDev hands its arguments on as they are: the flags are those of the program it becomes.
 func newCmdDev(f *Factory, runF func(context.Context, *devOptions) error) *cobra.Command {
-	o := &devOptions{f: f, exec: devprogram.Exec}
+	o := &devOptions{f: f, exec: program.Dev.Exec}
 	return &cobra.Command{
 		Use:   "dev [DIR] [flags]",
 		Short: "Run everything in one process and follow a directory",

@@ -1,6 +1,7 @@
 // Command converge releases services and says why they are not moving. A verb, or a few that belong
 // together, is one file; what a verb asks of Temporal is the small interface in api.go. The Temporal
-// server itself is never linked: `converge dev` becomes another program (cmd/internal/devprogram).
+// server itself is never linked, nor are Helm and Kustomize: `converge dev` becomes another program, and one
+// more renders (cmd/internal/program).
 package main
 
 import (
@@ -13,14 +14,23 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/converge-engine/converge/cmd/internal/program"
 	"github.com/converge-engine/converge/intent/sources"
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
-func main() {
+func main() { start(renderApart) }
+
+// renderApart has charts and kustomizations rendered by a program of its own, which is looked for when there are some.
+func renderApart(ctx context.Context) {
+	sources.RenderApart(func() (string, error) { return program.Render.Find(ctx, os.Stderr) }, sources.MaxTime)
+}
+
+// start is the program; render says who renders for it.
+func start(render func(context.Context)) {
 	custom.RunWatchdog()
-	sources.RunRenderer()
 	ctx, stop := interruptible()
+	render(ctx)
 	f := newFactory()
 	code := run(ctx, f, os.Args[1:])
 	stop()

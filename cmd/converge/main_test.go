@@ -1,18 +1,19 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/converge-engine/converge/intent/sources"
+	"github.com/converge-engine/converge/intent/render"
 )
 
 func TestMain(m *testing.M) {
-	sources.RunRenderer() // which `converge` starts, and here that is this program
-	testscript.Main(m, map[string]func(){"converge": main})
+	render.Run() // which `converge` has another program for, and here that is this one
+	testscript.Main(m, map[string]func(){"converge": func() { start(func(context.Context) {}) }})
 }
 
 const nobodyListens = `

@@ -13,7 +13,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/converge-engine/converge/cmd/internal/devprogram"
+	"github.com/converge-engine/converge/cmd/internal/program"
 )
 
 func main() {
@@ -23,7 +23,7 @@ func main() {
 	if len(args) == 0 {
 		args = []string{"examples/hello"}
 	}
-	if err := devprogram.Exec(ctx, args, os.Stderr); err != nil { // it returns only when it failed
+	if err := program.Dev.Exec(ctx, args, os.Stderr); err != nil { // it returns only when it failed
 		fmt.Fprintf(os.Stderr, "try: %v\n", err)
 		os.Exit(1)
 	}

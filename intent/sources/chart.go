@@ -2,16 +2,12 @@ package sources
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
-	chart "helm.sh/helm/v4/pkg/chart/v2"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
 )
 
 // Chart is a Helm chart as it was read. It is never edited.
@@ -72,48 +68,10 @@ func OpenChart(data []byte) (*Chart, error) {
 }
 
 func newChart(files []*archive.BufferedFile) (*Chart, error) {
-	if _, err := render(order{Chart: files}); err != nil {
+	if _, err := render(Order{Chart: files}); err != nil {
 		return nil, err
 	}
 	return &Chart{files: files}, nil
-}
-
-// usable refuses a chart that cannot be rendered, whatever its values.
-func (c *Chart) usable() error {
-	loaded, err := c.load()
-	if err == nil && loaded.Metadata.Type == "library" {
-		err = fmt.Errorf("%s is a library, which has no objects of its own", loaded.Name())
-	}
-	return err
-}
-
-// load makes a chart that may be edited: rendering merges the values of its parts into it.
-func (c *Chart) load() (*chart.Chart, error) {
-	copies := make([]*archive.BufferedFile, 0, len(c.files))
-	for _, f := range c.files {
-		own := *f
-		copies = append(copies, &own)
-	}
-	loaded, err := loader.LoadFiles(copies)
-	if err != nil {
-		return nil, errors.New(oneLine(err.Error()))
-	}
-	return loaded, complete(loaded)
-}
-
-// complete refuses a chart whose parts are not there.
-func complete(c *chart.Chart) error {
-	for _, needed := range c.Metadata.Dependencies {
-		if !slices.ContainsFunc(c.Dependencies(), func(d *chart.Chart) bool { return d.Name() == needed.Name }) {
-			return fmt.Errorf("chart %s needs %s, which is not in its charts directory; \"helm dependency build\" puts it there", c.Name(), needed.Name)
-		}
-	}
-	for _, part := range c.Dependencies() {
-		if err := complete(part); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // ignored are the rules of a .helmignore file, of which the last that matches counts.

@@ -2,7 +2,6 @@ package sources
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -10,9 +9,7 @@ import (
 	"strings"
 	"unicode"
 
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
@@ -29,7 +26,7 @@ func Kustomize(fsys fs.FS, dir string, locked lockedCharts) (Text, []string, err
 	if err != nil {
 		return Text{}, read, err
 	}
-	answer, err := render(order{Kustomization: dir, Files: g.files})
+	answer, err := render(Order{Kustomization: dir, Files: g.files})
 	if err != nil {
 		return Text{}, read, err
 	}
@@ -57,7 +54,7 @@ func (g *gatherer) kustomization(dir string) error {
 	}
 	k := &types.Kustomization{}
 	if err := k.Unmarshal(text); err != nil {
-		return fmt.Errorf("%s: %s", name, oneLine(err.Error()))
+		return fmt.Errorf("%s: %s", name, strict.OneLine(err.Error()))
 	}
 	k.FixKustomization() // fields of old names become those of today
 	if field := plugin(k); field != "" {
@@ -249,27 +246,3 @@ func (w *pathWalk) refuse(field, at string) {
 		w.err = &Refusal{fmt.Sprintf("%s: %s: %q is no path inside", w.name, field, strict.Clip(at)), "a path to a file or directory in the directory of the configuration; nothing is fetched"}
 	}
 }
-
-// build builds a kustomization from what was gathered, in memory. It keeps kustomize's own failures from ending the
-// process.
-func build(files map[string][]byte, dir string) (data []byte, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("kustomize failed: %v", r)
-		}
-	}()
-	memory := filesys.MakeFsInMemory()
-	for _, name := range strict.Keys(files) {
-		if err := memory.WriteFile("/"+name, files[name]); err != nil {
-			return nil, err
-		}
-	}
-	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(memory, path.Join("/", dir))
-	if err != nil {
-		return nil, errors.New(oneLine(err.Error()))
-	}
-	return objects.AsYaml()
-}
-
-// oneLine joins the lines of an error.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

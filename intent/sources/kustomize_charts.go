@@ -155,7 +155,7 @@ func (w *pathWalk) values(h types.HelmChart) (map[string]any, error) {
 		}
 		var values map[string]any
 		if err := yaml.Unmarshal(text, &values); err != nil {
-			return nil, fmt.Errorf("%s: %s", full, oneLine(err.Error()))
+			return nil, fmt.Errorf("%s: %s", full, strict.OneLine(err.Error()))
 		}
 		if sops.Is(values) {
 			return nil, &Refusal{full + " is encrypted by SOPS, and a chart is rendered where there is no key", "values without secrets"}

@@ -103,7 +103,7 @@ func patchesIn(text string, targeted bool) (all []onePatch, err error) {
 		}
 		var v any
 		if err := node.Decode(&v); err != nil {
-			return nil, fmt.Errorf("the patch cannot be read: %s", oneLine(err.Error()))
+			return nil, fmt.Errorf("the patch cannot be read: %s", strict.OneLine(err.Error()))
 		}
 		switch v := v.(type) {
 		case map[string]any:
@@ -179,11 +179,11 @@ func matcher(t config.PatchTarget) (func(*Object) bool, error) {
 	}
 	byLabels, err := labels.Parse(t.LabelSelector)
 	if err != nil {
-		return nil, fmt.Errorf("target.labelSelector cannot be read: %s", oneLine(err.Error()))
+		return nil, fmt.Errorf("target.labelSelector cannot be read: %s", strict.OneLine(err.Error()))
 	}
 	byAnnotations, err := labels.Parse(t.AnnotationSelector)
 	if err != nil {
-		return nil, fmt.Errorf("target.annotationSelector cannot be read: %s", oneLine(err.Error()))
+		return nil, fmt.Errorf("target.annotationSelector cannot be read: %s", strict.OneLine(err.Error()))
 	}
 	return func(o *Object) bool {
 		var says struct {
@@ -211,7 +211,7 @@ func (p onePatch) apply(all []*Object, chosen []int) ([]strict.Fault, error) {
 		if err != nil {
 			return nil, err
 		}
-		answer, err := render(order{Kustomization: ".", Files: map[string][]byte{"kustomization.yaml": kustomization, "object.json": all[i].Data}})
+		answer, err := render(Order{Kustomization: ".", Files: map[string][]byte{"kustomization.yaml": kustomization, "object.json": all[i].Data}})
 		if err != nil {
 			return nil, fmt.Errorf("%s cannot be patched: %w", all[i].ID(), err)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
-	chart "helm.sh/helm/v4/pkg/chart/v2"
 
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
@@ -19,32 +18,10 @@ import (
 // schemaAddress is what Helm calls the schema of a chart.
 const schemaAddress = "file:///values.schema.json"
 
-// validate checks values against the schemas of a chart and its parts, as Helm does, but that it reads no other schema:
-// what a schema refers to by $ref, $schema or $id is in it or nowhere. Of a schema that would fetch something nothing is
-// checked; one that would read a file is refused.
-func validate(c *chart.Chart, values map[string]any) error {
-	if c.Schema != nil {
-		if err := validateOne(c.Schema, values); err != nil {
-			return fmt.Errorf("values don't meet the specifications of the schema of chart %s: %w", c.Name(), err)
-		}
-	}
-	for _, part := range c.Dependencies() {
-		given, there := values[part.Name()]
-		if !there || given == nil {
-			continue
-		}
-		of, ok := given.(map[string]any)
-		if !ok {
-			return fmt.Errorf("the values of %s are no mapping", part.Name())
-		}
-		if err := validate(part, of); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func validateOne(text []byte, values map[string]any) (err error) {
+// CheckValues checks values against the schema of a chart, as Helm does, but that it reads no other schema: what a schema refers to
+// by $ref, $schema or $id is in it or nowhere. Of a schema that would fetch something nothing is checked; one that would read a
+// file is refused.
+func CheckValues(text []byte, values map[string]any) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("values.schema.json cannot be used: %v", r)
@@ -52,7 +29,7 @@ func validateOne(text []byte, values map[string]any) (err error) {
 	}()
 	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
-		return fmt.Errorf("values.schema.json is no JSON: %s", oneLine(err.Error()))
+		return fmt.Errorf("values.schema.json is no JSON: %s", strict.OneLine(err.Error()))
 	}
 	compiled, err := compileSchema(schemaAddress, schema)
 	if elsewhere := (*jsonschema.LoadURLError)(nil); errors.As(err, &elsewhere) {
@@ -62,10 +39,10 @@ func validateOne(text []byte, values map[string]any) (err error) {
 		return &Refusal{"values.schema.json refers to " + elsewhere.URL, "a schema that is complete in itself"}
 	}
 	if err != nil {
-		return fmt.Errorf("values.schema.json cannot be used: %s", oneLine(err.Error()))
+		return fmt.Errorf("values.schema.json cannot be used: %s", strict.OneLine(err.Error()))
 	}
 	if err := compiled.Validate(values); err != nil {
-		return errors.New(oneLine(Reopen(err.Error())))
+		return errors.New(strict.OneLine(Reopen(err.Error())))
 	}
 	return nil
 }
@@ -188,7 +165,7 @@ var english = message.NewPrinter(language.English)
 const longestMessage = 300
 
 func said(text string) string {
-	if text = oneLine(text); len(text) > longestMessage {
+	if text = strict.OneLine(text); len(text) > longestMessage {
 		text = strings.ToValidUTF8(text[:longestMessage], "") + "…"
 	}
 	return text

@@ -10,17 +10,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	clientset "k8s.io/client-go/kubernetes"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/kubernetes/api"
 	"github.com/converge-engine/converge/runtimes/kubernetes/job"
 )
 
 // Clusters are the connections that a worker's runtimes share.
 type Clusters interface {
 	// Client speaks to the cluster that def.Kubernetes names. An error may be gone at the next call.
-	Client(ctx context.Context, def entities.RuntimeDefinition) (clientset.Interface, error)
+	Client(ctx context.Context, def entities.RuntimeDefinition) (*api.Client, error)
 }
 
 // jobs runs commands as Kubernetes Jobs, under the same contract as local ones (C2, C3, C6, C7). An

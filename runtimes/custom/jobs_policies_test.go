@@ -30,7 +30,7 @@ func TestJobsWherePoliciesAreStrict_C1(t *testing.T) {
 	t.Cleanup(func() {
 		_ = plane.Client.SchedulingV1().PriorityClasses().Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
-	on := Worker{Clusters: oneCluster{plane.Client}, Secrets: everything}
+	on := Worker{Clusters: clientOf(t, plane), Secrets: everything}
 	run := func(settings entities.CommandJob) error {
 		settings.Namespace, settings.Image = namespace, "tool:1"
 		custom := entities.CustomRuntime{Apply: sh(`echo done`), Job: &settings}

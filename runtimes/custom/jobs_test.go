@@ -16,20 +16,31 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/kubernetes/api"
 	"github.com/converge-engine/converge/runtimes/runtimetest"
 	"github.com/converge-engine/converge/tests/kubetest"
 )
 
 // These run commands as Jobs of a real control plane, whose node runs them as processes of this machine.
 
-type oneCluster struct{ clientset.Interface }
+type oneCluster struct{ client *api.Client }
 
-func (c oneCluster) Client(context.Context, entities.RuntimeDefinition) (clientset.Interface, error) {
-	return c.Interface, nil
+func (c oneCluster) Client(context.Context, entities.RuntimeDefinition) (*api.Client, error) {
+	return c.client, nil
+}
+
+// clientOf is what a worker has of a control plane.
+func clientOf(t *testing.T, plane *kubetest.Cluster) oneCluster {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", plane.Kubeconfig)
+	require.NoError(t, err)
+	client, err := api.New(config, nil)
+	require.NoError(t, err)
+	return oneCluster{client}
 }
 
 func buildWrapper(t *testing.T) string {
@@ -48,7 +59,7 @@ func inJobs(t *testing.T, wrapper string, c entities.CustomRuntime) *Runtime {
 	t.Helper()
 	plane := kubetest.Start(t)
 	c.Job = &entities.CommandJob{Namespace: plane.Namespace(t), Image: "tool:1", Wrapper: wrapper}
-	rt, err := NewOn(entities.RuntimeDefinition{Name: "cluster", Kind: entities.RuntimeCustom, Custom: &c}, Worker{Clusters: oneCluster{plane.Client}, Secrets: everything})
+	rt, err := NewOn(entities.RuntimeDefinition{Name: "cluster", Kind: entities.RuntimeCustom, Custom: &c}, Worker{Clusters: clientOf(t, plane), Secrets: everything})
 	require.NoError(t, err)
 	return rt
 }
@@ -152,7 +163,7 @@ func TestFetchAsJob_C6(t *testing.T) {
 			require.ErrorContains(t, err, "fetch hello/web in staging: ")
 			require.ErrorContains(t, err, row.want)
 			require.Equal(t, row.code, code(t, err))
-			left, err := rt.runner.(*jobs).clusters.(oneCluster).BatchV1().Jobs(rt.def.Custom.Job.Namespace).List(t.Context(), metav1.ListOptions{})
+			left, err := rt.runner.(*jobs).clusters.(oneCluster).client.Jobs(rt.def.Custom.Job.Namespace).List(t.Context(), metav1.ListOptions{})
 			require.NoError(t, err)
 			for _, j := range left.Items {
 				require.NotNil(t, j.DeletionTimestamp, j.Name)
@@ -175,7 +186,7 @@ func TestOnceAsJobReadsItsDocument_A20(t *testing.T) {
 	plane := kubetest.Start(t)
 	o := once("sh", "-c", `cat "$PVN_CHECK_FILE"; exit 1`)
 	o.Job, o.Document = &entities.CommandJob{Namespace: plane.Namespace(t), Image: "tool:1"}, `{"schema":"converge.check/v1"}`
-	out, _, err := RunOnce(t.Context(), Worker{Clusters: oneCluster{plane.Client}}, o)
+	out, _, err := RunOnce(t.Context(), Worker{Clusters: clientOf(t, plane)}, o)
 	require.NoError(t, err)
 	require.Equal(t, 1, out.ExitCode)
 	require.Equal(t, o.Document, strings.TrimSpace(out.Stdout))

@@ -306,7 +306,7 @@ func (a *apply) makeHome(ctx context.Context, trials []*trial) error {
 		return nil
 	}
 	namespace := &corev1.Namespace{ObjectMeta: a.with}
-	_, err := a.clients.typed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: FieldManager})
+	_, err := a.clients.named.Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: FieldManager})
 	if apierrors.IsAlreadyExists(err) { // another service was faster
 		return nil
 	}

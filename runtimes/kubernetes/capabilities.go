@@ -2,6 +2,10 @@ package kubernetes
 
 import (
 	"context"
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/converge-engine/converge/runtimes"
 )
@@ -15,25 +19,53 @@ func (r *Runtime) Capabilities(ctx context.Context) (string, map[string][]string
 	if err != nil {
 		return "", nil, err
 	}
-	server := connected.typed.Discovery().WithLegacy()
-	version, err := server.ServerVersion()
-	if err != nil {
+	get := func(path string, into any) error {
+		data, err := connected.named.Get(ctx, path)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(data, into)
+	}
+	var server version.Info
+	if err := get("/version", &server); err != nil {
 		return "", nil, explain(ctx, "ask for the version of the cluster", err)
 	}
-	groups, lists, err := server.ServerGroupsAndResources()
+	apis := map[string][]string{}
+	paths, err := servedAt(get)
 	if err != nil {
 		return "", nil, explain(ctx, "ask for the APIs of the cluster", err)
 	}
-	apis := map[string][]string{}
-	for _, group := range groups {
-		for _, served := range group.Versions {
-			apis[served.GroupVersion] = []string{}
+	for groupVersion, path := range paths {
+		var list metav1.APIResourceList
+		if err := get(path, &list); err != nil {
+			return "", nil, explain(ctx, "ask for the APIs of the cluster", err)
 		}
-	}
-	for _, list := range lists {
+		apis[groupVersion] = []string{}
 		for _, resource := range list.APIResources {
-			apis[list.GroupVersion] = append(apis[list.GroupVersion], resource.Kind)
+			apis[groupVersion] = append(apis[groupVersion], resource.Kind)
 		}
 	}
-	return version.GitVersion, apis, ctx.Err()
+	return server.GitVersion, apis, ctx.Err()
+}
+
+// servedAt are the paths of all versions of all groups: those of the core are below /api, the others below /apis.
+func servedAt(get func(path string, into any) error) (map[string]string, error) {
+	var core metav1.APIVersions
+	if err := get("/api", &core); err != nil {
+		return nil, err
+	}
+	var groups metav1.APIGroupList
+	if err := get("/apis", &groups); err != nil {
+		return nil, err
+	}
+	paths := map[string]string{}
+	for _, v := range core.Versions {
+		paths[v] = "/api/" + v
+	}
+	for _, group := range groups.Groups {
+		for _, v := range group.Versions {
+			paths[v.GroupVersion] = "/apis/" + v.GroupVersion
+		}
+	}
+	return paths, nil
 }

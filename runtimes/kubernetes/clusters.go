@@ -16,12 +16,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes/kubernetes/api"
 )
 
 // Clusters are the connections of one worker, shared by all runtimes that name the same cluster in
@@ -86,7 +86,7 @@ type cluster struct {
 type clients struct {
 	config  *rest.Config
 	dynamic dynamic.Interface
-	typed   clientset.Interface
+	named   *api.Client // of the kinds that are named here, whatever an instance is made of
 	wire    *wire
 }
 
@@ -134,11 +134,11 @@ func newClients(wire *wire, through http.RoundTripper) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	typed, err := clientset.NewForConfigAndClient(config, spoken)
+	named, err := api.New(config, spoken)
 	if err != nil {
 		return nil, err
 	}
-	return &clients{config: config, dynamic: dyn, typed: typed, wire: wire}, nil
+	return &clients{config: config, dynamic: dyn, named: named, wire: wire}, nil
 }
 
 // resource is a kind as the API server serves it.
@@ -159,12 +159,12 @@ func (c *clients) at(r resource, namespace string) dynamic.ResourceInterface {
 // Client is the shared connection to the cluster that def.Kubernetes names, relative to def.Dir, for
 // those who need another kind of object than an instance's: commands that run as Jobs. It sends
 // nothing. An error, of a kubeconfig that is not there for one, may be gone at the next call.
-func (c *Clusters) Client(ctx context.Context, def entities.RuntimeDefinition) (clientset.Interface, error) {
+func (c *Clusters) Client(ctx context.Context, def entities.RuntimeDefinition) (*api.Client, error) {
 	connected, err := c.cluster(def).connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return connected.typed, nil
+	return connected.named, nil
 }
 
 // source says where a connection is described. Clusters are shared by it.

@@ -123,7 +123,7 @@ func TestACredentialIsReadAgain(t *testing.T) {
 	clients, err := c.connect(t.Context())
 	require.NoError(t, err)
 	get := func() (string, error) {
-		o, err := clients.typed.CoreV1().ConfigMaps("shop").Get(t.Context(), "settings", metav1.GetOptions{})
+		o, err := clients.named.ConfigMaps("shop").Get(t.Context(), "settings", metav1.GetOptions{})
 		return o.Data["by"], err
 	}
 	for range 3 {

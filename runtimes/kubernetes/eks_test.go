@@ -75,7 +75,7 @@ func TestTokensForEKSNeedNoProgram(t *testing.T) {
 		defer mu.Unlock()
 		tokens = append(tokens, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"NamespaceList","apiVersion":"v1","items":[]}`)
+		_, _ = io.WriteString(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop"}}`)
 	}))
 	defer server.Close()
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
@@ -89,7 +89,7 @@ users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1
 		client, err := clusters.Client(t.Context(), entities.RuntimeDefinition{Kubernetes: &entities.KubernetesRuntime{Kubeconfig: path}})
 		require.NoError(t, err)
 		for range 2 {
-			_, err = client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+			_, err = client.Namespaces().Get(t.Context(), "shop", metav1.GetOptions{})
 		}
 		return err
 	}

@@ -121,7 +121,7 @@ func (ob *observation) askEvents(ctx context.Context, o *unstructured.Unstructur
 		return recent
 	}
 	namespace := cmp.Or(o.GetNamespace(), metav1.NamespaceDefault) // where those of cluster-scoped objects are
-	list, err := clients.typed.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(o.GetUID())})
+	list, err := clients.named.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(o.GetUID())})
 	if err != nil {
 		return recent
 	}

@@ -157,7 +157,7 @@ func (a *answer) usable(anew bool) bool {
 func (a *answer) fetch(ctx context.Context, clients *clients, path string) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	raw, err := clients.typed.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").Do(ctx).Raw()
+	raw, err := clients.named.Get(ctx, path)
 	if err == nil {
 		err = json.Unmarshal(raw, &a.body)
 	}

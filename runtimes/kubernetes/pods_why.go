@@ -189,7 +189,7 @@ func (ob *observation) lastWords(ctx context.Context, found trouble) (events []e
 			return ""
 		}
 		lines, bound := int64(logLines), int64(logBytes)
-		stream, err := clients.typed.CoreV1().Pods(found.pod.GetNamespace()).GetLogs(found.pod.GetName(), &corev1.PodLogOptions{
+		stream, err := clients.named.Log(found.pod.GetNamespace(), found.pod.GetName(), &corev1.PodLogOptions{
 			Container: found.container, Previous: found.previous, TailLines: &lines, LimitBytes: &bound,
 		}).Stream(ctx)
 		if err != nil {
@@ -245,7 +245,7 @@ func (ob *observation) nodeOf(ctx context.Context, name string) condition {
 	if err != nil {
 		return condition{}
 	}
-	node, err := clients.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	node, err := clients.named.Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return condition{} // without the right to read nodes, their pods' events say it
 	}

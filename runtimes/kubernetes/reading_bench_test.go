@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
@@ -34,13 +35,26 @@ type bench struct {
 	testing.TB
 	*Runtime
 	clusters  *Clusters
-	admin     *clients // past the gate, with all rights
+	admin     admin // past the gate, with all rights
 	gate      *gate
 	namespace string
 	requests  atomic.Int64
 	asked     sync.Map                      // what was asked, by number
 	hold      atomic.Pointer[chan struct{}] // when set, requests wait for it
 	around    atomic.Pointer[func(*http.Request, http.RoundTripper) (*http.Response, error)]
+}
+
+// admin is a connection with all rights, and with every kind that there is.
+type admin struct {
+	*clients
+	typed clientset.Interface
+}
+
+func newAdmin(t testing.TB, c *clients) admin {
+	t.Helper()
+	typed, err := clientset.NewForConfig(c.config)
+	require.NoError(t, err)
+	return admin{c, typed}
 }
 
 // reach begins a bench. change makes the runtime's kubeconfig another one: other credentials.
@@ -58,8 +72,9 @@ func reachAlone(t testing.TB, change ...func(user *clientcmdapi.AuthInfo)) *benc
 
 	others := &Clusters{}
 	t.Cleanup(others.Close)
-	admin, err := others.cluster(definition(direct)).connect(t.Context())
+	connected, err := others.cluster(definition(direct)).connect(t.Context())
 	require.NoError(t, err)
+	admin := newAdmin(t, connected)
 	b.admin = admin
 	_, err = admin.typed.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}, metav1.CreateOptions{})
 	require.NoError(t, err)

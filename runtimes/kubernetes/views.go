@@ -323,7 +323,7 @@ func (c *cluster) allowedEverywhere(ctx context.Context, r resource) (bool, erro
 		review := &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorization.ResourceAttributes{Group: r.Group, Version: r.Version, Resource: r.Resource, Verb: verb},
 		}}
-		answer, err := clients.typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		answer, err := clients.named.Review(ctx, review)
 		switch {
 		case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 			return false, nil

@@ -7,15 +7,15 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientset "k8s.io/client-go/kubernetes"
 
 	"github.com/converge-engine/converge/entities"
+	"github.com/converge-engine/converge/runtimes/kubernetes/api"
 )
 
 // Clusters reads Secrets of clusters, by connections that a worker has.
 type Clusters struct {
 	// Client connects to the cluster that def.Kubernetes names.
-	Client func(ctx context.Context, def entities.RuntimeDefinition) (clientset.Interface, error)
+	Client func(ctx context.Context, def entities.RuntimeDefinition) (*api.Client, error)
 }
 
 // Fetch implements Store.
@@ -24,7 +24,7 @@ func (c Clusters) Fetch(ctx context.Context, v entities.Value) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot be asked for: %w", err)
 	}
-	s, err := client.CoreV1().Secrets(v.Namespace).Get(ctx, v.KubernetesSecret, metav1.GetOptions{})
+	s, err := client.Secrets(v.Namespace).Get(ctx, v.KubernetesSecret, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, errors.New("is not there")

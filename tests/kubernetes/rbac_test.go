@@ -20,12 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/converge-engine/converge/entities/protocol"
+	kubeapi "github.com/converge-engine/converge/runtimes/kubernetes/api"
 	"github.com/converge-engine/converge/runtimes/kubernetes/job"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/kubetest"
@@ -253,7 +253,7 @@ func TestKubernetesRightsForJobs(t *testing.T) {
 	require.NoError(t, err)
 	record := requestsOf(as.kubeconfig)
 	config.Wrap(record.clusters.WrapTransport)
-	client, err := clientset.NewForConfig(config)
+	client, err := kubeapi.New(config, nil)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), stage.Patience)
 	defer cancel()

@@ -185,3 +185,6 @@ func Reason(err error) error {
 	}
 	return err
 }
+
+// OneLine joins the lines of a text.
+func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

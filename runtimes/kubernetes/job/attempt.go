@@ -11,15 +11,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clientset "k8s.io/client-go/kubernetes"
-	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
+	"k8s.io/client-go/gentype"
 
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/kubernetes/api"
 )
 
 // attempt is one Run.
 type attempt struct {
-	client  clientset.Interface
+	client  *api.Client
 	request Request
 	name    string
 	digest  string
@@ -29,7 +29,7 @@ type attempt struct {
 	ended   bool      // the container has ended
 }
 
-func newAttempt(ctx context.Context, client clientset.Interface, r Request) *attempt {
+func newAttempt(ctx context.Context, client *api.Client, r Request) *attempt {
 	until := time.Now().Add(r.Timeout)
 	if given, ok := ctx.Deadline(); ok && given.Before(until) {
 		until = given
@@ -115,14 +115,13 @@ func (a *attempt) complete(ctx context.Context, job *batchv1.Job) (*batchv1.Job,
 	if !a.request.needs() {
 		return job, nil
 	}
-	core := a.client.CoreV1()
 	if len(a.request.Secrets) > 0 {
-		if _, err := core.Secrets(job.Namespace).Create(ctx, a.secret(job), metav1.CreateOptions{}); err != nil {
+		if _, err := a.client.Secrets(job.Namespace).Create(ctx, a.secret(job), metav1.CreateOptions{}); err != nil {
 			return job, a.refused(err)
 		}
 	}
 	if len(a.request.Files) > 0 {
-		if _, err := core.ConfigMaps(job.Namespace).Create(ctx, a.files(job), metav1.CreateOptions{}); err != nil {
+		if _, err := a.client.ConfigMaps(job.Namespace).Create(ctx, a.files(job), metav1.CreateOptions{}); err != nil {
 			return job, a.refused(err)
 		}
 	}
@@ -236,6 +235,6 @@ func (a *attempt) delete(ctx context.Context, job *batchv1.Job, how metav1.Delet
 	return err
 }
 
-func (a *attempt) jobs() batchclient.JobInterface {
-	return a.client.BatchV1().Jobs(a.request.Namespace)
+func (a *attempt) jobs() *gentype.ClientWithList[*batchv1.Job, *batchv1.JobList] {
+	return a.client.Jobs(a.request.Namespace)
 }

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/converge-engine/converge/runtimes"
+	"github.com/converge-engine/converge/runtimes/kubernetes/api"
 	"github.com/converge-engine/converge/runtimes/kubernetes/job"
 )
 
@@ -32,6 +33,7 @@ import (
 type bench struct {
 	*testing.T
 	client    clientset.Interface
+	worker    *api.Client // what a worker has
 	config    *rest.Config
 	namespace string
 	wrapper   string
@@ -43,7 +45,7 @@ func start(t *testing.T) *bench {
 	config, namespace := cluster(t)
 	client, err := clientset.NewForConfig(config)
 	require.NoError(t, err)
-	b := &bench{T: t, client: client, config: config, namespace: namespace, dir: t.TempDir()}
+	b := &bench{T: t, client: client, worker: workerClient(t, config), config: config, namespace: namespace, dir: t.TempDir()}
 	b.wrapper = filepath.Join(b.dir, "converge-wrapper")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", b.wrapper, "github.com/converge-engine/converge/cmd/converge-wrapper")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -60,7 +62,7 @@ func (b *bench) request(script string) job.Request {
 	}
 }
 
-func (b *bench) run(r job.Request) (job.Result, error) { return job.Run(b.Context(), b.client, r) }
+func (b *bench) run(r job.Request) (job.Result, error) { return job.Run(b.Context(), b.worker, r) }
 
 // jobs lists what is there, without what is being removed.
 func (b *bench) jobs() []batchv1.Job {
@@ -186,7 +188,7 @@ func TestCancelled(t *testing.T) {
 	r := b.request(`echo $$ >"$DIR/pid"; exec sleep 1000`)
 	r.Secrets = map[string]string{"TOKEN": "x"}
 	failed := make(chan error, 1)
-	go func() { _, err := job.Run(ctx, b.client, r); failed <- err }()
+	go func() { _, err := job.Run(ctx, b.worker, r); failed <- err }()
 	pid := b.written("pid")[0]
 	cancel()
 	require.ErrorIs(t, <-failed, context.Canceled)
@@ -194,7 +196,7 @@ func TestCancelled(t *testing.T) {
 	require.True(t, os.IsNotExist(err), "the command is still running")
 	b.clean()
 
-	_, err = job.Run(ctx, b.client, r)
+	_, err = job.Run(ctx, b.worker, r)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Empty(t, b.jobs())
 }
@@ -286,7 +288,7 @@ func TestTakeOver(t *testing.T) {
 	r.One, r.Key = "shop/web in staging", "v1"
 	lost, lose := context.WithCancel(t.Context())
 	first := make(chan error, 1)
-	go func() { _, err := job.Run(lost, b.client, r); first <- err }()
+	go func() { _, err := job.Run(lost, b.worker, r); first <- err }()
 	b.written("runs")
 	one := b.claimed("")
 	second := make(chan job.Result, 1)
@@ -386,7 +388,7 @@ func TestNeverTwo(t *testing.T) {
 	lost, lose := context.WithCancel(t.Context())
 	defer lose()
 	failed := make(chan error, 1)
-	go func() { _, err := job.Run(lost, b.client, old); failed <- err }()
+	go func() { _, err := job.Run(lost, b.worker, old); failed <- err }()
 	pid := b.written("pid")[0]
 	r := b.request(`test ! -e /proc/` + pid + ` && echo alone`)
 	r.One, r.Key = old.One, "v2"
@@ -407,7 +409,7 @@ func TestNeverTwo(t *testing.T) {
 }
 
 // dying is a client whose worker is lost once its Job is made: every later request fails.
-func dying(b *bench) clientset.Interface {
+func dying(b *bench) *api.Client {
 	config := rest.CopyConfig(b.config)
 	config.Wrap(func(real http.RoundTripper) http.RoundTripper {
 		var made atomic.Bool
@@ -419,8 +421,13 @@ func dying(b *bench) clientset.Interface {
 			return real.RoundTrip(r)
 		})
 	})
-	client, err := clientset.NewForConfig(config)
-	require.NoError(b, err)
+	return workerClient(b, config)
+}
+
+func workerClient(t testing.TB, config *rest.Config) *api.Client {
+	t.Helper()
+	client, err := api.New(config, nil)
+	require.NoError(t, err)
 	return client
 }
 

@@ -10,9 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/converge-engine/converge/runtimes/kubernetes/api"
 )
 
 // follower watches one Job, its pods and the events about it.
@@ -25,7 +26,7 @@ type follower struct {
 }
 
 // follow begins to watch. stop is to be called.
-func follow(ctx context.Context, client clientset.Interface, job *batchv1.Job) (*follower, error) {
+func follow(ctx context.Context, client *api.Client, job *batchv1.Job) (*follower, error) {
 	ctx, stop := context.WithCancel(ctx)
 	f := &follower{changed: make(chan struct{}, 1), refused: make(chan error, 1), stop: stop}
 	named := metav1.ListOptions{FieldSelector: "metadata.name=" + job.Name}
@@ -37,9 +38,9 @@ func follow(ctx context.Context, client clientset.Interface, job *batchv1.Job) (
 		})
 		return cache.NewSharedIndexInformer(watch, of, 0, cache.Indexers{})
 	}
-	f.jobs = informer(client.BatchV1().RESTClient(), "jobs", &batchv1.Job{}, named)
-	f.pods = informer(client.CoreV1().RESTClient(), "pods", &corev1.Pod{}, owned)
-	f.events = informer(client.CoreV1().RESTClient(), "events", &corev1.Event{}, about)
+	f.jobs = informer(client.Batch, "jobs", &batchv1.Job{}, named)
+	f.pods = informer(client.Core, "pods", &corev1.Pod{}, owned)
+	f.events = informer(client.Core, "events", &corev1.Event{}, about)
 	for _, each := range []cache.SharedIndexInformer{f.jobs, f.pods, f.events} {
 		if err := f.start(ctx, each, each != f.events); err != nil {
 			f.stop()

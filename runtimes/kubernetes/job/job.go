@@ -14,7 +14,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	clientset "k8s.io/client-go/kubernetes"
+
+	"github.com/converge-engine/converge/runtimes/kubernetes/api"
 )
 
 // Labels and annotations of a Job and of what belongs to it. The labels of an instance's objects
@@ -136,7 +137,7 @@ const (
 // is of the API server, or of ctx. In every case what was made is removed again, within half a
 // minute after ctx ended, unless another Run has taken it over. With an error the result holds what
 // was printed until then, as far as it can be read.
-func Run(ctx context.Context, client clientset.Interface, r Request) (Result, error) {
+func Run(ctx context.Context, client *api.Client, r Request) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}

@@ -87,7 +87,7 @@ func killed(signal string, state *corev1.ContainerStateTerminated) string {
 
 // log reads the end of a container's log; cut reports that its beginning is missing.
 func (a *attempt) log(ctx context.Context, pod *corev1.Pod) (log []byte, cut bool, err error) {
-	stream, err := a.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
+	stream, err := a.client.Log(pod.Namespace, pod.Name, &corev1.PodLogOptions{
 		Container: container, TailLines: new(int64(linesOfLog)),
 	}).Stream(ctx)
 	if err != nil {

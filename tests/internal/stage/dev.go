@@ -31,8 +31,8 @@ func build(programs ...string) (string, error) {
 	return programtest.Build(context.Background(), "", packages...)
 }
 
-// Converge is the path of converge, built once for all tests that run it alone: converge-dev has the server in it, and takes
-// longer.
+// Converge is the path of converge, built once, with what renders for it, for all tests that run it alone: converge-dev has the server
+// in it, and takes longer.
 func (s *Stage) Converge(t *testing.T) string {
 	t.Helper()
 	dir, err := s.converge()

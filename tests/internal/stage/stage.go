@@ -25,6 +25,7 @@ import (
 	"github.com/converge-engine/converge/activities"
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/codec"
+	"github.com/converge-engine/converge/intent/render"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/fake"
 	"github.com/converge-engine/converge/tests/temporaltest"
@@ -60,13 +61,14 @@ type Stage struct {
 // built-in ones.
 func New(factories map[entities.RuntimeKind]activities.Factory) *Stage {
 	s := &Stage{factories: factories}
-	s.converge = sync.OnceValues(func() (string, error) { return build("converge") })
-	s.programs = sync.OnceValues(func() (string, error) { return build("converge", "converge-dev") })
+	s.converge = sync.OnceValues(func() (string, error) { return build("converge", "converge-render") })
+	s.programs = sync.OnceValues(func() (string, error) { return build("converge", "converge-render", "converge-dev") })
 	return s
 }
 
 // Main runs the tests and ends what they shared. It returns the exit code.
 func (s *Stage) Main(m *testing.M) int {
+	render.Here()
 	flag.Parse()
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })

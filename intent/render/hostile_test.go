@@ -1,4 +1,4 @@
-package sources
+package render
 
 import (
 	"bytes"
@@ -17,13 +17,18 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/kustomize/api/types"
+
+	"github.com/converge-engine/converge/intent/sources"
 )
 
 func TestMain(m *testing.M) {
-	RunRenderer()
-	theRenderer.limit = 3 * time.Second
+	Serve()
+	apart()
 	os.Exit(m.Run())
 }
+
+// apart has everything rendered by this test program, started once more, which has less time for it.
+func apart() { sources.RenderApart(self, 3*time.Second) }
 
 // outside is what a hostile source would reach: a command that leaves a mark, a `git` that leaves one too, a file that
 // is not its own, and a server that counts.
@@ -60,14 +65,14 @@ func (o *outside) untouched(t testing.TB) {
 func renderedFrom(t testing.TB, fsys fs.FS) (string, error) {
 	t.Helper()
 	if _, err := fs.Stat(fsys, "Chart.yaml"); err != nil {
-		text, _, err := Kustomize(fsys, ".", nil)
+		text, _, err := sources.Kustomize(fsys, ".", nil)
 		return string(text.Data), err
 	}
-	chart, _, err := ReadChart(fsys, ".")
+	chart, _, err := sources.ReadChart(fsys, ".")
 	if err != nil {
 		return "", err
 	}
-	texts, err := chart.Render(Release{Name: "web", Namespace: "shop"})
+	texts, err := chart.Render(sources.Release{Name: "web", Namespace: "shop"})
 	var all strings.Builder
 	for _, text := range texts {
 		all.Write(text.Data)
@@ -134,8 +139,8 @@ func FuzzKustomization(f *testing.F) {
 		}
 	}
 	o := newOutside(f)
-	theRenderer.program = ""
-	f.Cleanup(RunRenderer)
+	Here()
+	f.Cleanup(apart)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if len(text) > 10_000 || bytes.Count(text, []byte("*")) > 3 {
 			t.Skip()
@@ -146,7 +151,7 @@ func FuzzKustomization(f *testing.F) {
 			"top/kustomization.yaml": {Data: []byte("resources: [../base]")}, "base/a.yaml": {Data: text},
 		}
 		for _, dir := range []string{".", "top"} {
-			_, _, _ = Kustomize(files, dir, nil)
+			_, _, _ = sources.Kustomize(files, dir, nil)
 		}
 		o.untouched(t)
 	})

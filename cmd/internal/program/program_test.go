@@ -1,4 +1,4 @@
-package devprogram
+package program
 
 import (
 	"context"
@@ -31,6 +31,7 @@ func newStage(t *testing.T) *stage {
 		return func() (string, error) { return filepath.Join(s.dir, name), nil }
 	}
 	s.launcher = &launcher{
+		Program:    Dev,
 		executable: place("bin/converge"),
 		workDir:    place("work"),
 		cacheDir:   place("cache"),
@@ -75,7 +76,7 @@ func (s *stage) goCommand(lines ...string) {
 // checkoutAt makes a checkout, with the working directory deep inside it.
 func (s *stage) checkoutAt(name string) {
 	s.write(name+"/go.mod", "// Converge.\nmodule "+module+" // import\n\ngo 1.26\n", 0o644)
-	s.write(name+"/"+mainPackage+"/main.go", "package main", 0o644)
+	s.write(name+"/"+Dev.mainPackage()+"/main.go", "package main", 0o644)
 	s.write(name+"/tools/go.mod", "module "+module+"/tools\n", 0o644)
 	s.workDir = func() (string, error) { return filepath.Join(s.dir, name, "tools", "deep"), nil }
 }
@@ -84,43 +85,43 @@ func (s *stage) run(args ...string) error { return s.exec(context.Background(), 
 
 func TestWhereItIsFound(t *testing.T) {
 	t.Parallel()
-	cached := "cache/converge/" + Name + "-"
+	cached := "cache/converge/" + Dev.Name + "-"
 	for _, row := range []struct {
 		name string
 		set  func(*stage)
 		ran  string
 	}{
 		{"beside this executable, before all else", func(s *stage) {
-			s.program("bin/" + Name)
-			s.program("path/" + Name)
+			s.program("bin/" + Dev.Name)
+			s.program("path/" + Dev.Name)
 			s.checkoutAt("src")
 			s.goCommand("exit 1")
-		}, "bin/" + Name},
+		}, "bin/" + Dev.Name},
 		{"beside the file that this executable links to", func(s *stage) {
 			s.program("opt/converge")
-			s.program("opt/" + Name)
+			s.program("opt/" + Dev.Name)
 			require.NoError(s.t, os.Mkdir(filepath.Join(s.dir, "bin"), 0o755))
 			require.NoError(s.t, os.Symlink("../opt/converge", filepath.Join(s.dir, "bin/converge")))
-		}, "opt/" + Name},
+		}, "opt/" + Dev.Name},
 		{"not beside it when it cannot be run", func(s *stage) {
-			s.write("bin/"+Name, "", 0o644)
-			s.program("path/" + Name)
-		}, "path/" + Name},
+			s.write("bin/"+Dev.Name, "", 0o644)
+			s.program("path/" + Dev.Name)
+		}, "path/" + Dev.Name},
 		{"built from the checkout, before what is installed", func(s *stage) {
 			s.checkoutAt("src")
 			s.goCommand()
-			s.program("path/" + Name)
+			s.program("path/" + Dev.Name)
 		}, cached},
-		{"on the path", func(s *stage) { s.program("path/" + Name) }, "path/" + Name},
+		{"on the path", func(s *stage) { s.program("path/" + Dev.Name) }, "path/" + Dev.Name},
 		{"on the path when the checkout cannot be built for want of go", func(s *stage) {
 			s.checkoutAt("src")
-			s.program("path/" + Name)
-		}, "path/" + Name},
+			s.program("path/" + Dev.Name)
+		}, "path/" + Dev.Name},
 		{"on the path when the module around is another", func(s *stage) {
 			s.write("work/go.mod", "module example.com/shop\n", 0o644)
 			s.goCommand("exit 1")
-			s.program("path/" + Name)
-		}, "path/" + Name},
+			s.program("path/" + Dev.Name)
+		}, "path/" + Dev.Name},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -155,7 +156,7 @@ func TestVersions(t *testing.T) {
 		{"v1.0.0", "(devel)", ""},
 	} {
 		s := newStage(t)
-		s.program("bin/" + Name)
+		s.program("bin/" + Dev.Name)
 		s.own = row.own
 		s.version = func(string) (string, error) { return row.found, nil }
 		require.ErrorContains(t, s.run(), "replaced")
@@ -163,9 +164,9 @@ func TestVersions(t *testing.T) {
 	}
 
 	s := newStage(t)
-	s.program("bin/" + Name)
+	s.program("bin/" + Dev.Name)
 	s.version = func(string) (string, error) { return "", errors.New("not a program of Converge") }
-	require.EqualError(t, s.run(), "find converge-dev: "+filepath.Join(s.dir, "bin", Name)+": not a program of Converge")
+	require.EqualError(t, s.run(), "find converge-dev: "+filepath.Join(s.dir, "bin", Dev.Name)+": not a program of Converge")
 	require.Nil(t, s.ran)
 }
 
@@ -175,7 +176,7 @@ func TestVersionOfForeignProgram(t *testing.T) {
 	require.NoError(t, err)
 	_, err = versionOf(goCommand)
 	require.EqualError(t, err, "not a program of Converge")
-	_, err = versionOf("devprogram_test.go")
+	_, err = versionOf("program_test.go")
 	require.Error(t, err)
 }
 
@@ -242,10 +243,10 @@ func TestProgress(t *testing.T) {
 		said     string
 	}{
 		{"a quick build is not worth a word", progress{patience: time.Hour}, false, "0", ""},
-		{"the first build", progress{}, false, "0", firstBuild + "\n  built in 0s\n"},
-		{"a later build", progress{}, true, "0", rebuild + "\n  built in 0s\n"},
-		{"on a terminal", progress{terminal: true}, true, "0", rebuild + "\n\r\x1b[K  built in 0s\n"},
-		{"a failing build", progress{}, true, "1", rebuild + "\n"},
+		{"the first build", progress{}, false, "0", "building converge-dev, which " + Dev.about + "\n  built in 0s\n"},
+		{"a later build", progress{}, true, "0", "building converge-dev again, because something changed\n  built in 0s\n"},
+		{"on a terminal", progress{terminal: true}, true, "0", "building converge-dev again, because something changed\n\r\x1b[K  built in 0s\n"},
+		{"a failing build", progress{}, true, "1", "building converge-dev again, because something changed\n"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

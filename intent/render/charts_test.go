@@ -1,4 +1,4 @@
-package sources
+package render
 
 import (
 	"strings"
@@ -6,10 +6,12 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/converge-engine/converge/intent/sources"
 )
 
 // chartOf makes a chart of one template, and of other files as name, content pairs.
-func chartOf(t *testing.T, template string, others ...string) *Chart {
+func chartOf(t *testing.T, template string, others ...string) *sources.Chart {
 	t.Helper()
 	files := fstest.MapFS{
 		"web/Chart.yaml":       {Data: []byte("{apiVersion: v2, name: web, version: 1.0.0}")},
@@ -18,18 +20,18 @@ func chartOf(t *testing.T, template string, others ...string) *Chart {
 	for i := 0; i+1 < len(others); i += 2 {
 		files["web/"+others[i]] = &fstest.MapFile{Data: []byte(others[i+1])}
 	}
-	chart, _, err := ReadChart(files, "web")
+	chart, _, err := sources.ReadChart(files, "web")
 	require.NoError(t, err)
 	return chart
 }
 
-func rendered(t *testing.T, chart *Chart, values map[string]any) string {
+func rendered(t *testing.T, chart *sources.Chart, values map[string]any) string {
 	t.Helper()
-	texts, err := chart.Render(Release{Name: "web", Namespace: "shop", Values: values})
+	texts, err := chart.Render(sources.Release{Name: "web", Namespace: "shop", Values: values})
 	require.NoError(t, err)
 	var all []string
 	for _, text := range texts {
-		all = append(all, Reopen(string(text.Data)))
+		all = append(all, sources.Reopen(string(text.Data)))
 	}
 	return strings.Join(all, "\n")
 }
@@ -50,13 +52,13 @@ func TestVersionsInCharts(t *testing.T) {
 		{`a: {{ .Values.tag | sha256sum }}{{ .Values.tag | trunc 2 }}`, "another form"},
 	} {
 		t.Run(row.template, func(t *testing.T) {
-			texts, err := chartOf(t, row.template).Render(Release{Name: "web", Values: map[string]any{"tag": Version, "full": FullVersion}})
+			texts, err := chartOf(t, row.template).Render(sources.Release{Name: "web", Values: map[string]any{"tag": sources.Version, "full": sources.FullVersion}})
 			if err != nil {
-				require.NotContains(t, err.Error(), Version)
+				require.NotContains(t, err.Error(), sources.Version)
 				require.Contains(t, err.Error(), row.want)
 				return
 			}
-			require.Equal(t, row.want, Reopen(string(texts[0].Data)))
+			require.Equal(t, row.want, sources.Reopen(string(texts[0].Data)))
 		})
 	}
 }
@@ -64,9 +66,9 @@ func TestVersionsInCharts(t *testing.T) {
 // A checksum of a text with a version stays that of the text as compiled: the same for all versions.
 func TestChecksumsOfVersions(t *testing.T) {
 	chart := chartOf(t, `sum: {{ .Values.tag | sha256sum | trunc 12 }}`)
-	text := rendered(t, chart, map[string]any{"tag": Version})
+	text := rendered(t, chart, map[string]any{"tag": sources.Version})
 	require.Regexp(t, `^sum: [0-9a-f]{12}$`, text)
-	require.Equal(t, text, rendered(t, chart, map[string]any{"tag": Version}))
+	require.Equal(t, text, rendered(t, chart, map[string]any{"tag": sources.Version}))
 }
 
 // Chance and the clock are found out wherever they show, and let be where they do not.
@@ -79,7 +81,7 @@ func TestChartsThatDependOnChance(t *testing.T) {
 		`{{ if lt (now | unixEpoch | int64) 2000000000 }}a: b{{ end }}`,
 	} {
 		t.Run(template, func(t *testing.T) {
-			_, err := chartOf(t, template).Render(Release{Name: "web"})
+			_, err := chartOf(t, template).Render(sources.Release{Name: "web"})
 			require.ErrorContains(t, err, "web/templates/a.yaml")
 			require.ErrorContains(t, err, "depends on the time or on chance")
 		})
@@ -109,8 +111,8 @@ func TestObjectsInOneLineWithTheSeparator_H6(t *testing.T) {
 func TestSchemasOfCharts(t *testing.T) {
 	schema := `{"properties": {"replicas": {"type": "integer"}, "tag": {"type": "string"}}}`
 	chart := chartOf(t, "a: {{ .Values.replicas }}", "values.schema.json", schema)
-	require.Equal(t, "a: 2", rendered(t, chart, map[string]any{"replicas": int64(2), "tag": Version}))
-	_, err := chart.Render(Release{Name: "web", Values: map[string]any{"replicas": "two"}})
+	require.Equal(t, "a: 2", rendered(t, chart, map[string]any{"replicas": int64(2), "tag": sources.Version}))
+	_, err := chart.Render(sources.Release{Name: "web", Values: map[string]any{"replicas": "two"}})
 	require.ErrorContains(t, err, "/replicas")
 	elsewhere := chartOf(t, "a: {{ .Values.replicas }}", "values.schema.json", strings.Replace(schema, `{"type": "integer"}`, `{"$ref": "https://nowhere.invalid/s.json"}`, 1))
 	require.Equal(t, "a: two", rendered(t, elsewhere, map[string]any{"replicas": "two"}))
@@ -123,10 +125,10 @@ func TestIgnoredFilesOfCharts(t *testing.T) {
 }
 
 func TestTokensAreNamesAndNoHexadecimal(t *testing.T) {
-	for _, token := range []string{Version, FullVersion, other(Version), other(FullVersion)} {
+	for _, token := range []string{sources.Version, sources.FullVersion, other(sources.Version), other(sources.FullVersion)} {
 		require.Regexp(t, `^[g-z]{18}$`, token)
 	}
-	for _, token := range []string{Version, FullVersion} {
+	for _, token := range []string{sources.Version, sources.FullVersion} {
 		for i := range token {
 			require.NotEqual(t, token[i], other(token)[i])
 		}

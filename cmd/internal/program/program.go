@@ -1,13 +1,13 @@
-// Package devprogram finds converge-dev, the program with the Temporal server inside, and becomes it.
+// Package program finds the programs of Converge that are apart from the command line, for what they have inside: converge-dev
+// has a Temporal server, converge-render the engines of Helm and Kustomize. Each multiplies the size, the build and the start-up of
+// whatever links it, and most commands want neither; nobody should have to know of them.
 //
-// The server multiplies the size, the build and the start-up of whatever links it, and only `converge dev` wants it: so
-// it is a program of its own, which a newcomer must not have to know. Looked for are, in this order, a converge-dev
-// beside this executable (installed or built together), the checkout of Converge that the working directory is in (as
-// with `go run ./cmd/converge dev`), from which it is built, and the PATH. The checkout comes before the PATH, since who
-// works on the code expects the code to run and not what was installed last month.
+// Looked for are, in this order, one beside this executable (installed or built together), the checkout of Converge that
+// the working directory is in (as with `go run ./cmd/converge dev`), from which it is built, and the PATH. The checkout comes
+// before the PATH, since who works on the code expects the code to run and not what was installed last month.
 //
 // It may import only the standard library and golang.org/x.
-package devprogram
+package program
 
 import (
 	"context"
@@ -25,20 +25,53 @@ import (
 	"golang.org/x/term"
 )
 
-const (
-	// Name is the name of the program.
-	Name = "converge-dev"
+const module = "github.com/converge-engine/converge"
 
-	module         = "github.com/converge-engine/converge"
-	mainPackage    = "cmd/" + Name
-	installCommand = "go install " + module + "/" + mainPackage + "@latest"
+// Program is one that can be found.
+type Program struct {
+	// Name is that of its file, and of its folder in cmd.
+	Name string
+	// tags of its build.
+	tags string
+	// about is said when it is built for the first time: what is inside, and how long that takes.
+	about string
+}
+
+// The programs. The numbers are those of empty caches; lines fit a narrow terminal.
+var (
+	// Dev runs a Temporal server, its Web UI and a worker, and follows a directory.
+	//
+	// The tag leaves out 150 packages by which the server's archive on Google Cloud Storage finds balancers
+	// (cloud.google.com/go/storage, "gRPC modules"): half a minute of a processor, for what nobody uses here.
+	Dev = Program{
+		Name: "converge-dev", tags: "disable_grpc_modules",
+		about: "has a Temporal server and its Web UI inside:\n  about 180 modules and 2000 packages, some minutes, this once",
+	}
+	// Render makes objects of Helm charts and kustomizations.
+	Render = Program{Name: "converge-render", about: "has Helm and Kustomize inside: a minute, this once"}
 )
 
-// Exec replaces this process by converge-dev with these arguments: same process id, terminal and environment, so that
-// Ctrl-C reaches it and nothing stays in between. It returns only an error. When converge-dev has to be built first it
+func (p Program) mainPackage() string { return "cmd/" + p.Name }
+
+func (p Program) installCommand() string {
+	return "go install " + module + "/" + p.mainPackage() + "@latest"
+}
+
+// Exec replaces this process by the program with these arguments: same process id, terminal and environment, so that
+// Ctrl-C reaches it and nothing stays in between. It returns only an error. When the program has to be built first it
 // says so on stderr, and how far it is; ctx ends the build.
-func Exec(ctx context.Context, args []string, stderr io.Writer) error {
+func (p Program) Exec(ctx context.Context, args []string, stderr io.Writer) error {
+	return p.launcher(stderr).exec(ctx, args)
+}
+
+// Find is the path of the program, which is built first where that is the way to have it.
+func (p Program) Find(ctx context.Context, stderr io.Writer) (string, error) {
+	return p.launcher(stderr).find(ctx)
+}
+
+func (p Program) launcher(stderr io.Writer) *launcher {
 	l := &launcher{
+		Program:    p,
 		executable: os.Executable,
 		workDir:    os.Getwd,
 		cacheDir:   os.UserCacheDir,
@@ -50,11 +83,12 @@ func Exec(ctx context.Context, args []string, stderr io.Writer) error {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		l.own = info.Main.Version
 	}
-	return l.exec(ctx, args)
+	return l
 }
 
 // launcher holds what the search and the build ask of the system.
 type launcher struct {
+	Program
 	executable, workDir, cacheDir func() (string, error)
 	lookPath                      func(name string) (string, error)
 	version                       func(path string) (string, error)
@@ -64,12 +98,20 @@ type launcher struct {
 }
 
 func (l *launcher) exec(ctx context.Context, args []string) error {
-	path, err := l.locate(ctx)
+	path, err := l.find(ctx)
 	if err != nil {
-		return fmt.Errorf("find %s: %w", Name, err)
+		return err
 	}
 	err = l.replace(path, append([]string{path}, args...), os.Environ())
 	return fmt.Errorf("run %s: %w", path, err)
+}
+
+func (l *launcher) find(ctx context.Context) (string, error) {
+	path, err := l.locate(ctx)
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", l.Name, err)
+	}
+	return path, nil
 }
 
 func (l *launcher) locate(ctx context.Context) (string, error) {
@@ -82,13 +124,13 @@ func (l *launcher) locate(ctx context.Context) (string, error) {
 			return l.build(ctx, goCommand, checkout)
 		}
 	}
-	if path, err := l.lookPath(Name); err == nil {
+	if path, err := l.lookPath(l.Name); err == nil {
 		return path, l.checkVersion(path)
 	}
 	if inCheckout {
 		return "", fmt.Errorf("it could be built from %s, but there is no go command on the PATH", checkout)
 	}
-	return "", fmt.Errorf("it is neither beside this program nor on the PATH; install it with\n\t%s", installCommand)
+	return "", fmt.Errorf("it is neither beside this program nor on the PATH; install it with\n\t%s", l.installCommand())
 }
 
 // besideExecutable looks in the directory of this program's file and, should that be a link, of the file linked to.
@@ -102,7 +144,7 @@ func (l *launcher) besideExecutable() (string, bool) {
 		candidates = append(candidates, target)
 	}
 	for _, candidate := range candidates {
-		path := filepath.Join(filepath.Dir(candidate), Name)
+		path := filepath.Join(filepath.Dir(candidate), l.Name)
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return path, true
 		}

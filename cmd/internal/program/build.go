@@ -1,4 +1,4 @@
-package devprogram
+package program
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ func (l *launcher) checkout() (string, bool) {
 		return "", false
 	}
 	for {
-		if isModuleRoot(dir) {
+		if l.isModuleRoot(dir) {
 			return dir, true
 		}
 		parent := filepath.Dir(dir)
@@ -36,12 +36,12 @@ func (l *launcher) checkout() (string, bool) {
 
 var moduleLine = regexp.MustCompile(`(?m)^module\s+"?` + regexp.QuoteMeta(module) + `"?\s*(//.*)?$`)
 
-func isModuleRoot(dir string) bool {
+func (l *launcher) isModuleRoot(dir string) bool {
 	content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil || !moduleLine.Match(content) {
 		return false
 	}
-	info, err := os.Stat(filepath.Join(dir, mainPackage))
+	info, err := os.Stat(filepath.Join(dir, l.mainPackage()))
 	return err == nil && info.IsDir()
 }
 
@@ -57,14 +57,12 @@ func (l *launcher) build(ctx context.Context, goCommand, checkout string) (strin
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(checkout))
-	program := filepath.Join(dir, Name+"-"+hex.EncodeToString(sum[:6]))
+	program := filepath.Join(dir, l.Name+"-"+hex.EncodeToString(sum[:6]))
 	_, statErr := os.Stat(program)
 
 	// Without debugging information it links in half the time; stack traces keep their names and lines.
 	// Without a stamp of the version control it is not linked again because an example was edited.
-	// The tag leaves out 150 packages by which the server's archive on Google Cloud Storage finds balancers
-	// (cloud.google.com/go/storage, "gRPC modules"): half a minute of a processor, for what nobody uses here.
-	command := exec.CommandContext(ctx, goCommand, "build", "-v", "-buildvcs=false", "-tags=disable_grpc_modules", "-ldflags=-s -w", "-o", program, "./"+mainPackage)
+	command := exec.CommandContext(ctx, goCommand, "build", "-v", "-buildvcs=false", "-tags="+l.tags, "-ldflags=-s -w", "-o", program, "./"+l.mainPackage())
 	command.Dir = checkout
 	// Linked on the file system where the program goes, it is moved there: a copy would fail on one that is running.
 	command.Env = append(os.Environ(), "GOTMPDIR="+dir)
@@ -73,7 +71,11 @@ func (l *launcher) build(ctx context.Context, goCommand, checkout string) (strin
 
 	output := &buildOutput{}
 	command.Stdout, command.Stderr = output, output
-	stop := l.progress.start(statErr != nil, output.count)
+	message := "building " + l.Name + " again, because something changed"
+	if statErr != nil {
+		message = "building " + l.Name + ", which " + l.about
+	}
+	stop := l.progress.start(message, output.count)
 	err = command.Run()
 	stop(err == nil)
 	if ctx.Err() != nil {
@@ -156,19 +158,12 @@ type progress struct {
 	patience time.Duration
 }
 
-const (
-	// The numbers are those of empty caches; lines fit a narrow terminal.
-	firstBuild = "building " + Name + ", which has a Temporal server and its Web UI inside:\n" +
-		"  about 180 modules and 2000 packages, some minutes, this once"
-	rebuild = "building " + Name + " again, because something changed"
-)
-
 // start returns what is to be called when the build has ended.
-func (p progress) start(first bool, count func() counts) (stop func(done bool)) {
+func (p progress) start(message string, count func() counts) (stop func(done bool)) {
 	ended, said := make(chan bool), make(chan struct{})
 	go func() {
 		defer close(said)
-		p.report(first, count, ended)
+		p.report(message, count, ended)
 	}()
 	return func(done bool) {
 		ended <- done
@@ -176,7 +171,7 @@ func (p progress) start(first bool, count func() counts) (stop func(done bool)) 
 	}
 }
 
-func (p progress) report(first bool, count func() counts, ended <-chan bool) {
+func (p progress) report(message string, count func() counts, ended <-chan bool) {
 	began := time.Now()
 	if p.patience > 0 {
 		select {
@@ -184,10 +179,6 @@ func (p progress) report(first bool, count func() counts, ended <-chan bool) {
 			return
 		case <-time.After(p.patience):
 		}
-	}
-	message := rebuild
-	if first {
-		message = firstBuild
 	}
 	fmt.Fprintln(p.out, message)
 

@@ -1,0 +1,13 @@
+package examples
+
+import (
+	"os"
+	"testing"
+
+	rendering "github.com/converge-engine/converge/intent/render"
+)
+
+func TestMain(m *testing.M) {
+	rendering.Here()
+	os.Exit(m.Run())
+}

@@ -1,0 +1,13 @@
+package compile
+
+import (
+	"os"
+	"testing"
+
+	"github.com/converge-engine/converge/intent/render"
+)
+
+func TestMain(m *testing.M) {
+	render.Here()
+	os.Exit(m.Run())
+}

@@ -1,0 +1,231 @@
+package render
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/engine"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
+	"github.com/converge-engine/converge/intent/sources"
+)
+
+// files are those of a chart, which is never edited.
+type files []*archive.BufferedFile
+
+// usable refuses a chart that cannot be rendered, whatever its values.
+func (f files) usable() error {
+	loaded, err := f.load()
+	if err == nil && loaded.Metadata.Type == "library" {
+		err = fmt.Errorf("%s is a library, which has no objects of its own", loaded.Name())
+	}
+	return err
+}
+
+// load makes a chart that may be edited: rendering merges the values of its parts into it.
+func (f files) load() (*chart.Chart, error) {
+	copies := make([]*archive.BufferedFile, 0, len(f))
+	for _, one := range f {
+		own := *one
+		copies = append(copies, &own)
+	}
+	loaded, err := loader.LoadFiles(copies)
+	if err != nil {
+		return nil, errors.New(strict.OneLine(err.Error()))
+	}
+	return loaded, complete(loaded)
+}
+
+// complete refuses a chart whose parts are not there.
+func complete(c *chart.Chart) error {
+	for _, needed := range c.Metadata.Dependencies {
+		if !slices.ContainsFunc(c.Dependencies(), func(d *chart.Chart) bool { return d.Name() == needed.Name }) {
+			return fmt.Errorf("chart %s needs %s, which is not in its charts directory; \"helm dependency build\" puts it there", c.Name(), needed.Name)
+		}
+	}
+	for _, part := range c.Dependencies() {
+		if err := complete(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// render renders the chart as `helm template` would for a first installation, without a cluster. It renders twice, with other
+// tokens and other answers of clocks and random sources, and refuses what differs in more than the tokens.
+func (f files) render(r sources.Release) ([]sources.Text, error) {
+	first, err := f.once(r, doubles{})
+	if err != nil {
+		return nil, err
+	}
+	swap := strings.NewReplacer(sources.Version, other(sources.Version), sources.FullVersion, other(sources.FullVersion)).Replace
+	again := r
+	again.Values, _ = sources.ReplaceTexts(r.Values, swap).(map[string]any)
+	second, err := f.once(again, doubles{second: true})
+	if err != nil {
+		return nil, err
+	}
+	if slices.EqualFunc(first, second, func(a, b sources.Text) bool {
+		return a.Name == b.Name && sources.Reopen(string(a.Data)) == reopenOther(string(b.Data))
+	}) {
+		return first, nil
+	}
+	// Which of the two it is: with the same tokens, only the clock and chance are left.
+	third, err := f.once(r, doubles{second: true})
+	if err != nil {
+		return nil, err
+	}
+	if err := compared(first, third, same); err != nil {
+		return nil, &sources.Refusal{Text: err.Error() + " depends on the time or on chance", Expected: "a value for it in the configuration"}
+	}
+	if err := compared(first, second, reopened); err != nil {
+		return nil, &sources.Refusal{Text: err.Error() + " holds a version in another form", Expected: "the version as it is: neither cut nor encoded nor in other letters"}
+	}
+	return first, nil
+}
+
+func same(a, b sources.Text) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
+
+func reopened(a, b sources.Text) bool {
+	return a.Name == b.Name && differs(string(a.Data), string(b.Data)) == ""
+}
+
+// compared names the first template whose two renderings are not equal.
+func compared(first, second []sources.Text, equal func(a, b sources.Text) bool) error {
+	for i, text := range first {
+		switch {
+		case i >= len(second):
+			return errors.New(text.Name)
+		case equal(text, second[i]):
+			continue
+		case text.Name != second[i].Name:
+			return errors.New(text.Name)
+		}
+		line := differs(string(text.Data), string(second[i].Data))
+		if bytes.Equal(text.Data, second[i].Data) || line == "" {
+			line = "a checksum"
+		}
+		return errors.New(text.Name + ": " + line)
+	}
+	if len(second) > len(first) {
+		return errors.New(second[len(first)].Name)
+	}
+	return nil
+}
+
+// once renders once.
+func (f files) once(r sources.Release, d doubles) ([]sources.Text, error) {
+	loaded, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	capabilities, err := capabilitiesFor(r, loaded)
+	if err != nil {
+		return nil, err
+	}
+	given, _ := sources.ReplaceTexts(r.Values, func(text string) string { return text }).(map[string]any)
+	if given == nil {
+		given = map[string]any{}
+	}
+	if err := chartutil.ProcessDependencies(loaded, given); err != nil {
+		return nil, errors.New(strict.OneLine(err.Error()))
+	}
+	options := common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}
+	values, err := util.ToRenderValuesWithSchemaValidation(loaded, given, options, capabilities, true)
+	if err != nil {
+		return nil, errors.New(strict.OneLine(sources.Reopen(err.Error())))
+	}
+	all, err := values.Table("Values")
+	if err == nil {
+		err = validate(loaded, all)
+	}
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := engine.Engine{CustomTemplateFuncs: d.functions()}.Render(loaded, values)
+	if err != nil {
+		return nil, errors.New(strict.OneLine(sources.Reopen(err.Error())))
+	}
+	return collect(loaded, rendered, r.CRDs), nil
+}
+
+func capabilitiesFor(r sources.Release, c *chart.Chart) (*common.Capabilities, error) {
+	here := cmp.Or(r.KubeVersion, sources.KubeVersion)
+	version, err := common.ParseKubeVersion(here)
+	if err != nil {
+		return nil, err
+	}
+	if needed := c.Metadata.KubeVersion; needed != "" && !chartutil.IsCompatibleRange(needed, version.Version) {
+		return nil, &sources.Refusal{
+			Text:     fmt.Sprintf("chart %s is for Kubernetes %s, and is rendered for %s", c.Name(), needed, here),
+			Expected: "the cluster's own version as kubernetes.kubeVersion of its runtime, or what \"converge lock --capabilities\" writes",
+		}
+	}
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = *version
+	if r.AllAPIs {
+		capabilities.APIVersions = nil
+	}
+	capabilities.APIVersions = append(capabilities.APIVersions, r.APIVersions...)
+	return capabilities, nil
+}
+
+// collect puts the texts in order and leaves out notes and what is empty.
+func collect(c *chart.Chart, rendered map[string]string, crds bool) []sources.Text {
+	var all []sources.Text
+	if crds {
+		for _, crd := range c.CRDObjects() {
+			all = append(all, sources.Text{Name: crd.Filename, Data: crd.File.Data})
+		}
+	}
+	var names []string
+	for name, text := range rendered {
+		if path.Base(name) != "NOTES.txt" && strings.TrimSpace(text) != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		all = append(all, sources.Text{Name: name, Data: []byte(separator.ReplaceAllString(rendered[name], "\n---\n"))})
+	}
+	return all
+}
+
+// separator is what stands between objects for Helm, which is more than YAML has: charts that others wrote begin the next object
+// in the same line.
+var separator = regexp.MustCompile(`(?:^|\s*\n)---\s*`)
+
+// validate checks values against the schemas of a chart and its parts.
+func validate(c *chart.Chart, values map[string]any) error {
+	if c.Schema != nil {
+		if err := sources.CheckValues(c.Schema, values); err != nil {
+			return fmt.Errorf("values don't meet the specifications of the schema of chart %s: %w", c.Name(), err)
+		}
+	}
+	for _, part := range c.Dependencies() {
+		given, there := values[part.Name()]
+		if !there || given == nil {
+			continue
+		}
+		of, ok := given.(map[string]any)
+		if !ok {
+			return fmt.Errorf("the values of %s are no mapping", part.Name())
+		}
+		if err := validate(part, of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
