@@ -46,6 +46,7 @@ var silent = []string{"Readings that fail", "Store requests that fail", "Hints"}
 // Each metric of the dashboard is one that a worker serves after a release, or one of ours that is documented; a real Prometheus, which
 // scrapes that worker, takes each query, and has an answer to all but those of what did not happen.
 func TestDashboard_F10(t *testing.T) {
+	stage.Long(t, "a minute")
 	t.Parallel()
 	w := shared.Unserved(t, embedded.Options{})
 	worker, _ := monitored(t, w)
