@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -22,6 +23,9 @@ type target struct {
 	tests []string // none: all
 	alone bool     // one at a time, whatever they say of themselves
 }
+
+// longAtOnce is how many packages run their long tests at the same time: these wait for minutes, and compute little.
+const longAtOnce = 4
 
 // timeout of the tests of one package.
 const timeout = 30 * time.Minute
@@ -73,7 +77,9 @@ func (o options) list(ctx context.Context) ([]target, error) {
 // goTest runs tests and reads what go test says of them.
 func goTest(ctx context.Context, o options, targets []target, p *progress) (*results, error) {
 	args := []string{"test", "-json", "-timeout=" + timeout.String()}
-	if !o.long {
+	if o.long {
+		args = append(args, "-p="+strconv.Itoa(longAtOnce))
+	} else {
 		args = append(args, "-short")
 	}
 	args = append(args, o.flags...)
