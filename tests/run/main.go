@@ -92,7 +92,7 @@ func (s suite) secondTries(ctx context.Context, o options, failures []failure) e
 		for i := range failures {
 			if f := &failures[i]; f.pkg == pkg && f.noSecondTry == "" {
 				f.second = second.of(pkg, f.test)
-				f.passedThen = second.packages[pkg].passed && f.second.outcome == passed
+				f.passedThen = f.second.outcome == passed && !second.failedOutside(pkg)
 			}
 		}
 	}

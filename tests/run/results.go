@@ -109,6 +109,16 @@ func (r *results) of(pkg, test string) *testResult {
 	return &testResult{}
 }
 
+// failedOutside says whether a package failed, and no test of it did.
+func (r *results) failedOutside(pkg string) bool {
+	for _, f := range r.failures() {
+		if f.pkg == pkg && f.test == "" {
+			return true
+		}
+	}
+	return false
+}
+
 // failure is a test that failed, or a package that failed outside of its tests.
 type failure struct {
 	pkg, test  string // test is empty where the package failed by itself

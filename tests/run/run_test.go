@@ -92,6 +92,16 @@ func TestGood(t *testing.T) {}
 	require.Empty(t, r.kept)
 }
 
+// A test that is flaky is said to be so beside one that is broken.
+func TestFlakyTestBesideABrokenOne(t *testing.T) {
+	t.Parallel()
+	r := runSuite(t, map[string]string{"tests/seen/x_test.go": onceIn("seen") + "\nfunc TestBad(t *testing.T) { t.Error(\"it is broken\") }\n"}, "")
+	require.False(t, r.ok)
+	require.Contains(t, r.out, "FAIL tests/seen TestBad")
+	require.Contains(t, r.out, "FLAKY tests/seen TestOnce")
+	require.Contains(t, r.out, "0 tests passed, 1 failed, 1 flaky, 0 skipped")
+}
+
 // What comes and goes is a fault there, whatever it does the second time.
 func TestNoSecondTry(t *testing.T) {
 	t.Parallel()
