@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -195,4 +196,14 @@ func hostile(tb testing.TB, pattern string) map[string]*txtar.Archive {
 		all[strings.TrimSuffix(filepath.Base(name), ".txtar")] = archive
 	}
 	return all
+}
+
+// Where the program that renders is missing, that is what is wrong with the source, in one line.
+func TestMissingRendererIsSaid(t *testing.T) {
+	sources.RenderApart(func() (string, error) {
+		return "", errors.New("find converge-render: install it with\n\tgo install it")
+	}, time.Second)
+	t.Cleanup(apart)
+	_, err := renderedFrom(t, fstest.MapFS{"Chart.yaml": {Data: []byte("{apiVersion: v2, name: web, version: 1.0.0}")}})
+	require.EqualError(t, err, "nothing can be rendered: find converge-render: install it with go install it")
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
+
+	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
 // A template or a kustomization can take all time and all memory that there is, and what renders it has doors to the
@@ -36,6 +38,11 @@ const (
 // when the first source has to be rendered; why there is none is then what is wrong with that source. It is for main functions, before
 // anything else.
 func RenderApart(program func() (path string, err error), limit time.Duration) {
+	theRenderer.mu.Lock()
+	defer theRenderer.mu.Unlock()
+	if theRenderer.process != nil { // of another program
+		theRenderer.ended()
+	}
 	theRenderer.program, theRenderer.limit, theRenderer.here = program, limit, nil
 }
 
@@ -103,7 +110,7 @@ func (r *renderer) render(order []byte) Answer {
 	for range 2 {
 		if r.process == nil {
 			if err := r.start(); err != nil {
-				return Answer{Error: fmt.Sprintf("nothing can be rendered: %v", err)}
+				return Answer{Error: strict.OneLine(fmt.Sprintf("nothing can be rendered: %v", err))}
 			}
 		}
 		if _, err := r.in.Write(append(order, '\n')); err == nil {
