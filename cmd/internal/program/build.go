@@ -11,19 +11,21 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
 )
 
-// checkout is the directory at or above the working directory that holds this module's sources.
+// checkout is the directory at or above the working directory that this program was compiled from. Another directory that
+// looks like a checkout is not built: it may be a configuration that somebody else wrote, and building it would run its code.
 func (l *launcher) checkout() (string, bool) {
 	dir, err := l.workDir()
 	if err != nil {
 		return "", false
 	}
 	for {
-		if l.isModuleRoot(dir) {
+		if l.isModuleRoot(dir) && sameDirectory(dir, l.source) {
 			return dir, true
 		}
 		parent := filepath.Dir(dir)
@@ -32,6 +34,24 @@ func (l *launcher) checkout() (string, bool) {
 		}
 		dir = parent
 	}
+}
+
+func sameDirectory(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
+}
+
+// sourceRoot is the checkout that this program was compiled from; "" when that is not known, as with -trimpath.
+func sourceRoot() string {
+	_, file, _, ok := runtime.Caller(0)
+	if !ok || !filepath.IsAbs(file) {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }
 
 var moduleLine = regexp.MustCompile(`(?m)^module\s+"?` + regexp.QuoteMeta(module) + `"?\s*(//.*)?$`)

@@ -2,9 +2,10 @@
 // has a Temporal server, converge-render the engines of Helm and Kustomize. Each multiplies the size, the build and the start-up of
 // whatever links it, and most commands want neither; nobody should have to know of them.
 //
-// Looked for are, in this order, one beside this executable (installed or built together), the checkout of Converge that
-// the working directory is in (as with `go run ./cmd/converge dev`), from which it is built, and the PATH. The checkout comes
-// before the PATH, since who works on the code expects the code to run and not what was installed last month.
+// A launcher looks, in this order, beside this executable (installed or built together), in the checkout that this program was
+// compiled from when the working directory is in it (as with `go run ./cmd/converge dev`), where it builds the program, and on
+// the PATH. The checkout comes before the PATH: a developer expects the present code, not last month's. No other checkout is
+// built, since a directory that looks like one may be somebody else's configuration.
 //
 // It may import only the standard library and golang.org/x.
 package program
@@ -74,6 +75,7 @@ func (p Program) launcher(stderr io.Writer) *launcher {
 		Program:    p,
 		executable: os.Executable,
 		workDir:    os.Getwd,
+		source:     sourceRoot(),
 		cacheDir:   os.UserCacheDir,
 		lookPath:   exec.LookPath,
 		version:    versionOf,
@@ -94,6 +96,7 @@ type launcher struct {
 	version                       func(path string) (string, error)
 	replace                       func(path string, argv, env []string) error
 	own                           string // version of this program
+	source                        string // the checkout that it was compiled from
 	progress                      progress
 }
 

@@ -79,6 +79,7 @@ func (s *stage) checkoutAt(name string) {
 	s.write(name+"/"+Dev.mainPackage()+"/main.go", "package main", 0o644)
 	s.write(name+"/tools/go.mod", "module "+module+"/tools\n", 0o644)
 	s.workDir = func() (string, error) { return filepath.Join(s.dir, name, "tools", "deep"), nil }
+	s.source = filepath.Join(s.dir, name)
 }
 
 func (s *stage) run(args ...string) error { return s.exec(context.Background(), args) }
@@ -117,6 +118,18 @@ func TestWhereItIsFound(t *testing.T) {
 			s.checkoutAt("src")
 			s.program("path/" + Dev.Name)
 		}, "path/" + Dev.Name},
+		{"on the path when this program was compiled from another checkout", func(s *stage) {
+			s.checkoutAt("forged")
+			s.source = filepath.Join(s.dir, "src")
+			s.goCommand("exit 1")
+			s.program("path/" + Dev.Name)
+		}, "path/" + Dev.Name},
+		{"on the path when it is not known what this program was compiled from", func(s *stage) {
+			s.checkoutAt("forged")
+			s.source = ""
+			s.goCommand("exit 1")
+			s.program("path/" + Dev.Name)
+		}, "path/" + Dev.Name},
 		{"on the path when the module around is another", func(s *stage) {
 			s.write("work/go.mod", "module example.com/shop\n", 0o644)
 			s.goCommand("exit 1")
@@ -134,6 +147,24 @@ func TestWhereItIsFound(t *testing.T) {
 			require.Empty(t, s.said.String())
 		})
 	}
+}
+
+// A forged checkout inside of the real one is passed over.
+func TestForgedCheckoutInsideTheRealOne(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.checkoutAt("src/examples/forged")
+	workDir := s.workDir
+	s.checkoutAt("src")
+	s.workDir = workDir
+	s.goCommand(`case "$PWD" in *forged*) exit 1;; esac`)
+	require.ErrorContains(t, s.run(), "replaced")
+}
+
+// What this program was compiled from is the checkout that these tests are in.
+func TestSourceRoot(t *testing.T) {
+	t.Parallel()
+	require.True(t, sameDirectory(sourceRoot(), filepath.Join("..", "..", "..")))
 }
 
 func TestNotFound(t *testing.T) {
