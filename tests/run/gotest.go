@@ -120,6 +120,9 @@ func goTest(ctx context.Context, o options, targets []target, p *progress) (*res
 	case err != nil:
 		return nil, fmt.Errorf("go test: %w", err)
 	}
+	if missing := r.missing(targets); len(missing) > 0 {
+		return nil, fmt.Errorf("go test ended before the tests of %s", strings.Join(missing, ", "))
+	}
 	return r, nil
 }
 

@@ -96,6 +96,18 @@ func (p *packageResult) add(e event, builds map[string]*strings.Builder) (ended 
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
+// missing are the packages of which no end is known: go test was killed, and what failed before says nothing of them.
+func (r *results) missing(targets []target) (packages []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range targets {
+		if p := r.packages[t.pkg]; p == nil || !p.ended {
+			packages = append(packages, cmp.Or(short(t.pkg), "."))
+		}
+	}
+	return packages
+}
+
 // failed says whether anything did.
 func (r *results) failed() bool { return len(r.failures()) > 0 }
 

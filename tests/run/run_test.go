@@ -267,6 +267,16 @@ func TestGone(t *testing.T) { os.Exit(1) }
 	require.Contains(t, r.out, "FAIL tests/seen TestGone")
 }
 
+// A run that was cut off is no result, however its first failures go in a second try.
+func TestPackagesWithoutAnEndAreMissing(t *testing.T) {
+	t.Parallel()
+	r := newResults()
+	r.add(event{Action: "fail", Package: "a", Test: "TestX"})
+	r.add(event{Action: "fail", Package: "a"})
+	r.add(event{Action: "run", Package: "b", Test: "TestY"})
+	require.Equal(t, []string{"b", "c"}, r.missing([]target{{pkg: "a"}, {pkg: "b"}, {pkg: "c"}}))
+}
+
 func TestPlaceInTheRun(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
