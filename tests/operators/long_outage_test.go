@@ -68,7 +68,6 @@ func TestLongStoreOutage_F5_F6(t *testing.T) {
 		require.Equal(t, "v2", w.Fake.At(w.App, "api", "production").Version())
 		<-time.After(min(*outage/20, *outage-time.Since(began))) // this is what happens, not a wait for something else
 	}
-	require.Less(t, longest, 5*time.Second, "on a machine that does much else")
 	w.Signal("web", protocol.Release, `{"version":"v4","by":"ci"}`)
 	t.Logf("in %s without a store: %d pauses and their ends, answered within %s at most", time.Since(began).Round(time.Second), pauses, longest.Round(time.Millisecond))
 

@@ -112,7 +112,7 @@ func (w *World) Publish() publish.Result {
 // application is told first, or each would be started again; one that nothing was published of, or whose worker is gone, does
 // not hear it.
 func (w *World) Retire(services ...string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // no test depends on it
 	defer cancel()
 	_, _ = w.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: protocol.ApplicationID(w.App), UpdateName: protocol.Unmanage, WaitForStage: client.WorkflowUpdateStageCompleted,
