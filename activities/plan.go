@@ -141,7 +141,7 @@ func (a *Activities) planBegin(ctx context.Context, in protocol.PlanInput) (prot
 	if r.Limit > 0 {
 		begun.Limit = r.Limit
 	}
-	if begun.Parts = nil; in.Logic >= protocol.LogicPlansInParts {
+	if begun.Parts = nil; true {
 		begun.PlanState = protocol.PlanState{}
 		if begun.State, err = protocol.Pack(r.PlanState); err != nil {
 			return begun, err

@@ -74,7 +74,7 @@ func (a *application) unmanageable(r verb.Request) error {
 		return fmt.Errorf("%s is unmanaged already, by %s", name, already.By)
 	case r.Service != "" && len(a.state.Unmanaged) >= most:
 		return fmt.Errorf("%d services are unmanaged already, as many as there are", len(a.state.Unmanaged))
-	case r.Service != "" && len(a.state.Unmanaged) >= maxUnmanaged && a.logic >= protocol.LogicFitsPayloads:
+	case r.Service != "" && len(a.state.Unmanaged) >= maxUnmanaged:
 		return fmt.Errorf("%d services are unmanaged one by one already, the most that are kept; all of them are by: converge unmanage %s", maxUnmanaged, a.name)
 	}
 	return nil

@@ -88,7 +88,7 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	a.state.Manifest, a.state.Store, a.state.Origin = p.Manifest, p.Store, p.Origin
 	a.state.Identity, a.state.Grants = p.Identity, p.Grants
 	a.takeNames(confirmed)
-	if confirmed != nil && a.logic >= protocol.LogicKeepsAllTrails {
+	if confirmed != nil {
 		a.state.Notifications = confirmed.Notifications
 	}
 	if confirmed != nil && !answer.Unchanged {
@@ -145,9 +145,7 @@ func (a *application) mayTakeOver(who entities.Who) error {
 // confirm takes who may do what from the store. A run that was begun by an earlier version asks under a name of its own each
 // time.
 func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) (*protocol.ConfirmAnswer, error) {
-	if a.logic < protocol.LogicGoesByRules && !a.fromHere("confirm") {
-		return nil, nil
-	}
+
 	var answer protocol.ConfirmAnswer
 	err := a.fromStore(ctx, protocol.ActivityConfirm, protocol.ConfirmRequest{Application: a.name, Hash: p.Hash, Manifest: p.Manifest}, &answer)
 	if err != nil {

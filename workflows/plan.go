@@ -133,7 +133,7 @@ func (p *planRun) begin() error {
 	}
 	p.state.Over, p.state.Ended, p.state.Trouble = false, "", ""
 	p.nodes, p.failing = p.plan.Walker(p.plan.Read(begun.Nodes)), true
-	p.nodes.InOrder = p.in.Logic < protocol.LogicPassesCommands
+	p.nodes.InOrder = false
 	for n := range p.plan.Nodes {
 		if p.plan.Nodes[n].Collects() {
 			p.collects = append(p.collects, n)

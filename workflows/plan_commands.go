@@ -56,14 +56,14 @@ type dueNode struct {
 	node int
 }
 
-func (p *planRun) inParts() bool { return p.in.Logic >= protocol.LogicPlansInParts }
+func (p *planRun) inParts() bool { return true }
 
 // room is how much more may begin.
 func (p *planRun) room() plan.Room {
 	room := plan.Room{Limit: p.limit, Commands: -1}
-	if p.inParts() {
-		room.Taken, room.Commands = p.beside, max(0, commandsAtOnce-p.busy)
-	}
+
+	room.Taken, room.Commands = p.beside, max(0, commandsAtOnce-p.busy)
+
 	return room
 }
 
@@ -200,7 +200,7 @@ func (p *planRun) list(ctx workflow.Context, c *commands) bool {
 }
 
 func (p *planRun) listFrom(ctx workflow.Context, work protocol.PlanWork, from int) (all protocol.PlanCommands, err error) {
-	err = p.briefCall(ctx, protocol.ActivityPlanCommands, protocol.PlanCommandsRequest{PlanWork: work, InParts: p.inParts(), From: from}, &all)
+	err = p.briefCall(ctx, protocol.ActivityPlanCommands, protocol.PlanCommandsRequest{PlanWork: work, InParts: true, From: from}, &all)
 	return all, err
 }
 

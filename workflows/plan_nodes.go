@@ -54,10 +54,10 @@ func (p *planRun) nodesOf(services []string) string {
 
 // perform runs what there is to run for a node, beside everything else.
 func (p *planRun) perform(n int) {
-	if p.inParts() {
-		p.carryOut(n)
-		return
-	}
+
+	p.carryOut(n)
+	return
+
 	work := p.workOf(n)
 	p.busy++
 	workflow.Go(p.ctx, func(ctx workflow.Context) {

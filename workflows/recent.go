@@ -34,8 +34,6 @@ func (r *recent) recall(d *state.Desk, stored bool) {
 
 // flushes is flushAt of a Runtime and of an Installation.
 func (s *shell) flushes() int {
-	if s.logic < protocol.LogicKeepsAllTrails {
-		return 0
-	}
+
 	return state.FlushAudit
 }

@@ -27,9 +27,7 @@ func (k *rulesKnown) knows(r protocol.Rules) { k.Rules = r }
 
 // consultRules reads them. A run that was begun before there were any does so from the first time that a worker knew of them.
 func (s *shell) consultRules(ctx workflow.Context, known *rulesKnown) error {
-	if s.logic < protocol.LogicGoesByRules && !s.fromHere("rules") {
-		return nil
-	}
+
 	var now protocol.Rules
 	err := s.fromStore(ctx, protocol.ActivityRules, protocol.RulesRequest{}, &now)
 	switch {

@@ -252,7 +252,7 @@ func (r *runtime) request(q entities.LeaseRequest) (state.Effect, error) {
 	if err := r.state.Check(q); err != nil {
 		return nil, err
 	}
-	if err := r.state.Others(q); err != nil && r.logic >= protocol.LogicReadsOneThing {
+	if err := r.state.Others(q); err != nil {
 		return nil, err
 	}
 	return func() string {

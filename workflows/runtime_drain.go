@@ -56,7 +56,7 @@ func (r *runtime) drained(q verb.Request, who entities.Who) (state.Effect, error
 	case r.isDrained() && (p.Drain.Force || !q.Force):
 		return func() string {
 			text := fmt.Sprintf("%s is already drained by %s", r.name, p.By)
-			if p.Drain.Done && r.logic >= protocol.LogicHoldsGates {
+			if p.Drain.Done {
 				again := *p
 				again.Drain = &entities.Drain{Force: p.Drain.Force}
 				r.change(&again)

@@ -47,7 +47,7 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 }
 
 // goesBy has the state be changed as by the logic of this run, whatever state it is.
-func (s *service) goesBy() { s.state.Lenient = s.logic < protocol.LogicHoldsGates }
+func (s *service) goesBy() { s.state.Lenient = false }
 
 func (s *service) run(carried protocol.Carried, first protocol.Beginning) error {
 	if err := s.answerQueries(); err != nil {
@@ -201,10 +201,10 @@ func (s *service) count(d *decide.Decision) {
 // mode: the end of a run that is long overdue holds up what leads forward, never a rollback.
 func (s *service) mode() decide.Mode {
 	return decide.Mode{
-		Drain: s.drains(), Rollbacks: !s.leaving() && s.ending() && s.calm(),
-		Unseen: s.logic < protocol.LogicLooksAgain, Crosses: s.logic < protocol.LogicKeepsLines,
-		Turns: s.logic < protocol.LogicPasses, Stays: s.logic < protocol.LogicMakesRoom,
-		Crowds: s.logic < protocol.LogicLetsBy,
+		Drain: s.drains(), Rollbacks: !s.leaving() && s.ending(),
+		Unseen: false, Crosses: false,
+		Turns: false, Stays: false,
+		Crowds: false,
 	}
 }
 

@@ -51,7 +51,7 @@ const partOfChecks = 20
 // inPartsByRuntime are checks by the runtime whose own worker evaluates them, "" being any, and by the part that they are of, which is left out of
 // the key of the first one. They are of a part by their places in the spec, so that none is evaluated by another when one of them is over.
 func (s *service) inPartsByRuntime(all []entities.Evaluation) map[string][]entities.Evaluation {
-	if s.logic < protocol.LogicFitsPayloads || len(all) == 0 {
+	if len(all) == 0 {
 		return byRuntime(all)
 	}
 	type check struct{ channel, id string }
@@ -103,9 +103,7 @@ func (s *service) arrangeChecksOf(key string, wanted []entities.Evaluation) {
 	}
 	unknown := slices.DeleteFunc(slices.Clone(wanted), func(e entities.Evaluation) bool { return e.Known != "" })
 	if offline(unknown) {
-		if s.logic < protocol.LogicFitsPayloads {
-			key = ""
-		}
+
 		s.evaluateFirst(key, wanted, unknown)
 		return
 	}
@@ -158,7 +156,7 @@ func (s *service) evaluateHere(ctx workflow.Context, request protocol.CheckReque
 func (s *service) askPlans() {
 	hinted := s.hinted
 	s.hinted = false
-	if !hinted || s.leaving() || s.logic < protocol.LogicAsksPlans && !s.fromHere("ask-plans") {
+	if !hinted || s.leaving() {
 		return
 	}
 	var asked []entities.Evaluation
@@ -173,9 +171,9 @@ func (s *service) askPlans() {
 	}
 	for len(asked) > 0 {
 		n := len(asked)
-		if s.logic >= protocol.LogicFitsPayloads {
-			n = min(n, 2*partOfChecks)
-		}
+
+		n = min(n, 2*partOfChecks)
+
 		s.askPlansOf(asked[:n], releases[:n])
 		asked, releases = asked[n:], releases[n:]
 	}
@@ -334,7 +332,7 @@ func firsts[T any](all []T, most int, name func(T) string) (text string) {
 // tellErrors has people hear of checks that cannot be evaluated. A run that was begun when nobody did goes on so up to here.
 func (s *service) tellErrors() {
 	untold := s.state.Untold()
-	if len(untold) == 0 || s.logic < protocol.LogicTellsErrors && !s.fromHere("tell-errors") {
+	if len(untold) == 0 {
 		return
 	}
 	for _, u := range untold {

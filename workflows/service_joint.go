@@ -153,16 +153,16 @@ func (s *service) openJoint(ctx workflow.Context, j protocol.Joint, part protoco
 		return "", refused(errors.New(errorText(err)))
 	}
 	var config *protocol.PrepareAnswer
-	if overtaken := promise != nil && prepared.Incarnation == promise.Incarnation && promise.Incarnation < s.state.Spec.Incarnation; overtaken && s.logic >= protocol.LogicHoldsGates {
+	if overtaken := promise != nil && prepared.Incarnation == promise.Incarnation && promise.Incarnation < s.state.Spec.Incarnation; overtaken {
 		if config, err = s.configurationSince(ctx, part.Version); err != nil {
 			return "", err
 		}
 	}
 	opened := s.open(state.NewRelease{ID: j.ID, Version: part.Version, FullVersion: part.Version, By: j.Who.Name, Who: &j.Who}, prepared)
 	for _, id := range entities.SortedIDs(prepared.Payloads) {
-		if s.logic >= protocol.LogicHoldsGates {
-			opened.MadeFor(id, prepared.Payloads[id].Runtime, s.state.Spec)
-		}
+
+		opened.MadeFor(id, prepared.Payloads[id].Runtime, s.state.Spec)
+
 	}
 	if config != nil && !sameAs(opened, *config) {
 		s.open(state.NewRelease{Version: part.Version, FullVersion: configuredAs(part.Version, s.state.Spec), By: j.Who.Name, Who: &j.Who}, *config)

@@ -58,9 +58,7 @@ func byRuntime(checks []entities.Evaluation) map[string][]entities.Evaluation {
 // partsAtOnce are checks that are evaluated once, by runtime and in parts that fit into payloads.
 func (s *service) partsAtOnce(checks []entities.Evaluation) map[string][]entities.Evaluation {
 	out := byRuntime(checks)
-	if s.logic < protocol.LogicFitsPayloads {
-		return out
-	}
+
 	for _, runtime := range entities.SortedKeys(out) {
 		all := out[runtime]
 		for n := 1; len(all) > 2*partOfChecks; n++ {
@@ -124,7 +122,7 @@ func (s *service) extend(op state.ExtensionOp) {
 	absent := absence(queue, r.Extensions[e.RunKey()].Untaken, s.now())
 	options := lasting(queue, e.Timeout+margin, absent, text)
 	options.Priority = s.priority(thenApplies)
-	options.WaitForCancellation = s.logic >= protocol.LogicCancelEnds || s.fromHere("extension-waits")
+	options.WaitForCancellation = true
 	ctx, end := workflow.WithCancel(workflow.WithActivityOptions(s.work, options))
 	run := entities.ExtensionRun(op.Release, e.RunKey())
 	s.extensions[run] = end

@@ -110,7 +110,7 @@ func (s *service) elsewhere(version string, prepared protocol.PrepareAnswer) err
 
 func (s *service) open(n state.NewRelease, prepared protocol.PrepareAnswer) *state.Release {
 	n.Incarnation, n.Hash = prepared.Incarnation, prepared.Hash
-	n.CutsOff = n.Version != n.FullVersion && s.logic < protocol.LogicCancelEnds && !s.fromHere("configuration-reaches")
+	n.CutsOff = false
 	n.Payloads = digests(prepared)
 	return s.state.OpenRelease(n, s.now())
 }
@@ -147,7 +147,7 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 		s.state.Published = p.Order
 	}
 	opening := s.state.TakeSpec(spec, p.Spec, s.now())
-	if s.state.Disallowed() && s.fromHere("disallowed") {
+	if s.state.Disallowed() {
 		s.state.WithdrawDisallowed(s.now())
 	}
 	if opening == nil {
@@ -174,10 +174,7 @@ func (s *service) overtaken(p protocol.ServicePublish) bool {
 // whatever the signal said (G1). Without a spec the service is no longer declared, and what it runs is left in place, orphaned (D10).
 func (s *service) loadSpec(ctx workflow.Context, p *protocol.ServicePublish) (spec *entities.Spec, loosened []entities.Loosening, err error) {
 	spec = &entities.Spec{Application: s.application, Service: s.service}
-	if p.Spec == "" && s.logic < protocol.LogicGoesByNotices && !s.fromHere("undeclared") {
-		spec.Incarnation, spec.Hash = p.Incarnation, p.Hash
-		return spec, nil, nil
-	}
+
 	request := protocol.LoadSpecRequest{
 		Application: s.application, Service: s.service, Digest: p.Spec, Incarnation: p.Incarnation, Hash: p.Hash, Order: p.Order, On: s.state.OnRuntimes(),
 	}
@@ -420,7 +417,7 @@ func (s *service) leavesOut(op state.RenderOp) bool {
 		return false // it was forgotten meanwhile
 	}
 	p, _ := r.PhaseIn(op.Instance.Channel)
-	return p == maestro.InProgress && s.fromHere("leaves-out")
+	return p == maestro.InProgress
 }
 
 func (s *service) prepare(ctx workflow.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {

@@ -13,7 +13,7 @@ import (
 // so up to here.
 func (s *service) rename(spec *entities.Spec, p protocol.ServicePublish) (waits bool, err error) {
 	names, title, wrong := s.state.Renames(spec), s.state.Retitled(spec), s.state.CheckSpec(spec)
-	if len(names) == 0 && title == "" && wrong == nil || s.logic < protocol.LogicRenames && !s.fromHere("renames") {
+	if len(names) == 0 && title == "" && wrong == nil {
 		return false, nil
 	}
 	if wrong != nil {
@@ -25,9 +25,9 @@ func (s *service) rename(spec *entities.Spec, p protocol.ServicePublish) (waits 
 		return true, err
 	}
 	s.state.TakeNames(spec, entities.Who{Name: p.By, Proven: p.Proven, Subject: p.Subject}, s.now())
-	if s.logic >= protocol.LogicCancelEnds || s.fromHere("runs-renamed") {
-		s.state.RenameRuns(names, spec)
-	}
+
+	s.state.RenameRuns(names, spec)
+
 	for _, key := range entities.SortedKeys(s.watches) { // what they see would be of another name
 		s.watches[key].cancel()
 		delete(s.watches, key)

@@ -75,7 +75,7 @@ type crowd struct {
 
 // shownWithin is how long it may take until what goes on is shown, and followed by more than hints.
 func (s *service) shownWithin() time.Duration {
-	if s.logic < protocol.LogicKeepsHints || s.now().Sub(s.crowd.at) > shownWithinMost {
+	if s.now().Sub(s.crowd.at) > shownWithinMost {
 		return shownWithin
 	}
 	return min(shownWithin+time.Duration(s.crowd.others)*shownWithinEach, shownWithinMost)
@@ -84,9 +84,7 @@ func (s *service) shownWithin() time.Duration {
 // showsLater: an apply begins, and the attributes wait for a later task. They are for the server to write, to what is searched too, before it
 // hands out the apply; and one that is over within the time need not be shown at all.
 func (s *service) showsLater(begins bool) bool {
-	if s.logic < protocol.LogicAppliesFirst {
-		return false
-	}
+
 	by := s.showing.at
 	switch {
 	case begins && by.IsZero():
@@ -102,7 +100,7 @@ func (s *service) showsLater(begins bool) bool {
 func (s *service) applying() bool {
 	for _, i := range s.state.Instances {
 		if i.Delivery.Apply.Running {
-			return s.logic >= protocol.LogicKeepsHints
+			return true
 		}
 	}
 	return false
@@ -155,9 +153,7 @@ func (s *service) look() (now shown, ok bool) {
 // toShow is what the attributes become: those that were recorded, when this is a replay. Runs that an older worker began
 // have nothing recorded; their attributes are computed again, as they were.
 func (s *service) toShow(now attributes) attributes {
-	if s.logic < protocol.LogicRecordsShown {
-		return now
-	}
+
 	recorded := workflow.MutableSideEffect(s.ctx, "shown",
 		func(workflow.Context) any { return now },
 		func(a, b any) bool { return a.(attributes).equal(b.(attributes)) })

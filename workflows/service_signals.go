@@ -55,7 +55,7 @@ func (s *service) scopePause(ctx workflow.Context, raw json.RawMessage) error {
 // confirms: what a signal says is no fact but a reason to look. A run that was begun before that was so looks from the first time
 // that a worker knows of it.
 func (s *service) confirms(what string) bool {
-	return s.logic >= protocol.LogicGoesByNotices || s.fromHere("confirm-"+what)
+	return true
 }
 
 // aMoment is how long another workflow may take to say whether what was signalled is so.

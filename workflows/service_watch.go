@@ -37,7 +37,7 @@ func (w *watch) moving() bool { return w.of[0].Moving }
 // though what it knows grows old: replacing it once at the end costs less history, and meanwhile the moving instances
 // are observed by a watch of their own. Begins: an apply begins now.
 func (s *service) arrangeWatches(begins bool) {
-	soon := begins && s.logic >= protocol.LogicObservesTogether || s.applied || !s.showing.at.IsZero()
+	soon := begins || s.applied || !s.showing.at.IsZero()
 	s.deferred, s.applied, s.looks = false, false, false
 	if s.leaving() {
 		return // the next run starts its own
@@ -70,9 +70,7 @@ func (s *service) endWatches(wanted map[string][]decide.Watch, moving bool) {
 
 // covers: all that is wanted is under observation, or read by workers.
 func (s *service) covers(have *watch, wanted []decide.Watch) bool {
-	if s.logic < protocol.LogicReadsAfter {
-		return true
-	}
+
 	watched := map[entities.InstanceID]bool{}
 	for _, on := range have.of {
 		for _, one := range on.Watched {
@@ -87,7 +85,7 @@ func (s *service) covers(have *watch, wanted []decide.Watch) bool {
 // wantedWatches is what should be under observation, by the key of the observation, and whether anything moves.
 func (s *service) wantedWatches() (wanted map[string][]decide.Watch, moving bool) {
 	wanted, moving = map[string][]decide.Watch{}, s.busy > 0
-	for _, w := range decide.Watches(s.state, s.logic < protocol.LogicFitsPayloads) {
+	for _, w := range decide.Watches(s.state, false) {
 		key := s.together(w)
 		wanted[key] = append(wanted[key], w)
 		moving = moving || w.Moving
@@ -104,7 +102,7 @@ func (s *service) together(w decide.Watch) string {
 	kind := ""
 	chunk := fmt.Sprintf("/%d/%d", w.Part, w.Place/runtimesTogether)
 	switch {
-	case s.logic < protocol.LogicObservesTogether || s.state.RuntimeNamed(w.Runtime).Remote:
+	case s.state.RuntimeNamed(w.Runtime).Remote:
 	case s.restsTogether(w):
 		kind = "steady"
 	case w.Moving && (s.nothingRead() || s.watches[firstLook+chunk] != nil):
@@ -120,7 +118,7 @@ const firstLook = "first"
 
 // restsTogether: it is steady, and workers read it by themselves.
 func (s *service) restsTogether(w decide.Watch) bool {
-	return s.logic >= protocol.LogicObservesTogether && !w.Moving && s.rest(*s.state.RuntimeNamed(w.Runtime)) > 0
+	return !w.Moving && s.rest(*s.state.RuntimeNamed(w.Runtime)) > 0
 }
 
 // nothingRead: no reading of any instance has come yet.
@@ -167,7 +165,7 @@ func (s *service) stands(wanted, have decide.Watch, how protocol.ObserveRequest)
 
 // watchesAs: it goes on as its runtime is declared by now.
 func (s *service) watchesAs(wanted decide.Watch, how protocol.ObserveRequest) bool {
-	return s.logic < protocol.LogicAppliesFirst || reflect.DeepEqual(s.watchRequest(wanted), how)
+	return reflect.DeepEqual(s.watchRequest(wanted), how)
 }
 
 // followLater is followsLater of each.
@@ -198,7 +196,7 @@ func (s *service) wakesBefore(due time.Time) bool {
 
 // rest is how often workers read what is steady on a runtime; zero where the server has it read, by observations that begin anew.
 func (s *service) rest(rt entities.RuntimeSpec) time.Duration {
-	if s.logic < protocol.LogicReadsHere || rt.Remote || !rt.Observable || rt.Timing.SteadyPollInterval < protocol.ShortestRound {
+	if rt.Remote || !rt.Observable || rt.Timing.SteadyPollInterval < protocol.ShortestRound {
 		return 0
 	}
 	return rt.Timing.SteadyPollInterval
@@ -216,7 +214,7 @@ const mostReadHere = 10
 // readHere reads what is asked for where workers have it at hand: no activity, and no task for its answer, stands between a hint and what
 // follows from it. What cannot be read so at once is observed as ever.
 func (s *service) readHere() {
-	if s.logic < protocol.LogicReadsHere || s.leaving() {
+	if s.leaving() {
 		return
 	}
 	for _, w := range decide.Watches(s.state, false) {
@@ -245,7 +243,7 @@ func (s *service) readHere() {
 // lookHere has all that a service knows nothing of yet read within the task that took it in, once, where each runtime answers a worker at
 // once: what is decided first waits for no activity then (docs/decisions/0090-a-first-look-is-taken-within-the-task.md).
 func (s *service) lookHere() {
-	if s.logic < protocol.LogicLooksHere || s.looked || s.leaving() || len(s.watches) > 0 || !s.nothingRead() {
+	if s.looked || s.leaving() || len(s.watches) > 0 || !s.nothingRead() {
 		return
 	}
 	var all []decide.Watch
@@ -358,7 +356,7 @@ func (s *service) watched(ctx workflow.Context, w *watch, future workflow.Future
 
 // readsAfter: what was asked for while an observation was under way is read anew, since that may have read before.
 func (s *service) readsAfter(w *watch, id entities.InstanceID) {
-	if i := s.state.Instances[id]; i != nil && s.logic >= protocol.LogicReadsAfter && s.state.Refreshed(id) != w.asked[id] {
+	if i := s.state.Instances[id]; i != nil && s.state.Refreshed(id) != w.asked[id] {
 		i.Observed.Requested = true
 	}
 }

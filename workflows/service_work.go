@@ -114,7 +114,7 @@ func (s *service) apply(op state.ApplyOp) {
 			s.state.ApplyUnready(op.Instance, op.Target, answer.Err, now)
 			return
 		}
-		hinted := s.logic >= protocol.LogicKeepsHints && s.state.Instance(op.Instance).Observed.Requested // since the reading that it ended with, perhaps
+		hinted := s.state.Instance(op.Instance).Observed.Requested // since the reading that it ended with, perhaps
 		s.state.ApplyEnded(op.Instance, op.Target, answer.Err, answer.Permanent, now)
 		if answer.Reading != nil && s.isOn(op.Instance, name) {
 			s.state.Observed(op.Instance, op.Target.FullVersion, *answer.Reading, true, now)

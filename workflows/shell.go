@@ -236,7 +236,7 @@ func (s *shell) drains() bool {
 	switch info := workflow.GetInfo(s.ctx); {
 	case !s.ending():
 		return false
-	case s.leaving() || !s.calm():
+	case s.leaving():
 		return true
 	default:
 		return info.GetCurrentHistoryLength() >= drainLength || info.GetCurrentHistorySize() >= drainSize

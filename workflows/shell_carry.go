@@ -38,7 +38,7 @@ func (s *shell) continueAsNew() error {
 	carried, err := s.packAll()
 	s.takesState = false
 	switch {
-	case isStoreError(err) && s.calm():
+	case isStoreError(err):
 		s.backOff(theNextRun, err)
 		return nil
 	case isStoreError(err):
@@ -237,9 +237,7 @@ type trail struct {
 // after what came meanwhile, notes others under the same numbers: its own lines are not written yet. A run that was begun
 // before that was so writes all of them.
 func (s *shell) committed() []entities.AuditLine {
-	if s.logic < protocol.LogicKeepsCommitted {
-		return s.desk.Audit
-	}
+
 	t := &s.trail
 	if task := workflow.GetInfo(s.ctx).GetCurrentHistoryLength(); task != t.task {
 		t.task, t.atTaskStart = task, t.lines
@@ -264,12 +262,7 @@ func (s *shell) keepTrail() {
 	switch {
 	case committed > 0:
 		s.await(s.trailStored)
-	case s.logic < protocol.LogicGoesByRules:
-		s.await(func(ctx workflow.Context) {
-			if workflow.Sleep(ctx, time.Millisecond) == nil {
-				s.trailStored(ctx)
-			}
-		})
+
 	default: // it may take the server a second: a run that ends meanwhile takes the lines along
 		workflow.Go(s.ctx, func(ctx workflow.Context) {
 			if workflow.Sleep(ctx, time.Millisecond) == nil {

@@ -63,7 +63,7 @@ func (s *shell) checkpoint(over bool) {
 	mark := &s.desk.Checkpoint
 	if of := s.of.accepted(); of != mark.Of || over {
 		mark.Of, s.handed = of, false
-		if mark.N = s.place(); s.logic < protocol.LogicKeepsCommitted {
+		if mark.N = s.place(); false {
 			mark.N++
 		}
 	}
@@ -104,9 +104,7 @@ func (s *shell) handOverAgain() (bool, error) {
 // place is the number of a checkpoint that is handed over now. It grows with each workflow task, not with what was accepted
 // there: a task that is lost may have accepted more than the one in its place. A run that was begun before that was so counts.
 func (s *shell) place() int64 {
-	if s.logic < protocol.LogicKeepsCommitted {
-		return s.desk.Checkpoint.N
-	}
+
 	return s.base + int64(workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
 }
 
@@ -132,7 +130,7 @@ func (s *shell) mustAdopt() bool {
 	}
 	if at := workflow.GetInfo(s.ctx).GetCurrentHistoryLength(); !s.beyond && at != s.asked {
 		s.asked = at
-		s.beyond = s.fromHere("adopt")
+		s.beyond = true
 	}
 	return s.beyond
 }
@@ -171,9 +169,7 @@ func (s *shell) readopt(why string, reset bool) error {
 		s.desk.Follow(answer.Trail)
 		if reset {
 			s.replaces()
-			if s.logic < protocol.LogicHoldsGates { // what is sent again is later than all that this run has heard
-				s.desk.Inbox = unheard(s.desk.Inbox, heard)
-			}
+
 		}
 		return nil
 	}
@@ -195,8 +191,7 @@ func (s *shell) readopt(why string, reset bool) error {
 	switch {
 	case !reset:
 		mine = mine[known:] // what came before is among the missed
-	case s.logic < protocol.LogicHoldsGates:
-		mine = unheard(mine, s.desk.Heard)
+
 	default: // what waited before is in the checkpoint
 		mine = slices.Concat(s.meant(mine[waiting:known], missed, heard), mine[known:])
 	}
@@ -229,9 +224,7 @@ func (s *shell) meant(came, missed []*state.Message, before []string) []*state.M
 // comesAfter puts messages behind a checkpoint and the missed, and notes both as heard: the run may be reset once more.
 func (s *shell) comesAfter(missed, mine []*state.Message) {
 	s.desk.Inbox = append(s.desk.Inbox, mine...)
-	if s.logic < protocol.LogicHoldsGates {
-		return
-	}
+
 	for _, m := range slices.Concat(missed, mine) {
 		s.hear(m.Verb, m.Payload)
 	}
@@ -308,7 +301,7 @@ func (s *shell) adopt(restart *protocol.Restart) error {
 
 // sentAgain takes in, in a run that was reset to where it begins, what the server sends it again.
 func (s *shell) sentAgain() bool {
-	if s.logic < protocol.LogicHoldsGates || !s.mustAdopt() {
+	if !s.mustAdopt() {
 		return false
 	}
 	s.collect()

@@ -82,7 +82,7 @@ func signalPayload(came converter.RawValue) (raw json.RawMessage, readable bool)
 
 // readsOneThing: since that logic, or in a run that was begun before from here on.
 func (s *shell) readsOneThing(what string) bool {
-	return s.logic >= protocol.LogicReadsOneThing || s.fromHere(what)
+	return true
 }
 
 func (s *shell) noVerb() error {

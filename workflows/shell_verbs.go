@@ -227,7 +227,7 @@ func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
 	r.At = m.At
 	if r.Token != "" && r.RequestID == "" { // one that is sent again is the same request
 		id := "signal-" + digestOf(m.Verb, m.Payload)
-		if _, done := s.desk.Answered(row.Name, id); !done || s.fromHere("signal-again") {
+		if _, done := s.desk.Answered(row.Name, id); true {
 			r.RequestID = id
 		}
 	}
@@ -278,7 +278,7 @@ func (s *shell) answer(ctx workflow.Context, row *verb.Row, r verb.Request, who 
 // effect carries out a verb that asks nobody outside any more.
 func (s *shell) effect(row *verb.Row, r verb.Request, who entities.Who) (any, error) {
 	r.Logic = s.logic
-	r.Before = row.Changed != "" && !s.fromHere(row.Changed) || s.logic < row.Logic
+	r.Before = s.logic < row.Logic
 	effect, err := s.of.judge(row, r, who)
 	if err != nil {
 		return nil, refused(err)

@@ -134,7 +134,7 @@ func (v *view) heldThere(i *instance, r *state.Release) string {
 // arrived: an instance is at its target, and nothing says that this is not good.
 func (v *view) arrived(i *instance) bool {
 	d := &i.Delivery
-	return d.Target != nil && d.Converged && d.Cancelled == "" && !d.Cut && (d.Failure == "" || v.s.Lenient)
+	return d.Target != nil && d.Converged && d.Cancelled == "" && !d.Cut && (d.Failure == "")
 }
 
 // unchanged says why a release has nothing to deliver to an instance, or "". Not known: it is to be rendered first.
@@ -192,12 +192,12 @@ func (v *view) merges(r *state.Release) bool {
 // isBusy: what is in progress is to be through before anything is rendered on top of it. It is not where a release passes it, or comes in its
 // place.
 func (v *view) isBusy(r *state.Release) bool {
-	return v.turn.Holder != maestro.None && !v.turn.Yields && !r.Keeping[v.spec.Name] && !v.passes(r) && (v.mode.Turns || !v.halted())
+	return v.turn.Holder != maestro.None && !v.turn.Yields && !r.Keeping[v.spec.Name] && !v.passes(r) && !v.halted()
 }
 
 // stale tells whether what a release brings to an instance is to be rendered on top of what is there by now.
 func (v *view) stale(i *instance, r *state.Release) bool {
-	if _, concerned := r.Payloads[i.ID]; r.Return || !concerned && !(v.mode.Stays && r.Keeping[v.spec.Name]) {
+	if _, concerned := r.Payloads[i.ID]; r.Return || !concerned {
 		return false
 	}
 	if r.Keeps(v.spec.Name) {
@@ -354,7 +354,7 @@ func (v *view) answered(next *state.Release, insts []*instance, moves []state.Mo
 func (v *view) anyFailed(insts []*instance, moves []state.Move) bool {
 	for n, i := range insts {
 		a := i.Observed.Asked
-		if !v.mode.Stays && a != nil && !a.Running && a.Reading.Err != nil && a.Target.Same(moves[n].Target) && v.now.Before(v.askedAgain(i)) {
+		if a != nil && !a.Running && a.Reading.Err != nil && a.Target.Same(moves[n].Target) && v.now.Before(v.askedAgain(i)) {
 			return true
 		}
 	}

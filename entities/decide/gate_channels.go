@@ -148,7 +148,7 @@ func (v *view) giveUp(back *state.Release, channel string) string {
 
 // judgeFloor holds what goes back while it may not, since the configuration names a version that it is below.
 func judgeFloor(p *admission, _ entities.Stage) {
-	if !p.release.Return || p.s.Lenient {
+	if !p.release.Return {
 		return
 	}
 	for n := range p.insts {
@@ -290,7 +290,7 @@ func (v *view) succeededIn(c entities.Condition, channel string, r *state.Releas
 	j := Judgement{Verdict: entities.Fail, Reason: fmt.Sprintf("%s %s in %s", r.FullVersion, p.Phase, channel), Since: p.Since}
 	switch p.Phase {
 	case maestro.Succeeded:
-		if back := v.s.GoesBack(r, channel); back != nil && !v.s.Lenient {
+		if back := v.s.GoesBack(r, channel); back != nil {
 			j.Reason, j.Since = fmt.Sprintf("%s is taken back in %s by %s", r.FullVersion, channel, back.By), back.At
 			j.Unblock = "release a fix, or, to leave it there: " + v.giveUp(back, channel)
 			return j

@@ -123,7 +123,7 @@ func removedBefore(s *state.State, id entities.InstanceID, mode Mode) entities.I
 			continue
 		}
 		a := &s.Instances[other].Delivery.Apply // of nothing: it takes down, though what it takes down was declared again for a while
-		if a.Running && (s.Instances[other].Removed || !mode.Crowds && a.Of == "") {
+		if a.Running && (s.Instances[other].Removed || a.Of == "") {
 			return other // whatever is declared of its channel by now
 		}
 		if !s.Removable(other) || s.IsGone(other) || !s.Removes(s.Instances[other]) {

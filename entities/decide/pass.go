@@ -16,8 +16,8 @@ import (
 // Passes implements maestro.Known. A version, whose steps may take days, passes nothing.
 func (k *knowledge) Passes(release, other, channel int) bool {
 	r, in, spec := k.s.Releases[release], k.s.Releases[other], &k.s.Spec.Channels[channel]
-	if aside := k.s.AsideIn(spec.Name); !r.OfAspect() || k.mode.Turns || aside != nil {
-		return r.OfAspect() && aside == in && !k.mode.Turns
+	if aside := k.s.AsideIn(spec.Name); !r.OfAspect() || aside != nil {
+		return r.OfAspect() && aside == in
 	}
 	v := view{tables: k.tables, s: k.s, spec: spec, now: k.now, healths: k.healths, turn: noTurn, d: &Decision{}, out: &ChannelDecision{}}
 	v.turn.Holder = other

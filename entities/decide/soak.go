@@ -126,7 +126,7 @@ func (v *view) judgePostconditions(r *state.Release, all []entities.Window, last
 // dueAgain tells whether a check that said when to look again has not been asked since, such as after an outage.
 func (v *view) dueAgain(c *entities.Check, r *state.Release) bool {
 	st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r))
-	return !v.mode.Unseen && st.At.Before(st.Next) && !v.now.Before(st.Next)
+	return st.At.Before(st.Next) && !v.now.Before(st.Next)
 }
 
 // extensionFailed says which post-deployment extension has spent its attempts, or "".
@@ -186,9 +186,9 @@ func (j Judgement) brief() string {
 func (v *view) readAgain(r *state.Release, ended []entities.Evaluation) {
 	p := v.remembered().Preflight
 	op := state.PreflightOp{Channel: v.spec.Name, Release: r.ID, Checks: ended, Window: true}
-	if !v.mode.Unseen {
-		op.StableSince = v.remembered().StableSince
-	}
+
+	op.StableSince = v.remembered().StableSince
+
 	switch {
 	case len(ended) == 0 || v.mode.Drain || p != nil && p.Running:
 	case p != nil && p.Window && p.Release == r.ID && v.now.Before(p.Next):

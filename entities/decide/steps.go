@@ -249,7 +249,7 @@ func (v *view) joinGates() {
 
 // asksForNext: what is evaluated is for the release that this one makes room for.
 func (v *view) asksForNext(r *state.Release) bool {
-	if v.turn.Yields && !v.mode.Stays && slices.ContainsFunc(v.insts, func(i instance) bool {
+	if v.turn.Yields && slices.ContainsFunc(v.insts, func(i instance) bool {
 		a := i.Observed.Asked
 		return a != nil && a.Running && !a.Target.Same(r.Target(i.ID))
 	}) {
@@ -314,7 +314,7 @@ func (v *view) lacksRoom(r *state.Release, left []*instance) bool {
 	for n := range v.insts {
 		i := &v.insts[n]
 		moves := slices.ContainsFunc(left, func(m *instance) bool { return m.ID == i.ID })
-		if moves && all[n].Held && !v.mode.Crowds {
+		if moves && all[n].Held {
 			return false
 		}
 		away = away || !moves && v.staysAway(i)
@@ -325,7 +325,7 @@ func (v *view) lacksRoom(r *state.Release, left []*instance) bool {
 // crammed tells whether the release in progress lacks room for all that it could move now.
 func (v *view) crammed(r *state.Release) bool {
 	left, renders := v.toMove(r)
-	return !v.mode.Crowds && len(left) > 0 && len(renders) == 0 && v.lacksRoom(r, left)
+	return len(left) > 0 && len(renders) == 0 && v.lacksRoom(r, left)
 }
 
 // staysAway tells whether an instance that is not well stays so until a release brings it something: what is there has failed, is not
@@ -333,19 +333,19 @@ func (v *view) crammed(r *state.Release) bool {
 func (v *view) staysAway(i *instance) bool {
 	d := &i.Delivery
 	unapplied := d.Reported && !d.Converged || i.stopped() || d.Converged && !v.spec.Repairs()
-	return d.Failure != "" || !v.mode.Crowds && unapplied && !d.Apply.Running && !i.current.Stable
+	return d.Failure != "" || unapplied && !d.Apply.Running && !i.current.Stable
 }
 
 // cameBy: the release in progress has come to an instance, and not as a mere report.
 func (v *view) cameBy(i *instance, r *state.Release) bool {
-	return i.broughtBy(r) && (v.mode.Crowds || !i.Delivery.Reported || i.Delivery.Converged)
+	return i.broughtBy(r) && (!i.Delivery.Reported || i.Delivery.Converged)
 }
 
 // halted: the release in progress goes no further by itself. It has more steps to go, nothing of it is under way, and it has failed
 // in a channel before this one, or another instance leaves it no room. So a fix need not wait for it (B10).
 func (v *view) halted() bool {
 	r := v.release(v.turn.Holder)
-	if !v.inSteps(r) || v.mode.Stays && !v.rolls(r) {
+	if !v.inSteps(r) {
 		return false
 	}
 	left := false

@@ -348,7 +348,7 @@ func (v *view) takenElsewhere(i *instance) (*state.Release, string) {
 		return nil, ""
 	}
 	p := r.Phases[v.spec.Name]
-	if p.CalledOff && v.s.Spec.AskGates && !v.s.Lenient {
+	if p.CalledOff && v.s.Spec.AskGates {
 		return nil, ""
 	}
 	return r, p.Reason
@@ -386,7 +386,7 @@ func (v *view) moveToPin() {
 	for n := range v.insts {
 		i := &v.insts[n]
 		to := v.pinMoves(i)
-		if to != nil && !v.s.Lenient {
+		if to != nil {
 			if why := v.s.Barred(i.Instance, *to); why != "" {
 				v.after = append(v.after, v.of(i, why+"; "+v.s.PassFloor(i.Instance)))
 				continue

@@ -32,7 +32,7 @@ func (t *tables) turnsOf(s *state.State, now time.Time, h *healths, mode Mode) [
 			}
 		}
 		channels[n] = maestro.Channel{
-			Name: c.Name, After: after[first:], By: by[first:], Kept: s.Spec.Maestro.HoldUntil == entities.HoldPromoted, Crosses: mode.Crosses,
+			Name: c.Name, After: after[first:], By: by[first:], Kept: s.Spec.Maestro.HoldUntil == entities.HoldPromoted, Crosses: false,
 		}
 		known.standing[n] = standingOf(s, c, mode)
 	}
@@ -71,7 +71,7 @@ type standing struct {
 }
 
 func standingOf(s *state.State, c *entities.ChannelSpec, mode Mode) (st standing) {
-	st.broken = !mode.Crowds && !c.Repairs()
+	st.broken = !c.Repairs()
 	for _, spec := range c.Instances {
 		i := s.Instances[c.ID(spec)]
 		if i != nil && i.Drained {
@@ -98,7 +98,7 @@ func standingOf(s *state.State, c *entities.ChannelSpec, mode Mode) (st standing
 
 // isBroken: what is there has failed, or is at what is not applied.
 func isBroken(d *state.Delivery, mode Mode) bool {
-	return d.Failure != "" || !mode.Crowds && (d.Cancelled != "" || d.Reported)
+	return d.Failure != "" || (d.Cancelled != "" || d.Reported)
 }
 
 func (k *knowledge) Strategy(release int) maestro.Strategy {
@@ -111,14 +111,14 @@ func (k *knowledge) Held(release, channel int) bool {
 		return true
 	}
 	if failed := k.standing[channel].failed; failed != nil {
-		return !r.PastRollback(c.Name, failed) || k.apart(r, c) || !k.mode.Stays && refused(r, c)
+		return !r.PastRollback(c.Name, failed) || k.apart(r, c) || refused(r, c)
 	}
 	return refused(r, c) || k.apart(r, c) || k.crowded(r, c, channel) || k.floored(r, c)
 }
 
 // floored: a release leads back below what the configuration names.
 func (k *knowledge) floored(r *state.Release, c *entities.ChannelSpec) bool {
-	if !r.Return || k.s.Lenient {
+	if !r.Return {
 		return false
 	}
 	return slices.ContainsFunc(k.s.In(c.Name), func(i *state.Instance) bool {
@@ -129,7 +129,7 @@ func (k *knowledge) floored(r *state.Release, c *entities.ChannelSpec) bool {
 // crowded: the first step of a release cannot begin, since an instance that it leaves as it is takes another one to be well again. What
 // that takes may be the release behind it.
 func (k *knowledge) crowded(r *state.Release, c *entities.ChannelSpec, channel int) bool {
-	if p, _ := r.PhaseIn(c.Name); k.mode.Stays || p != maestro.Pending || !k.standing[channel].broken || c.Rollout == nil || c.Rollout.ByCommand() && k.mode.Crowds {
+	if p, _ := r.PhaseIn(c.Name); p != maestro.Pending || !k.standing[channel].broken || c.Rollout == nil {
 		return false
 	}
 	v := &view{tables: k.tables, s: k.s, spec: c, now: k.now, healths: k.healths, mode: k.mode, turn: noTurn, out: &ChannelDecision{}}

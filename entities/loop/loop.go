@@ -74,7 +74,7 @@ func degraded(c *decide.ChannelDecision, id entities.InstanceID, mode decide.Mod
 			status, current = i.Status, i.Current
 		}
 	}
-	return status == entities.StatusDegraded || !mode.Stays && !current.Stable
+	return status == entities.StatusDegraded || !current.Stable
 }
 
 func announceWaiting(s *state.State, c *decide.ChannelDecision, now time.Time) {

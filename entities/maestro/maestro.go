@@ -184,7 +184,7 @@ func (a *arranger[R]) turn(lines []string, n int) Turn {
 
 // before tells whether a release is next rather than one of another line. What is in progress makes room for its own line at most.
 func (a *arranger[R]) before(i, than, holder, n int) bool {
-	if holder == None || a.channels[n].Crosses {
+	if holder == None {
 		return a.nearer(i, than, n)
 	}
 	switch a.releases[holder].Line() {

@@ -37,7 +37,7 @@ func (s *State) Cancel(c Cancelling, now time.Time) (Effect, error) {
 		return nil, err
 	}
 	all := []*Release{r}
-	if c.Version == r.Version && !r.Config() && !c.Lasting {
+	if c.Version == r.Version && !r.Config() {
 		all = append(all, s.configsOf(r)...)
 	}
 	all = slices.DeleteFunc(all, func(r *Release) bool {
@@ -52,7 +52,7 @@ func (s *State) Cancel(c Cancelling, now time.Time) (Effect, error) {
 		for _, r := range all {
 			texts = append(texts, s.cancelOne(r, &c, now))
 		}
-		if c.Version == r.Version && !c.Lasting {
+		if c.Version == r.Version {
 			s.keepOver(r, s.phaseChannels(r, c.Channel))
 		}
 		return strings.Join(texts, ". ")
@@ -125,9 +125,7 @@ func (s *State) cancelOne(r *Release, c *Cancelling, now time.Time) string {
 		s.Record(now, c.Channel, fmt.Sprintf("%s cancelled by %s in %s%s", r.FullVersion, c.Who.Name, strings.Join(ends, ", "), entities.Because(c.Reason)))
 	}
 	text = r.FullVersion + " " + text
-	if c.Lasting {
-		return text
-	}
+
 	return text + s.asked(r, c)
 }
 
@@ -160,9 +158,7 @@ func (s *State) withheld() bool {
 func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time) {
 	entered := r.Phases[channel].Phase == maestro.InProgress
 	r.cancel(channel, c.by(), now)
-	if c.Lasting {
-		return
-	}
+
 	for _, i := range s.everIn(channel) {
 		d := &i.Delivery
 		if before := d.BeforePin; before != nil && before.Target.Same(r.Target(i.ID)) {

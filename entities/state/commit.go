@@ -169,7 +169,7 @@ func (s *State) promote(c Change, now time.Time) {
 	s.noteChange(c, entities.EventTarget, move, now)
 	by := s.ReleaseByID(c.Release)
 	s.takenBack(by, c.Channel, now)
-	if c.Kind == ChangePromote && by != nil && !s.Lenient {
+	if c.Kind == ChangePromote && by != nil {
 		for _, i := range s.In(c.Channel) { // what failed before begins anew with it, its window included
 			switch d := &i.Delivery; {
 			case !i.IsAt(by):

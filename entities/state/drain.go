@@ -91,7 +91,7 @@ func (s *State) missed(i *Instance) *Release {
 }
 
 // onlyReported: the target of an instance was never applied, and passes no gate by coming back.
-func (s *State) onlyReported(i *Instance) bool { return i.Delivery.Reported && !s.Lenient }
+func (s *State) onlyReported(i *Instance) bool { return i.Delivery.Reported }
 
 // backToGood has an instance come back at what was good there last: what was only reported is to enter first.
 func (s *State) backToGood(i *Instance, now time.Time) {

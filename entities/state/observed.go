@@ -22,7 +22,7 @@ func (s *State) applyStarted(op ApplyOp, now time.Time) {
 	if i.Delivery.Lease != nil {
 		i.Delivery.Lease.Used = true
 	}
-	if a.Approved = i.Approval.Of(op.Target.FullVersion); s.Lenient {
+	if a.Approved = i.Approval.Of(op.Target.FullVersion); false {
 		a.Approved = nil
 	}
 	i.Approval.drop(func(given *entities.Approval) bool { return given.Version == op.Target.FullVersion })

@@ -140,7 +140,7 @@ func (s *State) leaveRemoved(now time.Time) {
 		for _, c := range entities.SortedKeys(r.Phases) {
 			if _, ok := s.Spec.Channel(c); !ok && !r.Phases[c].Phase.Over() {
 				for _, i := range s.In(c) {
-					i.cutOff(r, s.Lenient)
+					i.cutOff(r, false)
 				}
 				r.cancel(c, "the channel was removed", now)
 				for _, id := range entities.SortedIDs(r.Templates) {

@@ -22,9 +22,9 @@ func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time
 	for _, c := range changes {
 		r.Phases[c.Channel].CalledOff = true
 		moves = append(moves, c.Moves...)
-		if !s.Lenient {
-			s.withdraw(r, c.Channel, false, r.FullVersion+" is taken back in "+c.Channel, now)
-		}
+
+		s.withdraw(r, c.Channel, false, r.FullVersion+" is taken back in "+c.Channel, now)
+
 	}
 	for _, by := range s.openReturns(moves, r.Aspect, who, now) {
 		by.TakesBack = r.ID
@@ -104,7 +104,7 @@ func (s *State) GoesBack(r *Release, channel string) *Release {
 
 // takenBack notes that a release was taken back in a channel, if another one was to do that which has entered there, or which a newer one has passed.
 func (s *State) takenBack(by *Release, channel string, now time.Time) {
-	if s.Lenient || !by.takesBack() {
+	if !by.takesBack() {
 		return
 	}
 	r := s.ReleaseByID(by.TakesBack)

@@ -50,7 +50,7 @@ var service = [...]Row{
 			return nil
 		},
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			c := state.Cancelling{Version: r.Version, Channel: r.Channel, Terminate: r.Terminate, Lasting: r.Before, Who: who, Reason: r.Reason}
+			c := state.Cancelling{Version: r.Version, Channel: r.Channel, Terminate: r.Terminate, Lasting: false, Who: who, Reason: r.Reason}
 			if r.Version == "" {
 				return s.Clear(state.Clearing{OlderThan: r.OlderThan, Except: r.AllBut, Cancelling: c}, now)
 			}
@@ -60,7 +60,7 @@ var service = [...]Row{
 	{
 		Name: protocol.Retry, Description: "starts a failed release again where it failed", Needed: []string{"version"}, payload: ofVersion, Channels: oneOrAll, Logic: protocol.LogicLetsBy,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.RetryOne(state.Retrying{Version: r.Version, Channel: r.Channel, Anyhow: r.Before, Who: who}, now)
+			return s.RetryOne(state.Retrying{Version: r.Version, Channel: r.Channel, Anyhow: false, Who: who}, now)
 		},
 	},
 	{
@@ -111,7 +111,7 @@ var service = [...]Row{
 			return nil
 		},
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.Unpin(state.Unpinning{Channel: r.Channel, Stay: r.Stay, Unasked: r.Before, Who: who, Reason: r.Reason}, now)
+			return s.Unpin(state.Unpinning{Channel: r.Channel, Stay: r.Stay, Unasked: false, Who: who, Reason: r.Reason}, now)
 		},
 	},
 	{
@@ -121,7 +121,7 @@ var service = [...]Row{
 		}),
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.RollBack(state.RollingBack{
-				Version: r.Version, Channel: r.Channel, WhilePaused: r.WhilePaused, Alone: r.Before, Brings: r.Logic < protocol.LogicLetsBy, Ways: r.Ways, Last: r.Last, Who: who, Reason: r.Reason,
+				Version: r.Version, Channel: r.Channel, WhilePaused: r.WhilePaused, Alone: false, Brings: false, Ways: r.Ways, Last: r.Last, Who: who, Reason: r.Reason,
 			}, now)
 		},
 	},
@@ -221,7 +221,7 @@ func nothingYet(*state.State, Request, entities.Who, time.Time) (state.Effect, e
 }
 
 func approve(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-	return s.Approve(r.Version, entities.Approval{Topic: r.Topic, Who: who, At: now, Reject: r.Verb == protocol.Reject, Comment: r.Comment, Alone: r.Before})
+	return s.Approve(r.Version, entities.Approval{Topic: r.Topic, Who: who, At: now, Reject: r.Verb == protocol.Reject, Comment: r.Comment, Alone: false})
 }
 
 func checkRelease(s *state.State, r Request, _ entities.Who, _ time.Time) (state.Effect, error) {
