@@ -205,7 +205,7 @@ func TestLease_C10(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []sent{
 		{id: "runtime/eu", name: "request", start: "Runtime", payload: request},
-		{name: "converge: runtime eu", payload: protocol.RuntimeInput{Runtime: "eu", Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}}},
+		{name: "converge: runtime eu", payload: protocol.RuntimeInput{Runtime: "eu", Beginning: protocol.Beginning{Adopt: true}}},
 		{id: "runtime/eu", name: "release", payload: protocol.LeaseSignal{ID: "a1"}},
 		{id: "runtime/eu", name: "keep", payload: protocol.LeaseSignal{ID: "a2"}},
 	}, s.sent)

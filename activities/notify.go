@@ -151,7 +151,7 @@ func (a *Activities) notifyOr(ctx context.Context, r protocol.NotifyRequest, ser
 		StaticDetails:         details(spec, r),
 		TypedSearchAttributes: temporal.NewSearchAttributes(attrApplication.ValueSet(r.Application), attrService.ValueSet(spec.Title())),
 	}, protocol.ServiceWorkflow, protocol.ServiceInput{
-		Application: r.Application, Service: service, Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true, Restart: restart},
+		Application: r.Application, Service: service, Beginning: protocol.Beginning{Adopt: true, Restart: restart},
 	})
 	return err
 }

@@ -109,7 +109,7 @@ func (a *Activities) Lease(ctx context.Context, r protocol.LeaseCall) error {
 			TaskQueue:     protocol.TaskQueue,
 			StaticSummary: "runtime " + r.Runtime,
 			StaticDetails: fmt.Sprintf("Who may apply to runtime %s at present, and who waits for it. Its status query says so.", r.Runtime),
-		}, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.Runtime, Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}})
+		}, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.Runtime, Beginning: protocol.Beginning{Adopt: true}})
 		return err
 	}
 	signal, lease := protocol.SignalGive, r.Give

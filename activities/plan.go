@@ -44,7 +44,7 @@ func StartPlan(ctx context.Context, c client.Client, of protocol.PlanRef, asked 
 		StaticSummary:            fmt.Sprintf("plan %s of %s in %s", of.Name, of.Application, of.Channel),
 		StaticDetails:            "In which order services are deployed and fitted together. Its status query says how far it is.",
 		TypedSearchAttributes:    temporal.NewSearchAttributes(attrApplication.ValueSet(of.Application)),
-	}, protocol.PlanWorkflow, protocol.PlanInput{PlanRef: of, PlanAsked: asked, Logic: protocol.Logic})
+	}, protocol.PlanWorkflow, protocol.PlanInput{PlanRef: of, PlanAsked: asked})
 }
 
 // planned is what a record is of.
@@ -137,15 +137,12 @@ func (a *Activities) planBegin(ctx context.Context, in protocol.PlanInput) (prot
 			return protocol.PlanBegun{}, err
 		}
 	}
-	begun := protocol.PlanBegun{Hash: r.Hash, Limit: p.work.Limit, All: r.All, Scope: r.Scope, Beyond: r.Beyond, PlanState: r.PlanState}
+	begun := protocol.PlanBegun{Hash: r.Hash, Limit: p.work.Limit, All: r.All, Scope: r.Scope, Beyond: r.Beyond}
 	if r.Limit > 0 {
 		begun.Limit = r.Limit
 	}
-	if begun.Parts = nil; true {
-		begun.PlanState = protocol.PlanState{}
-		if begun.State, err = protocol.Pack(r.PlanState); err != nil {
-			return begun, err
-		}
+	if begun.State, err = protocol.Pack(r.PlanState); err != nil {
+		return begun, err
 	}
 	begun.Plan, err = protocol.Pack(p.plan)
 	return begun, err

@@ -81,20 +81,17 @@ func steps(all []entities.Extension) (out []plan.Command) {
 func listed(all []plan.Command, r *protocol.PlanCommandsRequest) (out protocol.PlanCommands, err error) {
 	size := 0
 	for at := r.From; at < len(all); at++ {
-		c := protocol.PlanCommand{Service: all[at].Service, Run: all[at].Run, Captures: all[at].Captures}
+		c := protocol.PlanCommand{Service: all[at].Service, Run: all[at].Run, Captures: all[at].Captures, At: at}
 		if c.Service != "" && slices.Contains(r.Undeployed, c.Service) && r.Kind == string(plan.Callback) {
 			continue
 		}
-		if r.InParts {
-			c.At = at
-			text, err := json.Marshal(c)
-			if err != nil {
-				return out, err
-			}
-			if size += len(text) + 1; size > commandBytes && len(out.Commands) > 0 {
-				out.Next = at
-				break
-			}
+		text, err := json.Marshal(c)
+		if err != nil {
+			return out, err
+		}
+		if size += len(text) + 1; size > commandBytes && len(out.Commands) > 0 {
+			out.Next = at
+			break
 		}
 		out.Commands = append(out.Commands, c)
 	}

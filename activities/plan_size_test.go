@@ -65,12 +65,6 @@ func TestCommandsOfManyServicesFit_E2_F8(t *testing.T) {
 	request := protocol.PlanCommandsRequest{PlanWork: protocol.PlanWork{
 		PlanRef: protocol.PlanOfIncarnation("home", "live", 1), Hash: hash, Kind: string(plan.Callback), Undeployed: []string{"service-with-a-name-7"},
 	}}
-	at, err := a.PlanCommands(t.Context(), request)
-	require.NoError(t, err)
-	require.Greater(t, size(t, at), largestPayload, "all at once is too much")
-	require.Len(t, at.Commands, 999)
-
-	request.InParts = true
 	seen := map[int]string{}
 	for parts := 1; ; parts++ {
 		some, err := a.PlanCommands(t.Context(), request)
@@ -97,7 +91,7 @@ func TestPartsOfManyNodesFit_F8(t *testing.T) {
 	t.Parallel()
 	work := calledBack(4900)
 	a, hash := planning(t, work)
-	in := protocol.PlanInput{PlanRef: protocol.PlanOfIncarnation("home", "live", 1), Goes: true, Logic: protocol.Logic}
+	in := protocol.PlanInput{PlanRef: protocol.PlanOfIncarnation("home", "live", 1), Goes: true}
 	record := protocol.PlanRecord{PlanRef: in.PlanRef, Hash: hash, All: true}
 	record.Nodes = strings.Repeat("d", 4900) + "r"
 	failed := map[int]int{}

@@ -26,12 +26,12 @@ func (a *Activities) Restart(ctx context.Context, id string, manifest incarnatio
 	begin := protocol.Beginning{Adopt: true, Restart: &why}
 	switch kind {
 	case "application":
-		return a.restart(ctx, id, name, protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: name, Logic: protocol.Logic, Beginning: begin},
+		return a.restart(ctx, id, name, protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: name, Beginning: begin},
 			attrApplication.ValueSet(name))
 	case protocol.InstallationID():
 		return a.StartInstallation(ctx, begin)
 	case "runtime":
-		return a.restart(ctx, id, name, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, Logic: protocol.Logic, Beginning: begin})
+		return a.restart(ctx, id, name, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, Beginning: begin})
 	}
 	application, service, ok := protocol.ParseServiceID(id)
 	if !ok {
@@ -94,7 +94,7 @@ func (a *Activities) StartInstallation(ctx context.Context, begin protocol.Begin
 		ID: protocol.InstallationID(), TaskQueue: protocol.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary: "installation " + i.ID, StaticDetails: "Whether everything is paused, and which store this namespace goes with. Its status query says so.",
 		Memo: map[string]any{MemoInstallation: i.ID, MemoStore: a.Store.URL(), MemoEpoch: i.Epoch},
-	}, protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.ID, Logic: protocol.Logic, Pause: held, Beginning: begin})
+	}, protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.ID, Pause: held, Beginning: begin})
 	return err
 }
 

@@ -63,7 +63,7 @@ func TestPlanAtTheLimitsFits_F8(t *testing.T) {
 		work.Services = append(work.Services, s)
 	}
 	a, hash := planning(t, work)
-	in := protocol.PlanInput{PlanRef: protocol.PlanOfIncarnation("home", "live", 1), Goes: true, Logic: protocol.Logic}
+	in := protocol.PlanInput{PlanRef: protocol.PlanOfIncarnation("home", "live", 1), Goes: true}
 	record := protocol.PlanRecord{PlanRef: in.PlanRef, Hash: hash, All: true, PlanState: protocol.PlanState{Nodes: strings.Repeat(".", 5000)}}
 	require.NoError(t, a.Store.PutPlan(t.Context(), record))
 	begun, err := a.PlanBegin(t.Context(), in)

@@ -21,8 +21,6 @@ type Approval struct {
 	Version string `json:"version,omitempty"`
 	// Release is the id of the one with which that apply was to come; earlier versions did not say.
 	Release string `json:"release,omitempty"`
-	// Alone: it takes the place of those for other versions, by a logic before protocol.LogicMakesRoom.
-	Alone bool `json:"-"`
 	// Withdrawn says, by channel, why it no longer counts there: the release failed or was rolled back since.
 	Withdrawn map[string]string `json:"withdrawn,omitempty"`
 }

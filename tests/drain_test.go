@@ -28,7 +28,7 @@ func newDrained(t *testing.T, runtime string) *drained {
 func (d *drained) start() {
 	d.T.Helper()
 	_, err := d.Client.ExecuteWorkflow(d.T.Context(), client.StartWorkflowOptions{ID: protocol.RuntimeID(d.runtime), TaskQueue: protocol.TaskQueue},
-		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: d.runtime, Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}})
+		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: d.runtime, Beginning: protocol.Beginning{Adopt: true}})
 	require.NoError(d.T, err)
 }
 

@@ -28,7 +28,7 @@ var record = flag.Bool("record", false, "record the histories that are replayed 
 // that `make histories` writes. A folder that is frozen is refused.
 const (
 	recorded   = "testdata/histories"
-	recordInto = "v3"
+	recordInto = "v1"
 )
 
 // The histories of every released version of the logic replay with the present one.

@@ -26,11 +26,10 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 	a := &application{state: &applicationState{}}
 	a.shell = &shell{
 		ctx: ctx, of: a, name: in.Application, application: in.Application,
-		logic: in.Logic, whole: a.state, version: applicationVersion, desk: &a.state.Desk, verbs: verb.Application(),
+		whole: a.state, desk: &a.state.Desk, verbs: verb.Application(),
 		stops:    []string{"to stop changes, converge pause " + in.Application},
 		answers:  map[string]answering{protocol.Publish: a.publish, protocol.Release: a.propose},
 		outcomes: map[string]following{protocol.Release: a.decided},
-		form:     a.state.form,
 	}
 	a.noted, a.announcing = a.tell, map[string]bool{}
 	a.pauses = pauses{
@@ -44,15 +43,6 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 	}
 	return a.live(in.Carried, in.Beginning)
 }
-
-// The numbers of the forms of applicationState; a change that older workers could not read takes another.
-const (
-	applicationFirst = 1
-	// applicationDecides: joint releases are being decided, or carried out. A worker that does not know it would forget them.
-	applicationDecides = 2
-	// applicationVersion is the newest that is known.
-	applicationVersion = applicationDecides
-)
 
 // applicationState is everything an Application workflow knows; the incarnations are a bounded
 // tail, the store has all of them by number.
@@ -145,7 +135,7 @@ func (a *application) checkNames(r verb.Request) error {
 }
 
 func (a *application) next(c protocol.Carried) (string, any) {
-	return protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: a.name, Logic: protocol.Logic, Carried: c}
+	return protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: a.name, Carried: c}
 }
 
 // turn notifies services of what they do not know yet.

@@ -45,14 +45,6 @@ const (
 	maxFinishedJoints = 20 // that are, oldest forgotten first
 )
 
-// form is the number of the form that the state has.
-func (s *applicationState) form() int {
-	if slices.ContainsFunc(s.Joints, func(j *joint) bool { return !j.over() }) {
-		return applicationDecides
-	}
-	return applicationFirst
-}
-
 func (s *applicationState) joint(id string) *joint {
 	if n := slices.IndexFunc(s.Joints, func(j *joint) bool { return j.ID == id }); n >= 0 {
 		return s.Joints[n]

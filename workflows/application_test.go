@@ -193,13 +193,13 @@ func (h *house) play(before *applicationState) *applicationState {
 		h.env.SetContinueAsNewSuggested(true)
 		h.env.SignalWorkflow("end", protocol.Act{By: "the end"})
 	}, h.last+time.Second)
-	h.env.ExecuteWorkflow(Application, protocol.ApplicationInput{Application: "shop", Logic: protocol.Logic, Carried: carriedOf(h.T, applicationFirst, before)})
+	h.env.ExecuteWorkflow(Application, protocol.ApplicationInput{Application: "shop", Carried: carriedOf(h.T, protocol.Version, before)})
 	require.True(h, h.env.IsWorkflowCompleted())
 	var again *workflow.ContinueAsNewError
 	require.ErrorAs(h, h.env.GetWorkflowError(), &again)
 	var next protocol.ApplicationInput
 	require.NoError(h, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
-	require.Equal(h, applicationFirst, next.StateVersion)
+	require.Equal(h, protocol.Version, next.StateVersion)
 	after := &applicationState{}
 	require.NoError(h, json.Unmarshal(next.State, after))
 	require.Equal(h, "the end", after.Refused[len(after.Refused)-1].By)

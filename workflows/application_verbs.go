@@ -139,13 +139,11 @@ func (a *application) mayTakeOver(who entities.Who) error {
 	if who.Proven || !a.state.Identity.Restricts(a.state.Grants, protocol.TakeOver) {
 		return nil
 	}
-	return a.sinceHere(errors.New("to take the application over needs proof of who asks, since it is said who may"))
+	return refused(errors.New("to take the application over needs proof of who asks, since it is said who may"))
 }
 
-// confirm takes who may do what from the store. A run that was begun by an earlier version asks under a name of its own each
-// time.
+// confirm takes who may do what from the store.
 func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) (*protocol.ConfirmAnswer, error) {
-
 	var answer protocol.ConfirmAnswer
 	err := a.fromStore(ctx, protocol.ActivityConfirm, protocol.ConfirmRequest{Application: a.name, Hash: p.Hash, Manifest: p.Manifest}, &answer)
 	if err != nil {

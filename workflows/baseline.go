@@ -94,7 +94,6 @@ func (a *application) ruledElsewhere(row *verb.Row) bool {
 
 // consult asks for them. Without them nothing is published: a store that does not answer could not take a publication either.
 func (a *application) consult(ctx workflow.Context) error {
-
 	var now protocol.Rules
 	if err := a.fromStore(ctx, protocol.ActivityRules, protocol.RulesRequest{}, &now); err != nil {
 		return err

@@ -14,9 +14,9 @@ type Form struct {
 // Forms are those of the workflows that live for ever, by type.
 func Forms() map[string]Form {
 	return map[string]Form{
-		protocol.ServiceWorkflow:      {state.Version, state.State{}},
-		protocol.ApplicationWorkflow:  {applicationFirst, applicationState{}},
-		protocol.RuntimeWorkflow:      {runtimeVersion, runtimeState{}},
-		protocol.InstallationWorkflow: {installationVersion, installationState{}},
+		protocol.ServiceWorkflow:      {protocol.Version, state.State{}},
+		protocol.ApplicationWorkflow:  {protocol.Version, applicationState{}},
+		protocol.RuntimeWorkflow:      {protocol.Version, runtimeState{}},
+		protocol.InstallationWorkflow: {protocol.Version, installationState{}},
 	}
 }

@@ -19,7 +19,7 @@ func Installation(ctx workflow.Context, in protocol.InstallationInput) error {
 	i := &installation{id: in.ID, held: in.Pause, state: &installationState{}}
 	i.shell = &shell{
 		ctx: ctx, of: i, name: "everything", application: protocol.InstallationTrail,
-		logic: in.Logic, whole: i.state, version: installationVersion, desk: &i.state.Desk, verbs: verb.Installation(),
+		whole: i.state, desk: &i.state.Desk, verbs: verb.Installation(),
 		stops: []string{"to stop all applies, converge pause --all"},
 	}
 	i.answers = map[string]answering{protocol.Configure: i.configure, protocol.PublishLibrary: i.publishLibrary}
@@ -32,9 +32,6 @@ func Installation(ctx workflow.Context, in protocol.InstallationInput) error {
 	}
 	return i.live(in.Carried, in.Beginning)
 }
-
-// installationVersion is the number of the form of installationState; a change that older workers could not read raises it.
-const installationVersion = 1
 
 // installationState is what an Installation workflow knows; bounded.
 type installationState struct {
@@ -78,10 +75,10 @@ func (i *installation) consult(ctx workflow.Context) error {
 }
 
 // flushAt: as of a runtime.
-func (i *installation) flushAt() int { return i.flushes() }
+func (i *installation) flushAt() int { return state.FlushAudit }
 
 func (i *installation) next(c protocol.Carried) (string, any) {
-	return protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.id, Logic: protocol.Logic, Carried: c}
+	return protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.id, Carried: c}
 }
 
 // turn announces a pause.
@@ -143,7 +140,7 @@ func (i *installation) begins(int64) { i.hold() }
 
 // holds takes from the store whether everything is paused from the beginning: whoever started the workflow may say so too (G1).
 func (i *installation) holds(inForce []protocol.ScopePause) {
-	if i.held == nil || !changed(i.ctx, "held-by-the-store") {
+	if i.held == nil {
 		return
 	}
 	i.held = nil

@@ -122,7 +122,7 @@ func (p *pauses) toAnnounce() (r protocol.AnnouncePause, what string) {
 
 // fits leaves the turns of a drain to the store, where they are too many for a payload. While the store does not take them, it is false.
 func (p *pauses) fits(r *protocol.AnnouncePause) bool {
-	if p.logic < protocol.LogicFitsPayloads || r.Pause == nil || r.Pause.Drain == nil {
+	if r.Pause == nil || r.Pause.Drain == nil {
 		return true
 	}
 	pause, drain := *r.Pause, *r.Pause.Drain

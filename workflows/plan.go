@@ -76,13 +76,12 @@ type planRun struct {
 	shown     string
 	large     largeAnswers
 	leases    map[string]*planLease
-	// Since LogicPlansInParts:
-	commands map[int]*commands         // of nodes that have begun
-	parts    map[int]protocol.PlanPart // of nodes that had begun in an earlier run, and not yet in this one
-	callback *commands
-	beside   int       // how many commands of CALLBACK are under way beside another one
-	due      []dueNode // the earliest first
-	alarm    time.Time // when the plan is woken for these
+	commands  map[int]*commands         // of nodes that have begun
+	parts     map[int]protocol.PlanPart // of nodes that had begun in an earlier run, and not yet in this one
+	callback  *commands
+	beside    int       // how many commands of CALLBACK are under way beside another one
+	due       []dueNode // the earliest first
+	alarm     time.Time // when the plan is woken for these
 
 	without map[int]int // how many services were undeployed when a node began that gives an aggregator what was collected
 }
@@ -127,19 +126,18 @@ func (p *planRun) begin() error {
 	if err := p.unpack(&begun); err != nil {
 		return err
 	}
-	p.hash, p.limit, p.state = begun.Hash, begun.Limit, begun.PlanState
+	p.hash, p.limit = begun.Hash, begun.Limit
 	p.record = protocol.PlanRecord{
 		PlanRef: p.in.PlanRef, PlanAsked: p.in.PlanAsked, Hash: begun.Hash, All: begun.All, Scope: begun.Scope, Beyond: begun.Beyond,
 	}
 	p.state.Over, p.state.Ended, p.state.Trouble = false, "", ""
-	p.nodes, p.failing = p.plan.Walker(p.plan.Read(begun.Nodes)), true
-	p.nodes.InOrder = false
+	p.nodes, p.failing = p.plan.Walker(p.plan.Read(p.state.Nodes)), true
 	for n := range p.plan.Nodes {
 		if p.plan.Nodes[n].Collects() {
 			p.collects = append(p.collects, n)
 		}
 	}
-	for _, n := range begun.Notes {
+	for _, n := range p.state.Notes {
 		p.notes[n.Node] = n.Text
 	}
 	return nil
@@ -155,7 +153,7 @@ func (p *planRun) ends() bool {
 func (p *planRun) goOn() error {
 	p.keep()
 	next := p.in
-	next.Goes, next.Logic = true, protocol.Logic
+	next.Goes = true
 	return workflow.NewContinueAsNewErrorWithOptions(p.ctx, onward, protocol.PlanWorkflow, next)
 }
 
@@ -196,7 +194,7 @@ func (p *planRun) step() {
 	p.woken, p.failing = p.woken || len(step.Block) > 0, p.failing || len(step.Block) > 0
 	for _, n := range step.Begin {
 		if p.plan.Nodes[n].Kind != plan.Deploy {
-			p.perform(n)
+			p.carryOut(n)
 		}
 	}
 	p.lend()
@@ -210,7 +208,7 @@ func (p *planRun) collectAgain() {
 	p.failing = false
 	undeployed := len(p.nodes.Undeployed())
 	for _, n := range p.collects {
-		if p.nodes.So(n).State == plan.Done && p.without[n] < undeployed && p.state.Ended == "" && changed(p.ctx, "plan-collects-again") {
+		if p.nodes.So(n).State == plan.Done && p.without[n] < undeployed && p.state.Ended == "" {
 			p.nodes.Set(n, plan.Waiting)
 			p.without[n] = undeployed
 		}
@@ -268,7 +266,7 @@ func (p *planRun) follow(going bool) {
 		err := future.Get(ctx, &found)
 		if err != nil { // called off, the record is gone, or its worker went away for over an hour: it is begun anew
 			_ = workflow.Sleep(ctx, retryFollowing)
-			p.dirty = p.dirty || changed(ctx, "plan-keeps-anew")
+			p.dirty = true
 		}
 		p.following, p.woken = false, true
 		for _, node := range found.Nodes {
@@ -330,7 +328,7 @@ func (p *planRun) steps(kind string, letters *string) bool {
 			continue
 		}
 		set(n, plan.Running)
-		failed := p.run(p.ctx, aStep, work, all[n])
+		failed := p.run(p.ctx, work, all[n])
 		if failed != "" {
 			p.state.Trouble = clip(all[n].Run.Name + ": " + failed)
 			set(n, plan.Failed)
@@ -364,9 +362,6 @@ func (p *planRun) status() (protocol.PlanStatus, error) {
 // has all nodes.
 func (p *planRun) result() protocol.PlanStatus {
 	status, _ := p.status()
-	if !changed(p.ctx, "plan-ends-briefly") {
-		return status
-	}
 	status.Nodes = slices.DeleteFunc(status.Nodes, func(n protocol.PlanNodeStatus) bool { return n.State == string(plan.Done) })
 	status.Nodes = status.Nodes[:min(maxNotes, len(status.Nodes))]
 	for n := range status.Nodes {

@@ -16,7 +16,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file runs the commands of many nodes (LogicPlansInParts). Each event has every coroutine of a workflow go on, so that what an event
+// This file runs the commands of many nodes. Each event has every coroutine of a workflow go on, so that what an event
 // costs, when it comes and whenever it is replayed, grows with how many there are. So only what is under way has one: what waits, for its
 // turn, for people or until it is tried again, is noted with when it is due.
 
@@ -56,26 +56,17 @@ type dueNode struct {
 	node int
 }
 
-func (p *planRun) inParts() bool { return true }
-
 // room is how much more may begin.
 func (p *planRun) room() plan.Room {
-	room := plan.Room{Limit: p.limit, Commands: -1}
-
-	room.Taken, room.Commands = p.beside, max(0, commandsAtOnce-p.busy)
-
-	return room
+	return plan.Room{Limit: p.limit, Taken: p.beside, Commands: max(0, commandsAtOnce-p.busy)}
 }
 
 // unpack reads how far the plan is, and the commands of its nodes.
 func (p *planRun) unpack(begun *protocol.PlanBegun) error {
-	if len(begun.State) == 0 {
-		return nil
-	}
-	if err := begun.State.Unpack(&begun.PlanState); err != nil {
+	if err := begun.State.Unpack(&p.state); err != nil {
 		return temporal.NewNonRetryableApplicationError("how far the plan is cannot be read: "+err.Error(), "Malformed", err)
 	}
-	for _, part := range begun.Parts {
+	for _, part := range p.state.Parts {
 		p.parts[part.Node] = part
 	}
 	return nil
@@ -200,7 +191,7 @@ func (p *planRun) list(ctx workflow.Context, c *commands) bool {
 }
 
 func (p *planRun) listFrom(ctx workflow.Context, work protocol.PlanWork, from int) (all protocol.PlanCommands, err error) {
-	err = p.briefCall(ctx, protocol.ActivityPlanCommands, protocol.PlanCommandsRequest{PlanWork: work, InParts: true, From: from}, &all)
+	err = p.briefCall(ctx, protocol.ActivityPlanCommands, protocol.PlanCommandsRequest{PlanWork: work, From: from}, &all)
 	return all, err
 }
 

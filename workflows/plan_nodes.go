@@ -3,7 +3,6 @@ package workflows
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +16,6 @@ import (
 
 // This file runs the commands of nodes. On a target where one thing runs at a time they take a lease, which a service that applies there
 // takes too, and other plans do (E14): what works holds it, what waits does not.
-// Since LogicPlansInParts plan_commands.go does that, with the same leases: what is here besides them goes on with runs of before, and with steps
-// before and after all nodes.
 
 // workOf names a node to activities, and keeps what it begins with.
 func (p *planRun) workOf(n int) protocol.PlanWork {
@@ -52,55 +49,11 @@ func (p *planRun) nodesOf(services []string) string {
 	return string(out)
 }
 
-// perform runs what there is to run for a node, beside everything else.
-func (p *planRun) perform(n int) {
+// errPutOff: a command did not run; the node goes on later, perhaps in the next run.
+var errPutOff = errors.New("put off")
 
-	p.carryOut(n)
-	return
-
-	work := p.workOf(n)
-	p.busy++
-	workflow.Go(p.ctx, func(ctx workflow.Context) {
-		state, why := p.performed(ctx, n, work)
-		p.busy--
-		p.became(n, state, why)
-	})
-}
-
-func (p *planRun) performed(ctx workflow.Context, n int, work protocol.PlanWork) (plan.State, string) {
-	var all protocol.PlanCommands
-	if err := p.briefCall(ctx, protocol.ActivityPlanCommands, work, &all); err != nil {
-		return plan.Failed, rootCause(err)
-	}
-	if len(all.Commands) == 0 {
-		return plan.Done, ""
-	}
-	for _, c := range all.Commands {
-		if failed := p.run(ctx, n, work, c); failed != "" {
-			return failedAs(failed), c.Run.Name + ": " + failed
-		}
-	}
-	return plan.Done, ""
-}
-
-// aStep stands in the place of a node for a step before or after all of them.
-const aStep = -1
-
-// putOff is how a command did not fail: the run ends, and the next one begins the node.
-const putOff = "put off"
-
-func failedAs(how string) plan.State {
-	if how == putOff {
-		return plan.Waiting
-	}
-	return plan.Failed
-}
-
-// hold shows why a node does not go on; "": it does. A step is none.
+// hold shows why a node does not go on; "": it does.
 func (p *planRun) hold(n int, why string) {
-	if n == aStep {
-		return
-	}
 	state := plan.Running
 	if why != "" {
 		state = plan.Held
@@ -110,31 +63,23 @@ func (p *planRun) hold(n int, why string) {
 	}
 }
 
-// run runs a command until it has succeeded, or as often as it may, and says how it failed. While it waits it holds no lease, and others
-// of its target go on.
-func (p *planRun) run(ctx workflow.Context, n int, work protocol.PlanWork, c protocol.PlanCommand) (failed string) {
+// run runs a step before or after all nodes until it has succeeded, or as often as it may, and says how it failed.
+func (p *planRun) run(ctx workflow.Context, work protocol.PlanWork, c protocol.PlanCommand) (failed string) {
 	wait := time.Duration(0)
 	for attempt := 1; ; {
 		if workflow.Sleep(ctx, wait) != nil {
 			return "cancelled"
 		}
-		if attempt > 1 && changed(ctx, "plan-tells-retries") {
-			p.hold(n, "")
-		}
-		ran, err := p.attempt(ctx, n, work, c, attempt)
+		ran, err := p.execute(ctx, work, c, attempt)
 		switch {
-		case errors.Is(err, errPutOff):
-			return putOff
 		case temporal.IsCanceledError(err):
 			return "cancelled"
 		case err == nil && ran.Held != "":
-			p.hold(n, ran.Held)
 			wait = min(max(2*wait, 10*time.Second), 5*time.Minute)
 			continue
 		case err != nil:
 			ran.Err = "interrupted: " + rootCause(err)
 		}
-		p.hold(n, "")
 		if ran.Err == "" {
 			return ""
 		}
@@ -142,23 +87,8 @@ func (p *planRun) run(ctx workflow.Context, n int, work protocol.PlanWork, c pro
 			return ran.Err
 		}
 		wait = backoff(c.Run, attempt)
-		if changed(ctx, "plan-tells-retries") {
-			p.hold(n, fmt.Sprintf("%s failed, attempt %d of %d: %s; again in %s", c.Run.Name, attempt, c.Run.MaxAttempts, ran.Err, wait))
-		}
 		attempt++
 	}
-}
-
-var errPutOff = errors.New(putOff)
-
-func (p *planRun) attempt(ctx workflow.Context, n int, work protocol.PlanWork, c protocol.PlanCommand, attempt int) (ran protocol.PlanRan, err error) {
-	if slices.Contains(p.plan.Serial, work.Target) {
-		if !p.take(ctx, n, work) {
-			return ran, errPutOff
-		}
-		defer p.giveBack(ctx, work)
-	}
-	return p.execute(ctx, work, c, attempt)
 }
 
 func (p *planRun) execute(ctx workflow.Context, work protocol.PlanWork, c protocol.PlanCommand, attempt int) (ran protocol.PlanRan, err error) {
@@ -178,30 +108,6 @@ type planLease struct {
 }
 
 func (p *planRun) leaseOf(work protocol.PlanWork) string { return p.in.ID() + "/" + work.String() }
-
-// take waits for the lease of a node's target. It does not get it when the run is to end.
-func (p *planRun) take(ctx workflow.Context, n int, work protocol.PlanWork) bool {
-	id := p.leaseOf(work)
-	lease := &planLease{node: n, runtime: work.Target}
-	p.leases[id] = lease
-	for wait := firstTurn; ; wait = min(2*wait, lastTurn) {
-		p.requestLease(ctx, work)
-		granted, _ := workflow.AwaitWithTimeout(ctx, wait, func() bool { return lease.granted || p.ends() })
-		if ctx.Err() != nil || p.ends() {
-			break
-		}
-		if p.confirmed(ctx, protocol.LeaseSignal{ID: id, Runtime: work.Target}) {
-			p.hold(n, "")
-			return true
-		}
-		lease.granted = false
-		if !granted {
-			p.hold(n, "waits for its turn on "+work.Target)
-		}
-	}
-	p.giveBack(ctx, work)
-	return false
-}
 
 // firstTurn is how soon a lease is asked for again that was not granted, and lastTurn how late at most.
 const (

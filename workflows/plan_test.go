@@ -27,6 +27,7 @@ type playedPlan struct {
 	work  plan.Work
 	built *plan.Plan
 	begun protocol.PlanBegun
+	state protocol.PlanState
 	ends  func(protocol.PlanRunRequest) protocol.PlanRan // it is called by one at a time
 
 	mu        sync.Mutex
@@ -52,7 +53,7 @@ func newPlayedPlan(t *testing.T, work plan.Work) *playedPlan {
 	require.NoError(t, err)
 	p.begun.Limit = work.Limit
 	for name, f := range map[string]any{
-		protocol.ActivityPlanBegin:    func(context.Context, protocol.PlanInput) (protocol.PlanBegun, error) { return p.begun, nil },
+		protocol.ActivityPlanBegin:    p.begin,
 		protocol.ActivityPlanKeep:     p.keep,
 		protocol.ActivityPlanFollow:   p.follow,
 		protocol.ActivityPlanCommands: p.commands,
@@ -67,6 +68,12 @@ func newPlayedPlan(t *testing.T, work plan.Work) *playedPlan {
 		p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
 	return p
+}
+
+func (p *playedPlan) begin(context.Context, protocol.PlanInput) (out protocol.PlanBegun, err error) {
+	out = p.begun
+	out.State, err = protocol.Pack(p.state)
+	return out, err
 }
 
 func (p *playedPlan) keep(_ context.Context, k protocol.PlanKeepRequest) error {
@@ -94,7 +101,7 @@ func (p *playedPlan) follow(context.Context, protocol.PlanRef) (out protocol.Pla
 func (p *playedPlan) commands(_ context.Context, r protocol.PlanCommandsRequest) (out protocol.PlanCommands, err error) {
 	for at, c := range p.work.CommandsOf(&plan.Node{Kind: plan.Kind(r.Kind), Service: r.Service, Target: r.Target}) {
 		switch {
-		case at >= r.From+10 && r.InParts:
+		case at >= r.From+10:
 			out.Next = r.From + 10
 			return out, nil
 		case at >= r.From:
@@ -140,7 +147,7 @@ func (p *playedPlan) lease(_ context.Context, call protocol.LeaseCall) error {
 // go runs the plan, and returns how often each command ran.
 func (p *playedPlan) goes() map[string]int {
 	p.Helper()
-	p.env.ExecuteWorkflow(Plan, protocol.PlanInput{PlanRef: protocol.PlanOfIncarnation("home", "live", 1), Logic: protocol.Logic})
+	p.env.ExecuteWorkflow(Plan, protocol.PlanInput{PlanRef: protocol.PlanOfIncarnation("home", "live", 1)})
 	require.True(p, p.env.IsWorkflowCompleted())
 	count := map[string]int{}
 	for _, line := range p.ran {
@@ -306,7 +313,7 @@ func TestCallbackGoesOnInAnotherRun_E2_E8(t *testing.T) {
 
 	next := newPlayedPlan(t, work)
 	var err error
-	next.begun.State, err = protocol.Pack(p.kept.PlanState)
+	next.state = p.kept.PlanState
 	require.NoError(t, err)
 	after := next.goes()
 	require.NoError(t, next.env.GetWorkflowError())

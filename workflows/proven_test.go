@@ -296,11 +296,11 @@ func provenWhole(t *testing.T, act provenAct, name string, update bool) (lines [
 	}, at+time.Minute)
 	switch strings.Split(t.Name(), "/")[1] {
 	case "application":
-		env.ExecuteWorkflow(Application, protocol.ApplicationInput{Application: "shop", Logic: protocol.Logic})
+		env.ExecuteWorkflow(Application, protocol.ApplicationInput{Application: "shop"})
 	case "runtime":
-		env.ExecuteWorkflow(Runtime, protocol.RuntimeInput{Runtime: "edge", Logic: protocol.Logic})
+		env.ExecuteWorkflow(Runtime, protocol.RuntimeInput{Runtime: "edge"})
 	default:
-		env.ExecuteWorkflow(Installation, protocol.InstallationInput{ID: "i", Logic: protocol.Logic})
+		env.ExecuteWorkflow(Installation, protocol.InstallationInput{ID: "i"})
 	}
 	require.True(t, env.IsWorkflowCompleted())
 	require.NotContains(t, told, "mallory")

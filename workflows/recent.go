@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/converge-engine/converge/entities"
-	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/entities/state"
 )
 
@@ -30,10 +29,4 @@ func (r *recent) recall(d *state.Desk, stored bool) {
 	if !stored {
 		d.Audit = entities.KeepLast(d.Audit, maxRecent)
 	}
-}
-
-// flushes is flushAt of a Runtime and of an Installation.
-func (s *shell) flushes() int {
-
-	return state.FlushAudit
 }

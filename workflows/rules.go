@@ -25,9 +25,8 @@ func (k *rulesKnown) rules() (*entities.Identity, []entities.Grant, bool) {
 // knows takes over the rules that a run begins with.
 func (k *rulesKnown) knows(r protocol.Rules) { k.Rules = r }
 
-// consultRules reads them. A run that was begun before there were any does so from the first time that a worker knew of them.
+// consultRules reads them.
 func (s *shell) consultRules(ctx workflow.Context, known *rulesKnown) error {
-
 	var now protocol.Rules
 	err := s.fromStore(ctx, protocol.ActivityRules, protocol.RulesRequest{}, &now)
 	switch {

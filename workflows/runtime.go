@@ -28,7 +28,7 @@ func Runtime(ctx workflow.Context, in protocol.RuntimeInput) error {
 	r.shell = &shell{
 		ctx: ctx, of: r, name: "runtime " + in.Runtime,
 		application: protocol.RuntimeTrails, service: in.Runtime,
-		logic: in.Logic, whole: r.state, version: runtimeVersion, desk: &r.state.Desk, verbs: verb.Runtime(),
+		whole: r.state, desk: &r.state.Desk, verbs: verb.Runtime(),
 		answers: map[string]answering{protocol.Drain: r.drain},
 		stops:   []string{"to stop applies there, converge pause runtime/" + in.Runtime},
 	}
@@ -41,9 +41,6 @@ func Runtime(ctx workflow.Context, in protocol.RuntimeInput) error {
 	}
 	return r.live(in.Carried, in.Beginning)
 }
-
-// runtimeVersion is the number of the form of runtimeState; a change that older workers could not read raises it.
-const runtimeVersion = 1
 
 // runtimeState is what a Runtime workflow knows; bounded.
 type runtimeState struct {
@@ -82,10 +79,10 @@ func (r *runtime) channels(*verb.Row, verb.Request) ([]string, error) {
 }
 
 // flushAt: as of a service. A run that was begun before the store got these lines keeps the newest in state.
-func (r *runtime) flushAt() int { return r.flushes() }
+func (r *runtime) flushAt() int { return state.FlushAudit }
 
 func (r *runtime) next(c protocol.Carried) (string, any) {
-	return protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.runtime, Logic: protocol.Logic, Carried: c}
+	return protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.runtime, Carried: c}
 }
 
 // turn grants what can be granted, asks whom it is time to ask, and announces a pause.
@@ -117,16 +114,9 @@ func (r *runtime) turn() {
 // maxSending is how many signals are on their way at the same time, so that no workflow task sends thousands.
 const maxSending = 100
 
-// changeSending names, in histories, that signals are bounded so.
-const changeSending = "bounded-signals"
-
 // atOnce is how many of so many signals are sent now; the others are when some have arrived.
 func (r *runtime) atOnce(wanted int) int {
-	room := max(maxSending-r.sending, 0)
-	if wanted <= room || !changed(r.ctx, changeSending) {
-		return wanted
-	}
-	return room
+	return min(wanted, max(maxSending-r.sending, 0))
 }
 
 // signal notifies a holder of its lease. One that is not there any more loses all that it has.

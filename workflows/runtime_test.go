@@ -118,7 +118,7 @@ func (s *stage) gives(d time.Duration, id string) {
 // continues as new; what the next run gets is returned.
 func (s *stage) play(before *runtimeState, after time.Duration) *runtimeState {
 	s.Helper()
-	next := s.carries(protocol.RuntimeInput{Carried: carriedOf(s.T, runtimeVersion, before)}, after)
+	next := s.carries(protocol.RuntimeInput{Carried: carriedOf(s.T, protocol.Version, before)}, after)
 	out := &runtimeState{}
 	require.NoError(s, json.Unmarshal(next.State, out))
 	out.Checkpoint, out.Heard = state.Checkpoint{}, nil // how often things changed, and by which signals
@@ -140,7 +140,7 @@ func (s *stage) carries(in protocol.RuntimeInput, after time.Duration) protocol.
 	require.Equal(s, protocol.RuntimeWorkflow, again.WorkflowType.Name)
 	var next protocol.RuntimeInput
 	require.NoError(s, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
-	require.Equal(s, runtimeVersion, next.StateVersion)
+	require.Equal(s, protocol.Version, next.StateVersion)
 	return next
 }
 
@@ -402,7 +402,7 @@ func TestManyWaitAcrossRuns(t *testing.T) {
 			before.Waiting = append(before.Waiting, entities.Lease{LeaseRequest: leaseOf(fmt.Sprintf("web-%d", i), id, 1), Since: s.begun.Add(time.Duration(i*i) * time.Millisecond)})
 		}
 		s.requests(1*second, "late", "late", 1)
-		next := s.carries(protocol.RuntimeInput{Carried: carriedOf(t, runtimeVersion, before)}, second)
+		next := s.carries(protocol.RuntimeInput{Carried: carriedOf(t, protocol.Version, before)}, second)
 		size, err := json.Marshal(next)
 		require.NoError(t, err)
 		require.Less(t, len(size), 64<<10)

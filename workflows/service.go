@@ -30,7 +30,7 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 	}
 	s.shell = &shell{
 		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title, enters: s.state.Enters,
-		logic: in.Logic, whole: s.state, version: state.Newest, form: s.state.Form, desk: &s.state.Desk, verbs: verb.Service(),
+		whole: s.state, desk: &s.state.Desk, verbs: verb.Service(),
 		stops:   []string{"to take the service down, converge delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
 		answers: map[string]answering{protocol.Release: s.release, protocol.Rollback: s.rollBack, protocol.Reserve: s.reserve, protocol.Conclude: s.conclude},
 		messages: map[string]message{
@@ -42,12 +42,8 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 			messageDue:                {take: s.concludeDue, needs: theStore, own: true},
 		},
 	}
-	s.goesBy()
 	return s
 }
-
-// goesBy has the state be changed as by the logic of this run, whatever state it is.
-func (s *service) goesBy() { s.state.Lenient = false }
 
 func (s *service) run(carried protocol.Carried, first protocol.Beginning) error {
 	if err := s.answerQueries(); err != nil {
@@ -134,14 +130,13 @@ func (s *service) flushAt() int {
 
 func (s *service) next(c protocol.Carried) (string, any) {
 	return protocol.ServiceWorkflow, protocol.ServiceInput{
-		Application: s.application, Service: s.service, Runs: s.runs + 1, Logic: protocol.Logic, Carried: c,
+		Application: s.application, Service: s.service, Runs: s.runs + 1, Carried: c,
 	}
 }
 
 // turn decides, and does what the decision says, in this order: questions answered from the store lead to
 // another decision at once; then work starts, observations are arranged, and people are notified.
 func (s *service) turn() {
-	s.state.Version = s.state.Form() // whatever form the last run left it in
 	s.tellErrors()
 	s.lookHere()
 	s.readHere()
@@ -200,12 +195,7 @@ func (s *service) count(d *decide.Decision) {
 
 // mode: the end of a run that is long overdue holds up what leads forward, never a rollback.
 func (s *service) mode() decide.Mode {
-	return decide.Mode{
-		Drain: s.drains(), Rollbacks: !s.leaving() && s.ending(),
-		Unseen: false, Crosses: false,
-		Turns: false, Stays: false,
-		Crowds: false,
-	}
+	return decide.Mode{Drain: s.drains(), Rollbacks: !s.leaving() && s.ending()}
 }
 
 // lastAnnouncements is how long a service that was taken down waits for its last announcements to arrive.

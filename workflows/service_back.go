@@ -17,8 +17,7 @@ import (
 func (s *service) rollBack(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	row := verb.Find(s.verbs, protocol.Rollback)
 	ways := s.state.WaysBack(r.Version, r.Channel)
-	r.Last = false
-	if len(ways) > 0 && !r.Last {
+	if len(ways) > 0 {
 		if _, err := s.judge(row, r, who); err != nil { // before anything is rendered
 			return nil, refused(err)
 		}
@@ -32,7 +31,7 @@ func (s *service) rollBack(ctx workflow.Context, r verb.Request, who entities.Wh
 // renderWays renders ways back, those to one version at once.
 func (s *service) renderWays(ctx workflow.Context, ways []state.Way, r *verb.Request) error {
 	r.Ways = map[entities.InstanceID]entities.Target{}
-	for len(ways) > 0 && !r.Last {
+	for len(ways) > 0 {
 		n, first := 0, ways[0]
 		var ids []entities.InstanceID
 		for n < len(ways) && ways[n].As == first.As && ways[n].Incarnation == first.Incarnation {

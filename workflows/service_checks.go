@@ -103,7 +103,6 @@ func (s *service) arrangeChecksOf(key string, wanted []entities.Evaluation) {
 	}
 	unknown := slices.DeleteFunc(slices.Clone(wanted), func(e entities.Evaluation) bool { return e.Known != "" })
 	if offline(unknown) {
-
 		s.evaluateFirst(key, wanted, unknown)
 		return
 	}
@@ -171,9 +170,7 @@ func (s *service) askPlans() {
 	}
 	for len(asked) > 0 {
 		n := len(asked)
-
 		n = min(n, 2*partOfChecks)
-
 		s.askPlansOf(asked[:n], releases[:n])
 		asked, releases = asked[n:], releases[n:]
 	}

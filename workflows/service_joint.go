@@ -61,9 +61,6 @@ func (s *service) mayReserve(id string, part protocol.ServiceVersion, answer pro
 	if err := s.state.CheckReservation(id); err != nil {
 		return err
 	}
-	if s.few(len(s.state.Reservations)) {
-		return errFew
-	}
 	who, row := answer.Joint.Who, verb.Find(s.verbs, protocol.Release)
 	r := verb.Request{
 		Act: protocol.Act{By: who.Name}, Verb: protocol.Release, Version: part.Version,
@@ -160,9 +157,7 @@ func (s *service) openJoint(ctx workflow.Context, j protocol.Joint, part protoco
 	}
 	opened := s.open(state.NewRelease{ID: j.ID, Version: part.Version, FullVersion: part.Version, By: j.Who.Name, Who: &j.Who}, prepared)
 	for _, id := range entities.SortedIDs(prepared.Payloads) {
-
 		opened.MadeFor(id, prepared.Payloads[id].Runtime, s.state.Spec)
-
 	}
 	if config != nil && !sameAs(opened, *config) {
 		s.open(state.NewRelease{Version: part.Version, FullVersion: configuredAs(part.Version, s.state.Spec), By: j.Who.Name, Who: &j.Who}, *config)
@@ -176,7 +171,7 @@ func (s *service) openJoint(ctx workflow.Context, j protocol.Joint, part protoco
 // held, or cannot be rendered, which status says.
 func (s *service) configurationSince(ctx workflow.Context, version string) (*protocol.PrepareAnswer, error) {
 	spec := s.state.Spec
-	if spec.ConfigChanges == entities.ConfigHold || s.few(0) {
+	if spec.ConfigChanges == entities.ConfigHold {
 		s.state.WaitingConfig = spec.Incarnation
 		return nil, nil
 	}

@@ -54,12 +54,10 @@ func promising(t *testing.T) (*play, protocol.ServiceInput, *asked) {
 	return p, next, same
 }
 
-// A promise outlives its run, in a form that no older worker takes for its own, and lets everything else go on but the version
-// that it is about to give a meaning to.
+// A promise outlives its run, and lets everything else go on but the version that it is about to give a meaning to.
 func TestPromiseOutlivesItsRun_B8(t *testing.T) {
 	_, next, same := promising(t)
 	require.ErrorContains(t, same.err, "v2 of shop/web is part of release autumn")
-	require.Equal(t, state.Promised, next.StateVersion)
 	s := &state.State{}
 	require.NoError(t, json.Unmarshal(next.State, s))
 	require.Len(t, s.Reservations, 1)
@@ -142,7 +140,7 @@ func TestForgottenJointReleaseIsNotOpenedAgain_B8(t *testing.T) {
 	later.follows(p)
 	later.proposes(&protocol.JointDecision{ID: "autumn", Committed: true})
 	again := later.asksFor(2*minute, protocol.Conclude, `{"id":"autumn"}`)
-	in := protocol.ServiceInput{Application: "shop", Service: "web", Logic: protocol.Logic, Carried: protocol.Carried{StateVersion: state.Version, State: raw}}
+	in := protocol.ServiceInput{Application: "shop", Service: "web", Carried: protocol.Carried{StateVersion: protocol.Version, State: raw}}
 	last = later.stateOf(later.acts(in, minute))
 	require.Contains(t, again.message, "release autumn is carried out already")
 	require.Empty(t, last.Releases)

@@ -58,7 +58,6 @@ func byRuntime(checks []entities.Evaluation) map[string][]entities.Evaluation {
 // partsAtOnce are checks that are evaluated once, by runtime and in parts that fit into payloads.
 func (s *service) partsAtOnce(checks []entities.Evaluation) map[string][]entities.Evaluation {
 	out := byRuntime(checks)
-
 	for _, runtime := range entities.SortedKeys(out) {
 		all := out[runtime]
 		for n := 1; len(all) > 2*partOfChecks; n++ {

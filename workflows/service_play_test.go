@@ -385,17 +385,7 @@ func (p *play) queries(query string, into any) {
 }
 
 // first is the input of a service that knows nothing yet.
-var first = protocol.ServiceInput{Application: "shop", Service: "web", Logic: protocol.Logic}
-
-// as is the input of a run with a logic: an older one began with a worker of then, and is not the first.
-func (p *play) as(logic int) protocol.ServiceInput {
-	in := first
-	if in.Logic = logic; logic < protocol.Logic {
-		in.Runs = 1
-		p.env.SetContinuedExecutionRunID("one before")
-	}
-	return in
-}
+var first = protocol.ServiceInput{Application: "shop", Service: "web"}
 
 // acts runs the workflow until some time after the last thing sent, when the server suggests that it
 // continues as new; what the next run gets is returned, as it is carried.
@@ -424,7 +414,7 @@ func (p *play) carried(in protocol.ServiceInput) string { return string(in.State
 
 // stateOf is the state of the next run.
 func (p *play) stateOf(in protocol.ServiceInput) *state.State {
-	require.Equal(p, state.Version, in.StateVersion)
+	require.Equal(p, protocol.Version, in.StateVersion)
 	s := &state.State{}
 	require.NoError(p, json.Unmarshal(in.State, s))
 	return s

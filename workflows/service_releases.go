@@ -24,9 +24,6 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 	if r.Release.Aspect != "" {
 		version = entities.ValuesName(r.Release.Aspect, r.Release.Parameters, r.Release.ChannelParameters)
 	}
-	if s.few(len(s.state.Reservations)) {
-		return nil, refused(errFew)
-	}
 	if _, err := s.judge(row, r, who); err != nil {
 		return nil, refused(err)
 	}
@@ -76,16 +73,6 @@ func sets(r protocol.ReleaseRequest) string {
 	return entities.Clip(strings.Join(out, ", "), mostSets)
 }
 
-// fewest is how many releases in flight were kept by versions before.
-const fewest = 50
-
-var errFew = fmt.Errorf("%d releases are in flight, the most that were kept when this run was begun", fewest)
-
-// few: there are as many, beside so many that are promised, and the run was begun when there were not to be more.
-func (s *service) few(promised int) bool {
-	return s.state.Open()+promised >= fewest && !changed(s.ctx, "many-wait")
-}
-
 // unlessDamaged has what only a repair of the store would mend refused: what waits for that would be opened after what comes
 // later.
 func unlessDamaged(err error) error {
@@ -110,7 +97,6 @@ func (s *service) elsewhere(version string, prepared protocol.PrepareAnswer) err
 
 func (s *service) open(n state.NewRelease, prepared protocol.PrepareAnswer) *state.Release {
 	n.Incarnation, n.Hash = prepared.Incarnation, prepared.Hash
-	n.CutsOff = false
 	n.Payloads = digests(prepared)
 	return s.state.OpenRelease(n, s.now())
 }
@@ -130,7 +116,7 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	if err := verb.Tolerantly(protocol.Publish, raw, &p); err != nil {
 		return refused(err)
 	}
-	looks := p.Incarnation == 0 && p.Hash == "" && s.readsOneThing("look") // for whatever there is
+	looks := p.Incarnation == 0 && p.Hash == "" // for whatever there is
 	if !looks && s.overtaken(p) {
 		return nil
 	}
@@ -174,7 +160,6 @@ func (s *service) overtaken(p protocol.ServicePublish) bool {
 // whatever the signal said (G1). Without a spec the service is no longer declared, and what it runs is left in place, orphaned (D10).
 func (s *service) loadSpec(ctx workflow.Context, p *protocol.ServicePublish) (spec *entities.Spec, loosened []entities.Loosening, err error) {
 	spec = &entities.Spec{Application: s.application, Service: s.service}
-
 	request := protocol.LoadSpecRequest{
 		Application: s.application, Service: s.service, Digest: p.Spec, Incarnation: p.Incarnation, Hash: p.Hash, Order: p.Order, On: s.state.OnRuntimes(),
 	}
@@ -221,10 +206,6 @@ func confirm(p *protocol.ServicePublish, answer protocol.LoadSpecAnswer) {
 // openPublished opens the release of a publication, unless rendering shows that a change of
 // configuration changes no payload after all (B9).
 func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish, o state.Opening) error {
-	if o.Of != nil && s.few(0) {
-		s.state.WaitingConfig = p.Incarnation
-		return nil
-	}
 	request := protocol.PrepareRequest{
 		Version: o.Version, FullVersion: o.FullVersion, Incarnation: p.Incarnation, Hash: p.Hash,
 		Instances: s.state.Spec.IDs(), Initial: o.Initial,

@@ -25,9 +25,7 @@ func (s *service) rename(spec *entities.Spec, p protocol.ServicePublish) (waits 
 		return true, err
 	}
 	s.state.TakeNames(spec, entities.Who{Name: p.By, Proven: p.Proven, Subject: p.Subject}, s.now())
-
 	s.state.RenameRuns(names, spec)
-
 	for _, key := range entities.SortedKeys(s.watches) { // what they see would be of another name
 		s.watches[key].cancel()
 		delete(s.watches, key)

@@ -84,7 +84,6 @@ func (s *service) shownWithin() time.Duration {
 // showsLater: an apply begins, and the attributes wait for a later task. They are for the server to write, to what is searched too, before it
 // hands out the apply; and one that is over within the time need not be shown at all.
 func (s *service) showsLater(begins bool) bool {
-
 	by := s.showing.at
 	switch {
 	case begins && by.IsZero():
@@ -153,7 +152,6 @@ func (s *service) look() (now shown, ok bool) {
 // toShow is what the attributes become: those that were recorded, when this is a replay. Runs that an older worker began
 // have nothing recorded; their attributes are computed again, as they were.
 func (s *service) toShow(now attributes) attributes {
-
 	recorded := workflow.MutableSideEffect(s.ctx, "shown",
 		func(workflow.Context) any { return now },
 		func(a, b any) bool { return a.(attributes).equal(b.(attributes)) })

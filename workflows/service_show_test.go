@@ -36,13 +36,10 @@ var otherViews = map[string]func(*state.State, *decide.Decision) shown{
 func TestWhatIsShownNeverBreaksAReplay_F3(t *testing.T) {
 	for name, view := range otherViews {
 		t.Run(name, func(t *testing.T) {
-			for _, run := range recordedServices(t, "v2") {
+			for _, run := range recordedServices(t) {
 				require.NoError(t, replayShowing(view, run), run)
 			}
 		})
-	}
-	for _, run := range recordedServices(t, "v1") {
-		require.ErrorContains(t, replayShowing(otherViews["always another"], run), "nondeterministic", run)
 	}
 }
 
@@ -80,9 +77,9 @@ func TestApplyBeginsBeforeItIsShown(t *testing.T) {
 	}), "nor in a task that has another reason, while the apply is under way")
 }
 
-func recordedServices(t *testing.T, version string) []string {
+func recordedServices(t *testing.T) []string {
 	t.Helper()
-	runs, err := filepath.Glob("../tests/testdata/histories/" + version + "/service-*.json")
+	runs, err := filepath.Glob("../tests/testdata/histories/v1/service-*.json")
 	require.NoError(t, err)
 	require.NotEmpty(t, runs)
 	return runs

@@ -40,22 +40,14 @@ func (s *service) scopePause(ctx workflow.Context, raw json.RawMessage) error {
 	case p.Pause != nil && of && !s.on(name):
 		return nil // it comes with the configuration of a service that goes there later
 	}
-	if s.confirms("pause") {
-		request := protocol.InForceRequest{Application: s.application, Scope: p.Scope, Service: s.service}
-		var inForce protocol.ScopePause
-		if err := s.call(ctx, theAnnouncer, aMoment, protocol.ActivityInForce, request, &inForce); err != nil {
-			return err
-		}
-		p = inForce
+	request := protocol.InForceRequest{Application: s.application, Scope: p.Scope, Service: s.service}
+	var inForce protocol.ScopePause
+	if err := s.call(ctx, theAnnouncer, aMoment, protocol.ActivityInForce, request, &inForce); err != nil {
+		return err
 	}
+	p = inForce
 	s.setPause(p)
 	return nil
-}
-
-// confirms: what a signal says is no fact but a reason to look. A run that was begun before that was so looks from the first time
-// that a worker knows of it.
-func (s *service) confirms(what string) bool {
-	return true
 }
 
 // aMoment is how long another workflow may take to say whether what was signalled is so.
@@ -137,7 +129,7 @@ func (s *service) granted(ctx workflow.Context, raw json.RawMessage) error {
 	if err != nil {
 		return refused(err)
 	}
-	if s.state.HoldsLease(l.ID) && s.confirms("granted") {
+	if s.state.HoldsLease(l.ID) {
 		var answer protocol.GrantedAnswer
 		question := protocol.LeaseSignal{ID: l.ID, Runtime: cmp.Or(s.state.LeaseOn(l.ID), l.Runtime)}
 		if err := s.call(ctx, theRuntimes, aMoment, protocol.ActivityGranted, question, &answer); err != nil {

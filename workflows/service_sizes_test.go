@@ -277,7 +277,7 @@ func TestDrainOfManyServicesFits_F8(t *testing.T) {
 	})
 	s.updates(1*second, protocol.Drain, protocol.Act{By: "alice"}, "runtime edge is being drained: what runs there leaves, service by service")
 	s.updates(5*second, protocol.TurnUp, protocol.Act{By: "alice"}, "runtime edge is being turned up: what had left comes back, service by service")
-	next := s.carries(protocol.RuntimeInput{Logic: protocol.Logic}, second)
+	next := s.carries(protocol.RuntimeInput{}, second)
 	require.NotContains(t, string(next.State), `"pause":{`)
 	require.Equal(t, "4 looks, 2 by digest", fmt.Sprintf("%d looks, %d by digest", looks, byDigest))
 	require.Empty(t, sizes.beyond(t))

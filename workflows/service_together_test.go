@@ -129,22 +129,20 @@ func TestRuntimesAreObservedTogether_F9(t *testing.T) {
 	}, f.work("keep", "announce"))
 }
 
-// Where it is read at once, nothing but the applies stands between what is published and that it has converged; a run of before has it observed.
+// Where it is read at once, nothing but the applies stands between what is published and that it has converged.
 func TestWhatIsNewIsReadWithinItsTask_F9(t *testing.T) {
 	together := " rt-asia rt-eu rt-us"
-	for logic, looks := range map[int]string{protocol.LogicLooksHere: "look", protocol.LogicLooksHere - 1: "follow"} {
-		f := newFleet(t, "eu", "us", "asia")
-		f.prompt = true
-		f.spec.InitialVersion = "v1"
-		f.publishes(0)
-		f.sees(minute, func(s protocol.Status) {
-			require.Equal(t, "eu CONVERGED v1, us CONVERGED v1, asia CONVERGED v1", statusOf(s))
-		})
-		f.acts(f.as(logic), minute)
-		require.Equal(t, []string{
-			looks + together, "apply v1 to eu", "apply v1 to us", "apply v1 to asia", "watch" + together,
-		}, f.work("keep", "announce"), logic)
-	}
+	f := newFleet(t, "eu", "us", "asia")
+	f.prompt = true
+	f.spec.InitialVersion = "v1"
+	f.publishes(0)
+	f.sees(minute, func(s protocol.Status) {
+		require.Equal(t, "eu CONVERGED v1, us CONVERGED v1, asia CONVERGED v1", statusOf(s))
+	})
+	f.acts(first, minute)
+	require.Equal(t, []string{
+		"look" + together, "apply v1 to eu", "apply v1 to us", "apply v1 to asia", "watch" + together,
+	}, f.work("keep", "announce"))
 }
 
 // One that hangs holds up no other: it is observed alone from then on.
@@ -161,14 +159,6 @@ func TestARuntimeThatHangsIsObservedAlone_A7(t *testing.T) {
 	did := f.work("keep", "announce")
 	require.Equal(t, []string{"follow rt-asia rt-eu rt-us", "follow rt-us", "apply v1 to eu"}, did[:3])
 	require.NotContains(t, did, "apply v1 to us", "nothing is known of it")
-}
-
-// A run of before observes as it began.
-func TestARunOfBeforeObservesRuntimeByRuntime(t *testing.T) {
-	f := newFleet(t, "eu", "us")
-	f.publishes(0)
-	f.acts(f.as(protocol.LogicObservesTogether-1), minute)
-	require.ElementsMatch(t, []string{"follow rt-eu", "follow rt-us", "watch rt-eu", "watch rt-us"}, f.work("keep", "announce"))
 }
 
 // What is asked about many runtimes at once fits into a payload, however long their names are and what they run.

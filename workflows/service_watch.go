@@ -70,7 +70,6 @@ func (s *service) endWatches(wanted map[string][]decide.Watch, moving bool) {
 
 // covers: all that is wanted is under observation, or read by workers.
 func (s *service) covers(have *watch, wanted []decide.Watch) bool {
-
 	watched := map[entities.InstanceID]bool{}
 	for _, on := range have.of {
 		for _, one := range on.Watched {

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -159,12 +158,6 @@ func TestAHintIsReadInItsTask_F9(t *testing.T) {
 	require.Equal(t, []string{"apply v2 to staging", "read v2"}, newScene(t).plays(first))
 }
 
-// A run that an older worker began observes as it did then.
-func TestOlderRunsObserveByActivities_F9(t *testing.T) {
-	s := newScene(t)
-	require.Equal(t, []string{"apply v2 to staging", "follow v2", "follow v2", "watch v2"}, s.plays(s.as(protocol.LogicAppliesFirst)))
-}
-
 // What workers do not have at hand is observed by activities, and the observation of what is steady is left as it is all the same.
 func TestWhatIsNotAtHandIsFollowed_F9(t *testing.T) {
 	s := newScene(t)
@@ -199,58 +192,46 @@ func TestALongApplyIsFollowedByHintsToo_F9(t *testing.T) {
 
 // What is hinted at before the workflow has taken in how an apply ended is read: the apply may have ended with what was there before.
 func TestAHintBesideTheEndOfAnApplyIsRead_F9(t *testing.T) {
-	for logic, begun := range map[int][]string{
-		protocol.LogicKeepsHints:     {"follow ", "watch ", "apply v1 to staging", "read v1"},
-		protocol.LogicKeepsHints - 1: {"follow ", "watch ", "apply v1 to staging"},
-	} {
-		t.Run(fmt.Sprint(logic), func(t *testing.T) {
-			s := newScene(t)
-			before := s.reading("v1")
-			s.publishes(0)
-			s.hangs("v1 to staging")
-			s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-			s.pods(28*second, true)
-			s.hint(29 * second)
-			s.at(30*second, func() {
-				require.NoError(t, s.env.CompleteActivity(s.hung["v1 to staging"], protocol.ApplyAnswer{Reading: &before, AtHand: true}, nil))
-			})
-			s.sees(31*second, func(protocol.Status) { require.Equal(t, begun, s.work()) })
-			s.sees(31*second+shownWithin, func(seen protocol.Status) { require.Equal(t, "staging CONVERGED v1", statusOf(seen)) })
-			s.acts(s.as(logic), minute)
-		})
-	}
+	begun := []string{"follow ", "watch ", "apply v1 to staging", "read v1"}
+	s := newScene(t)
+	before := s.reading("v1")
+	s.publishes(0)
+	s.hangs("v1 to staging")
+	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	s.pods(28*second, true)
+	s.hint(29 * second)
+	s.at(30*second, func() {
+		require.NoError(t, s.env.CompleteActivity(s.hung["v1 to staging"], protocol.ApplyAnswer{Reading: &before, AtHand: true}, nil))
+	})
+	s.sees(31*second, func(protocol.Status) { require.Equal(t, begun, s.work()) })
+	s.sees(31*second+shownWithin, func(seen protocol.Status) { require.Equal(t, "staging CONVERGED v1", statusOf(seen)) })
+	s.acts(first, minute)
 }
 
 // What is hinted at while it is observed is read once more: what is answered then may have been read before.
 func TestAHintBesideAnObservationIsReadAfterIt_F9(t *testing.T) {
-	for logic, begun := range map[int][]string{
-		protocol.LogicReadsAfter:     {"follow v1", "follow v1"},
-		protocol.LogicReadsAfter - 1: {"follow v1"},
-	} {
-		t.Run(fmt.Sprint(logic), func(t *testing.T) {
-			s := newScene(t)
-			s.atHand, s.ready = false, true
-			s.publishes(0)
-			s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-			var before entities.Reading
-			s.sees(minute, func(seen protocol.Status) {
-				require.Equal(t, "staging CONVERGED v1", statusOf(seen))
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				before, s.did = s.reading("v1"), nil
-				s.hangs("follow v1")
-			})
-			s.hint(minute + second)
-			s.pods(minute+2*second, false)
-			s.hint(minute + 3*second)
-			s.at(minute+4*second, func() {
-				answer := protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{s.spec.IDs()[0]: before}}
-				require.NoError(t, s.env.CompleteActivity(s.hung["follow v1"], answer, nil))
-			})
-			s.sees(minute+5*second, func(protocol.Status) { require.Equal(t, begun, s.work("watch")) })
-			s.acts(s.as(logic), minute)
-		})
-	}
+	begun := []string{"follow v1", "follow v1"}
+	s := newScene(t)
+	s.atHand, s.ready = false, true
+	s.publishes(0)
+	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	var before entities.Reading
+	s.sees(minute, func(seen protocol.Status) {
+		require.Equal(t, "staging CONVERGED v1", statusOf(seen))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		before, s.did = s.reading("v1"), nil
+		s.hangs("follow v1")
+	})
+	s.hint(minute + second)
+	s.pods(minute+2*second, false)
+	s.hint(minute + 3*second)
+	s.at(minute+4*second, func() {
+		answer := protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{s.spec.IDs()[0]: before}}
+		require.NoError(t, s.env.CompleteActivity(s.hung["follow v1"], answer, nil))
+	})
+	s.sees(minute+5*second, func(protocol.Status) { require.Equal(t, begun, s.work("watch")) })
+	s.acts(first, minute)
 }
 
 // Beside many others what goes on is shown later, and followed by hints alone for longer.
@@ -287,69 +268,65 @@ func TestWhatNobodyHintsAtIsFollowed_F9(t *testing.T) {
 // What has just converged is observed while other things go on, where no worker reads it by itself: an observation under way that lacks it is
 // begun anew.
 func TestWhatHasJustConvergedIsObserved_F9_A7(t *testing.T) {
-	for logic, observed := range map[int]bool{protocol.LogicReadsAfter: true, protocol.LogicReadsAfter - 1: false} {
-		t.Run(fmt.Sprint(logic), func(t *testing.T) {
-			p := newPlay(t)
-			edge := p.spec.Runtimes["edge"]
-			edge.Observable, edge.Timing.PollInterval, edge.Timing.SteadyPollInterval = true, second, 30*second
-			there := func(version string, status entities.ObjectStatus) entities.Reading {
-				return entities.Reading{At: p.env.Now(), Objects: []entities.Object{{
-					Name: "web", Type: "process", Status: status, Versions: []entities.ObjectVersion{{Version: version, Active: true}},
-				}}}
+	p := newPlay(t)
+	edge := p.spec.Runtimes["edge"]
+	edge.Observable, edge.Timing.PollInterval, edge.Timing.SteadyPollInterval = true, second, 30*second
+	there := func(version string, status entities.ObjectStatus) entities.Reading {
+		return entities.Reading{At: p.env.Now(), Objects: []entities.Object{{
+			Name: "web", Type: "process", Status: status, Versions: []entities.ObjectVersion{{Version: version, Active: true}},
+		}}}
+	}
+	now := map[string]entities.Reading{"staging": there("v0", entities.ObjectSucceeded), "prod": there("v0", entities.ObjectSucceeded)}
+	var steady []string // the channels of each observation of what is steady
+	p.env.RegisterActivityWithOptions(func(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		answer, channels := protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{}}, ""
+		for _, ref := range r.Instances {
+			channels += ref.ID.Channel + " "
+			if reading := now[ref.ID.Channel]; reading.Digest() != ref.Known {
+				answer.Readings[ref.ID] = reading
 			}
-			now := map[string]entities.Reading{"staging": there("v0", entities.ObjectSucceeded), "prod": there("v0", entities.ObjectSucceeded)}
-			var steady []string // the channels of each observation of what is steady
-			p.env.RegisterActivityWithOptions(func(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				answer, channels := protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{}}, ""
-				for _, ref := range r.Instances {
-					channels += ref.ID.Channel + " "
-					if reading := now[ref.ID.Channel]; reading.Digest() != ref.Known {
-						answer.Readings[ref.ID] = reading
-					}
-				}
-				if r.Steady && activity.GetInfo(ctx).Attempt == 1 {
-					steady = append(steady, channels)
-				}
-				if len(answer.Readings) > 0 {
-					return answer, nil
-				}
-				again := 100 * time.Hour
-				if len(r.Instances) == 2 { // until it is news that the apply under way has changed something
-					again = second
-				}
-				return answer, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: again})
-			}, activity.RegisterOptions{Name: protocol.ActivityObserve})
-			reads := func(at time.Duration, channel string, status entities.ObjectStatus) {
-				p.at(at, func() {
-					p.mu.Lock()
-					defer p.mu.Unlock()
-					now[channel] = there("v1", status)
-				})
-			}
-			p.hangs("v1 to staging")
-			p.hangs("v1 to prod")
-			p.publishes(0)
-			p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
-			reads(5*second, "staging", entities.ObjectPending)
-			reads(10*second, "staging", entities.ObjectSucceeded)
-			ends := func(at time.Duration, apply string) {
-				p.at(at, func() {
-					reading := there("v1", entities.ObjectSucceeded)
-					require.NoError(t, p.env.CompleteActivity(p.hung[apply], protocol.ApplyAnswer{Reading: &reading}, nil))
-				})
-			}
-			ends(11*second, "v1 to staging")
-			p.sees(12*second, func(seen protocol.Status) {
-				require.Equal(t, "staging CONVERGED v1, prod CONVERGING v1", statusOf(seen))
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				require.Equal(t, observed, slices.Contains(steady, "staging "), "%q", steady)
-			})
-			reads(20*second, "prod", entities.ObjectSucceeded)
-			ends(21*second, "v1 to prod")
-			p.acts(p.as(logic), minute)
+		}
+		if r.Steady && activity.GetInfo(ctx).Attempt == 1 {
+			steady = append(steady, channels)
+		}
+		if len(answer.Readings) > 0 {
+			return answer, nil
+		}
+		again := 100 * time.Hour
+		if len(r.Instances) == 2 { // until it is news that the apply under way has changed something
+			again = second
+		}
+		return answer, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: again})
+	}, activity.RegisterOptions{Name: protocol.ActivityObserve})
+	reads := func(at time.Duration, channel string, status entities.ObjectStatus) {
+		p.at(at, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			now[channel] = there("v1", status)
 		})
 	}
+	p.hangs("v1 to staging")
+	p.hangs("v1 to prod")
+	p.publishes(0)
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	reads(5*second, "staging", entities.ObjectPending)
+	reads(10*second, "staging", entities.ObjectSucceeded)
+	ends := func(at time.Duration, apply string) {
+		p.at(at, func() {
+			reading := there("v1", entities.ObjectSucceeded)
+			require.NoError(t, p.env.CompleteActivity(p.hung[apply], protocol.ApplyAnswer{Reading: &reading}, nil))
+		})
+	}
+	ends(11*second, "v1 to staging")
+	p.sees(12*second, func(seen protocol.Status) {
+		require.Equal(t, "staging CONVERGED v1, prod CONVERGING v1", statusOf(seen))
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		require.Contains(t, steady, "staging ")
+	})
+	reads(20*second, "prod", entities.ObjectSucceeded)
+	ends(21*second, "v1 to prod")
+	p.acts(first, minute)
 }

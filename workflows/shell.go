@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -74,10 +73,7 @@ type shell struct {
 	application, service string
 	title                func() string                                       // what people call the service; nil: it is none
 	enters               func(entities.AuditLine) (incarnation, since int64) // of a line, as state.Enters; nil: of none
-	logic                int                                                 // protocol.Logic of the worker that began the run
 	whole                any                                                 // its state; desk is a part
-	version              int                                                 // of the newest form of the state that is known
-	form                 func() int                                          // of the form that the state has; nil: the newest
 	desk                 *state.Desk                                         // what it remembers of those who talk to it
 	verbs                []verb.Row
 	messages             map[string]message       // by name: from other workflows, or written by the workflow itself
@@ -137,7 +133,6 @@ type following func(workflow.Context, json.RawMessage) (json.RawMessage, error)
 func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 	s.requested = s.ctx
 	s.ctx = uncancelled(s.ctx)
-	s.goByOwnLogic()
 	s.lock, s.line.mutex = workflow.NewMutex(s.ctx), workflow.NewMutex(s.ctx)
 	s.beginWork()
 	// Handlers first: an update that comes while spilled state is being fetched would find none.
@@ -176,17 +171,6 @@ func (s *shell) live(in protocol.Carried, first protocol.Beginning) error {
 			return err
 		}
 		s.idle = false
-	}
-}
-
-// goByOwnLogic has a first run go by the logic of the worker that begins it, whatever its input says: whoever started it may want it
-// to forget what was mended since. A run that was begun before that was so keeps to its input.
-func (s *shell) goByOwnLogic() {
-	if s.logic == protocol.Logic || workflow.GetInfo(s.ctx).ContinuedExecutionRunID != "" {
-		return
-	}
-	if own := workflow.GetVersion(s.ctx, "logic", workflow.DefaultVersion, protocol.Logic); own != workflow.DefaultVersion {
-		s.logic = int(own)
 	}
 }
 
@@ -241,25 +225,6 @@ func (s *shell) drains() bool {
 	default:
 		return info.GetCurrentHistoryLength() >= drainLength || info.GetCurrentHistorySize() >= drainSize
 	}
-}
-
-// changeCalm names, in histories, that a suggested end of the run holds nothing up.
-const changeCalm = "calm-ending"
-
-// calm is asked only by a run that does not end although it should: one that was in that state when its worker was
-// replaced by a newer one ends as it began to.
-func (s *shell) calm() bool { return changed(s.ctx, changeCalm) }
-
-// changed: whoever carries out a run for the first time knows of a change of the workflow code. One that was begun before and is
-// repeated goes on as it began.
-func changed(ctx workflow.Context, change string) bool {
-	return workflow.GetVersion(ctx, change, workflow.DefaultVersion, 1) != workflow.DefaultVersion
-}
-
-// fromHere is changed of what comes again and again in a run, which may have begun before and go on after the change: each time
-// has a name of its own.
-func (s *shell) fromHere(change string) bool {
-	return changed(s.ctx, fmt.Sprintf("%s-%d", change, workflow.GetInfo(s.ctx).GetCurrentHistoryLength()))
 }
 
 // atRest: nothing is in flight that the next run could not start again.

@@ -53,9 +53,9 @@ func (s *shell) continueAsNew() error {
 }
 
 // asksForState: the store did not take the state the last time, while everybody waited. Before it gets it again it is asked
-// beside the task whether it would, until it does. A run that was in that state before there was this question does not ask.
+// beside the task whether it would, until it does.
 func (s *shell) asksForState() bool {
-	if s.outages[theNextRun].tries == 0 || s.takesState || !changed(s.ctx, "ask-before-spilling") {
+	if s.outages[theNextRun].tries == 0 || s.takesState {
 		return false
 	}
 	s.await(func(ctx workflow.Context) {
@@ -88,21 +88,13 @@ func (s *shell) packAll() (protocol.Carried, error) {
 	}
 }
 
-// formNow is the number of the form that the state has: an older one than the newest, where that is enough.
-func (s *shell) formNow() int {
-	if s.form != nil {
-		return s.form()
-	}
-	return s.version
-}
-
 // packedLimit is the size in bytes of packed state up to which it is carried from run to run; beyond
 // that it goes to the store, so that no payload passes 64 KiB (base64 in JSON adds a third).
 const packedLimit = 44 << 10
 
 // pack makes what the next run begins with from state.
 func (s *shell) pack() (protocol.Carried, error) {
-	out := protocol.Carried{StateVersion: s.formNow()}
+	out := protocol.Carried{StateVersion: protocol.Version}
 	plain, err := json.Marshal(s.whole)
 	if err == nil && len(plain) <= protocol.PlainLimit {
 		out.State = plain
@@ -144,8 +136,8 @@ func (s *shell) restore(in protocol.Carried, first protocol.Beginning) error {
 
 // unpack reads a state, anew if there is another already.
 func (s *shell) unpack(in protocol.Carried, anew bool) error {
-	if in.StateVersion > s.version {
-		panic(fmt.Sprintf("state version %d of %s is newer than this worker knows (%d): upgrade the worker", in.StateVersion, s.name, s.version))
+	if in.StateVersion > protocol.Version {
+		panic(fmt.Sprintf("state version %d of %s is newer than this worker knows (%d): upgrade the worker", in.StateVersion, s.name, protocol.Version))
 	}
 	packed, err := in.Packed, error(nil)
 	if in.Spilled != "" {
@@ -164,9 +156,6 @@ func (s *shell) unpack(in protocol.Carried, anew bool) error {
 	}
 	if err != nil {
 		panic(fmt.Sprintf("carried state of %s: %s", s.name, err))
-	}
-	if of, ok := s.of.(interface{ goesBy() }); ok {
-		of.goesBy()
 	}
 	return nil
 }
@@ -237,7 +226,6 @@ type trail struct {
 // after what came meanwhile, notes others under the same numbers: its own lines are not written yet. A run that was begun
 // before that was so writes all of them.
 func (s *shell) committed() []entities.AuditLine {
-
 	t := &s.trail
 	if task := workflow.GetInfo(s.ctx).GetCurrentHistoryLength(); task != t.task {
 		t.task, t.atTaskStart = task, t.lines
@@ -262,7 +250,6 @@ func (s *shell) keepTrail() {
 	switch {
 	case committed > 0:
 		s.await(s.trailStored)
-
 	default: // it may take the server a second: a run that ends meanwhile takes the lines along
 		workflow.Go(s.ctx, func(ctx workflow.Context) {
 			if workflow.Sleep(ctx, time.Millisecond) == nil {

@@ -63,9 +63,7 @@ func (s *shell) checkpoint(over bool) {
 	mark := &s.desk.Checkpoint
 	if of := s.of.accepted(); of != mark.Of || over {
 		mark.Of, s.handed = of, false
-		if mark.N = s.place(); false {
-			mark.N++
-		}
+		mark.N = s.place()
 	}
 	if !s.handed && mark.N > 0 && !workflow.IsReplaying(s.ctx) {
 		s.handOver(over)
@@ -86,7 +84,7 @@ func (s *shell) handOver(over bool) {
 	info := workflow.GetInfo(s.ctx)
 	c := protocol.Checkpoint{
 		ID: info.WorkflowExecution.ID, N: s.place(), Run: info.WorkflowExecution.RunID, Event: int64(info.GetCurrentHistoryLength()),
-		At: s.now().UTC(), Over: over, StateVersion: s.formNow(),
+		At: s.now().UTC(), Over: over, StateVersion: protocol.Version,
 	}
 	s.of.mark(&c)
 	to.Take(c, plain)
@@ -104,7 +102,6 @@ func (s *shell) handOverAgain() (bool, error) {
 // place is the number of a checkpoint that is handed over now. It grows with each workflow task, not with what was accepted
 // there: a task that is lost may have accepted more than the one in its place. A run that was begun before that was so counts.
 func (s *shell) place() int64 {
-
 	return s.base + int64(workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
 }
 
@@ -130,9 +127,15 @@ func (s *shell) mustAdopt() bool {
 	}
 	if at := workflow.GetInfo(s.ctx).GetCurrentHistoryLength(); !s.beyond && at != s.asked {
 		s.asked = at
-		s.beyond = true
+		s.beyond = s.beyondHistory()
 	}
 	return s.beyond
+}
+
+// beyondHistory: the present workflow task is not in the history that the run was made from. Its marker says so to each replay.
+func (s *shell) beyondHistory() bool {
+	changeID := fmt.Sprintf("adopt-%d", workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
+	return workflow.GetVersion(s.ctx, changeID, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // adoptWhenDue adopts the newest checkpoint before a run that was reset does anything, and when something later than the
@@ -169,7 +172,6 @@ func (s *shell) readopt(why string, reset bool) error {
 		s.desk.Follow(answer.Trail)
 		if reset {
 			s.replaces()
-
 		}
 		return nil
 	}
@@ -191,7 +193,6 @@ func (s *shell) readopt(why string, reset bool) error {
 	switch {
 	case !reset:
 		mine = mine[known:] // what came before is among the missed
-
 	default: // what waited before is in the checkpoint
 		mine = slices.Concat(s.meant(mine[waiting:known], missed, heard), mine[known:])
 	}
@@ -224,7 +225,6 @@ func (s *shell) meant(came, missed []*state.Message, before []string) []*state.M
 // comesAfter puts messages behind a checkpoint and the missed, and notes both as heard: the run may be reset once more.
 func (s *shell) comesAfter(missed, mine []*state.Message) {
 	s.desk.Inbox = append(s.desk.Inbox, mine...)
-
 	for _, m := range slices.Concat(missed, mine) {
 		s.hear(m.Verb, m.Payload)
 	}

@@ -128,55 +128,47 @@ func incidents(t *testing.T) *resetting {
 
 // What is said again in the same words while a run that was reset waits for its checkpoint is carried out, whether that is newer or not.
 func TestWhatIsSaidAgainAfterAResetIsMeant_F1(t *testing.T) {
-	for logic, want := range map[int]string{protocol.LogicHoldsGates: "PAUSED", protocol.LogicHoldsGates - 1: "CONVERGED"} {
-		for _, newer := range []bool{false, true} {
-			t.Run(fmt.Sprint(logic, newer), func(t *testing.T) {
-				r := incidents(t)
-				p, away := r.p, 2*minute
-				if newer { // the checkpoint has the resume, the run has not: it is sent again
-					whole := incidents(t)
-					whole.p.sends(90*second, protocol.Resume, mended)
-					whole.p.acts(first, minute)
-					r.answers, away = whole.newer(), 80*second
-				} else {
-					p.sends(90*second, protocol.Resume, mended)
-				}
-				p.at(away-second, func() { p.failing(protocol.ActivityAdopt, errors.New("the disk is full")) })
-				if newer {
-					r.at(away, said{protocol.Resume, mended})
-				} else {
-					r.at(away)
-				}
-				p.sends(2*minute+10*second, protocol.Pause, incident)
-				p.at(2*minute+35*second, func() { p.failing(protocol.ActivityAdopt, nil) })
-				p.sees(5*minute, func(s protocol.Status) {
-					require.Equal(t, "staging CONVERGED v1, prod "+want+" v1", statusOf(s))
-				})
-				p.acts(p.as(logic), minute)
+	for _, newer := range []bool{false, true} {
+		t.Run(fmt.Sprintf("newer=%t", newer), func(t *testing.T) {
+			r := incidents(t)
+			p, away := r.p, 2*minute
+			if newer { // the checkpoint has the resume, the run has not: it is sent again
+				whole := incidents(t)
+				whole.p.sends(90*second, protocol.Resume, mended)
+				whole.p.acts(first, minute)
+				r.answers, away = whole.newer(), 80*second
+			} else {
+				p.sends(90*second, protocol.Resume, mended)
+			}
+			p.at(away-second, func() { p.failing(protocol.ActivityAdopt, errors.New("the disk is full")) })
+			if newer {
+				r.at(away, said{protocol.Resume, mended})
+			} else {
+				r.at(away)
+			}
+			p.sends(2*minute+10*second, protocol.Pause, incident)
+			p.at(2*minute+35*second, func() { p.failing(protocol.ActivityAdopt, nil) })
+			p.sees(5*minute, func(s protocol.Status) {
+				require.Equal(t, "staging CONVERGED v1, prod PAUSED v1", statusOf(s))
 			})
-		}
+			p.acts(first, minute)
+		})
 	}
 }
 
 // What was missed, and is sent again, is carried out once, in its order, and is heard.
 func TestMissedSignalsAreCarriedOutOnce_F1(t *testing.T) {
-	for logic, want := range map[int]string{protocol.LogicHoldsGates: "PAUSED", protocol.LogicHoldsGates - 1: "CONVERGED"} {
-		t.Run(fmt.Sprint(logic), func(t *testing.T) {
-			r := incidents(t)
-			r.answers = r.newer(
-				protocol.Missed{Verb: protocol.Resume, Payload: json.RawMessage(mended)},
-				protocol.Missed{Verb: protocol.Pause, UpdateID: "u1", Payload: json.RawMessage(`{"channel":"prod","by":"ann"}`)},
-			)
-			r.at(2*minute, said{protocol.Resume, `{"channel": "prod", "by": "bob"}`})
-			again := r.p.asksFor(2*minute+second, protocol.Pause, `{"channel":"prod","by":"ann","requestId":"u1"}`)
-			r.p.sees(3*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod "+want+" v1", statusOf(s)) })
-			next := r.p.acts(r.p.as(logic), minute)
-			require.NoError(t, again.err)
-			if logic == protocol.LogicHoldsGates {
-				require.Contains(t, r.p.stateOf(next).Heard, digestOf(protocol.Resume, json.RawMessage(mended)))
-			}
-		})
-	}
+	r := incidents(t)
+	r.answers = r.newer(
+		protocol.Missed{Verb: protocol.Resume, Payload: json.RawMessage(mended)},
+		protocol.Missed{Verb: protocol.Pause, UpdateID: "u1", Payload: json.RawMessage(`{"channel":"prod","by":"ann"}`)},
+	)
+	r.at(2*minute, said{protocol.Resume, `{"channel": "prod", "by": "bob"}`})
+	again := r.p.asksFor(2*minute+second, protocol.Pause, `{"channel":"prod","by":"ann","requestId":"u1"}`)
+	r.p.sees(3*minute, func(s protocol.Status) { require.Equal(t, "staging CONVERGED v1, prod PAUSED v1", statusOf(s)) })
+	next := r.p.acts(first, minute)
+	require.NoError(t, again.err)
+	require.Contains(t, r.p.stateOf(next).Heard, digestOf(protocol.Resume, json.RawMessage(mended)))
 }
 
 // What waits for the store when a run is reset still does afterwards.

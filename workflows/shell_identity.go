@@ -77,14 +77,6 @@ func (s *shell) checkWhom(row *verb.Row, r verb.Request, proven bool) error {
 	return nil
 }
 
-// sinceHere is what is refused from this version on: a run that carried it out before goes on as it began.
-func (s *shell) sinceHere(err error) error {
-	if err == nil {
-		return nil
-	}
-	return refused(err)
-}
-
 // identify tells who asks: proven by a token, or as stated. It takes no lock, so that an issuer
 // that does not answer holds nobody else up.
 func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (entities.Who, error) {
@@ -100,8 +92,8 @@ func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (e
 	if err == nil {
 		err = s.checkWhom(row, r, false)
 	}
-	if err := s.sinceHere(err); err != nil {
-		return entities.Who{}, err
+	if err != nil {
+		return entities.Who{}, refused(err)
 	}
 	if r.Token == "" || !s.guarded(row) {
 		return entities.Who{Name: r.By}, nil
@@ -159,8 +151,8 @@ func (s *shell) authorize(row *verb.Row, r verb.Request, who entities.Who) error
 	if err := s.checkProof(row, verb.Request{}, who.Proven); err != nil {
 		return err
 	}
-	if err := s.sinceHere(s.checkWhom(row, r, who.Proven)); err != nil {
-		return err
+	if err := s.checkWhom(row, r, who.Proven); err != nil {
+		return refused(err)
 	}
 	if row.Parts {
 		return nil

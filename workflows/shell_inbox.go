@@ -47,11 +47,8 @@ func (s *shell) take(name string) bool {
 	if !workflow.GetSignalChannel(s.ctx, name).ReceiveAsync(&came) {
 		return false
 	}
-	raw, readable := signalPayload(came)
-	switch {
-	case !readable && !s.readsOneThing("unreadable"): // it was passed over
-		return s.take(name)
-	case name == protocol.SignalWake:
+	raw := signalPayload(came)
+	if name == protocol.SignalWake {
 		var w protocol.Wake
 		s.hinted = json.Unmarshal(raw, &w) == nil && w.Plan || s.hinted
 		s.woken = true
@@ -61,7 +58,7 @@ func (s *shell) take(name string) bool {
 		s.refuse(name, raw, err.Error(), s.now())
 		return true
 	}
-	if m := s.messages[name]; m.take != nil && s.crowded() && s.readsOneThing("crowded") {
+	if m := s.messages[name]; m.take != nil && s.crowded() {
 		s.makeDo(name, raw)
 		return true
 	}
@@ -72,17 +69,12 @@ func (s *shell) take(name string) bool {
 }
 
 // signalPayload is the JSON that a signal brought, or what it brought instead, which the SDK would pass over.
-func signalPayload(came converter.RawValue) (raw json.RawMessage, readable bool) {
+func signalPayload(came converter.RawValue) (raw json.RawMessage) {
 	payload := came.Payload()
 	if err := converter.GetDefaultDataConverter().FromPayload(payload, &raw); err != nil {
-		return payload.GetData(), false
+		return payload.GetData()
 	}
-	return raw, true
-}
-
-// readsOneThing: since that logic, or in a run that was begun before from here on.
-func (s *shell) readsOneThing(what string) bool {
-	return true
+	return raw
 }
 
 func (s *shell) noVerb() error {
@@ -98,7 +90,7 @@ func (s *shell) takes(name string, raw json.RawMessage) error {
 	if err := verb.CheckRaw(name, raw); err != nil {
 		return err
 	}
-	if err := verb.CheckForm(name, raw); err != nil && s.readsOneThing("form") {
+	if err := verb.CheckForm(name, raw); err != nil {
 		return err
 	}
 	if !known {

@@ -75,9 +75,9 @@ func (o *outages) next() time.Time {
 }
 
 // patient tells that somebody did not answer the last time: it is asked beside the workflow task, where it may take its
-// time. A run that met its first outage before that was possible goes on as it began.
+// time.
 func (s *shell) patient(of outside) bool {
-	return s.outages[of].tries > 0 && changed(s.ctx, "ask-beside-the-task")
+	return s.outages[of].tries > 0
 }
 
 // failed counts that somebody did not answer, if that is what an error says.

@@ -77,25 +77,24 @@ func TestNewerStateIsLeftAlone(t *testing.T) {
 	runtime := func(c protocol.Carried) any { return protocol.RuntimeInput{Runtime: "edge", Carried: c} }
 	packed, err := protocol.Pack(state.New("shop", "web"))
 	require.NoError(t, err)
-	newer := fmt.Sprintf("state version %d of shop/web is newer than this worker knows (%d): upgrade the worker", state.Newest+1, state.Newest)
+	newer := "state version 2 of shop/web is newer than this worker knows (1): upgrade the worker"
 	for _, tt := range []struct {
 		name, workflow string
 		input          func(protocol.Carried) any
 		carried        protocol.Carried
-		known          int
 		want           string
 	}{
-		{"plain", protocol.ServiceWorkflow, service, protocol.Carried{State: json.RawMessage(`{}`)}, state.Newest, newer},
-		{"packed", protocol.ServiceWorkflow, service, protocol.Carried{Packed: packed}, state.Newest, newer},
-		{"spilled", protocol.ServiceWorkflow, service, protocol.Carried{Spilled: "digest"}, state.Newest, newer},
-		{"application", protocol.ApplicationWorkflow, application, protocol.Carried{State: json.RawMessage(`{}`)}, applicationVersion, "state version 3 of shop is newer than this worker knows (2): upgrade the worker"},
-		{"runtime", protocol.RuntimeWorkflow, runtime, protocol.Carried{State: json.RawMessage(`{}`)}, runtimeVersion, "state version 2 of runtime edge is newer than this worker knows (1): upgrade the worker"},
+		{"plain", protocol.ServiceWorkflow, service, protocol.Carried{State: json.RawMessage(`{}`)}, newer},
+		{"packed", protocol.ServiceWorkflow, service, protocol.Carried{Packed: packed}, newer},
+		{"spilled", protocol.ServiceWorkflow, service, protocol.Carried{Spilled: "digest"}, newer},
+		{"application", protocol.ApplicationWorkflow, application, protocol.Carried{State: json.RawMessage(`{}`)}, "state version 2 of shop is newer than this worker knows (1): upgrade the worker"},
+		{"runtime", protocol.RuntimeWorkflow, runtime, protocol.Carried{State: json.RawMessage(`{}`)}, "state version 2 of runtime edge is newer than this worker knows (1): upgrade the worker"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.carried.StateVersion = tt.known + 1
+			tt.carried.StateVersion = protocol.Version + 1
 			err := begins(t, tt.workflow, tt.input(tt.carried))
 			require.EqualError(t, err, tt.want, "of the task, not of the workflow: that would be a command that history does not have")
-			tt.carried.StateVersion = tt.known
+			tt.carried.StateVersion = protocol.Version
 			require.NotContains(t, fmt.Sprint(begins(t, tt.workflow, tt.input(tt.carried))), "newer")
 		})
 	}
@@ -104,7 +103,7 @@ func TestNewerStateIsLeftAlone(t *testing.T) {
 // State that cannot be read fails the workflow task, too: failing the workflow would lose it.
 func TestUnreadableStateIsLeftAlone(t *testing.T) {
 	err := begins(t, protocol.ServiceWorkflow, protocol.ServiceInput{
-		Application: "shop", Service: "web", Carried: protocol.Carried{StateVersion: state.Version, State: json.RawMessage(`{"releases":7}`)},
+		Application: "shop", Service: "web", Carried: protocol.Carried{StateVersion: protocol.Version, State: json.RawMessage(`{"releases":7}`)},
 	})
 	require.ErrorContains(t, err, "carried state of shop/web: json: cannot unmarshal number")
 	require.NotContains(t, err.Error(), "TMPRL1100", "no command, not even that the workflow failed")
@@ -132,7 +131,7 @@ func TestStateOfAnySizeReachesTheNextRun(t *testing.T) {
 			p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 			next := p.acts(first, minute)
 			require.True(t, tt.in(next.Carried))
-			require.Equal(t, state.Version, next.StateVersion)
+			require.Equal(t, protocol.Version, next.StateVersion)
 			require.Equal(t, int64(1), next.Runs)
 
 			before := p

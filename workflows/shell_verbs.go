@@ -169,10 +169,9 @@ func (s *shell) pending(out json.RawMessage) json.RawMessage {
 }
 
 // inTurn has an update wait for the signals that came before it, unless they wait themselves: the loop may be busy ending
-// the run. A run that was begun before updates did so goes on as it began.
+// the run.
 func (s *shell) inTurn(ctx workflow.Context) error {
-	if s.untried == 0 && len(workflow.GetUnhandledSignalNames(ctx)) == 0 ||
-		!changed(s.ctx, "updates-in-turn") {
+	if s.untried == 0 && len(workflow.GetUnhandledSignalNames(ctx)) == 0 {
 		return nil
 	}
 	s.woken = true
@@ -226,10 +225,7 @@ func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
 	}
 	r.At = m.At
 	if r.Token != "" && r.RequestID == "" { // one that is sent again is the same request
-		id := "signal-" + digestOf(m.Verb, m.Payload)
-		if _, done := s.desk.Answered(row.Name, id); true {
-			r.RequestID = id
-		}
+		r.RequestID = "signal-" + digestOf(m.Verb, m.Payload)
 	}
 	who := m.Who
 	if who == nil {
@@ -277,8 +273,6 @@ func (s *shell) answer(ctx workflow.Context, row *verb.Row, r verb.Request, who 
 
 // effect carries out a verb that asks nobody outside any more.
 func (s *shell) effect(row *verb.Row, r verb.Request, who entities.Who) (any, error) {
-	r.Logic = s.logic
-	r.Before = s.logic < row.Logic
 	effect, err := s.of.judge(row, r, who)
 	if err != nil {
 		return nil, refused(err)
@@ -292,7 +286,7 @@ func (s *shell) again(row *verb.Row, r verb.Request, by string) (out json.RawMes
 	if !done {
 		return nil, false, nil
 	}
-	if err := before.Same(r.Asks, by); err != nil && s.readsOneThing("request-id") {
+	if err := before.Same(r.Asks, by); err != nil {
 		return nil, true, refused(err)
 	}
 	return repeated(row, before.Answer), true, nil

@@ -29,7 +29,7 @@ func (p *publication) announce(ctx context.Context) error {
 	c := p.options.Client
 	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: c.NewWithStartWorkflowOperation(p.start(), protocol.ApplicationWorkflow,
-			protocol.ApplicationInput{Application: p.application, Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}}),
+			protocol.ApplicationInput{Application: p.application, Beginning: protocol.Beginning{Adopt: true}}),
 		UpdateOptions: client.UpdateWorkflowOptions{
 			UpdateID: request.RequestID, UpdateName: protocol.Publish, Args: []any{request},
 			WaitForStage: client.WorkflowUpdateStageCompleted,

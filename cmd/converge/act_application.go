@@ -180,7 +180,7 @@ func (f *Factory) runtimeThere(ctx context.Context, name, id string) error {
 	if used = slices.Compact(used); !slices.Contains(used, name) {
 		return errors.Join(fmt.Errorf("no service uses a runtime %s%s", name, suggestion(name, used)), err)
 	}
-	return api.Start(ctx, id, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}})
+	return api.Start(ctx, id, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, Beginning: protocol.Beginning{Adopt: true}})
 }
 
 // incarnationOptions are those of pin and unpin of a whole application (D15).

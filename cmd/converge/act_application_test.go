@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,7 +25,7 @@ func TestVerbsOnAWhole_A16_A17_A24(t *testing.T) {
 		{line: "resume shop --yes", want: "done\n", sent: []string{`application/shop resume {"by":"alice","requestId":"ID"}`}},
 		{
 			line: "pause runtime/edge --yes", want: "done\n",
-			sent: []string{fmt.Sprintf(`runtime/edge start {"runtime":"edge","logic":%d,"adopt":true}`, protocol.Logic), `runtime/edge pause {"by":"alice","requestId":"ID"}`},
+			sent: []string{`runtime/edge start {"runtime":"edge","adopt":true}`, `runtime/edge pause {"by":"alice","requestId":"ID"}`},
 		},
 		{line: "pause runtime/edge", code: 1, want: "! converge: pause whatever runs on runtime edge needs --yes when nobody can be asked\n"},
 		{line: "pause runtime/edg --yes", code: 1, want: "! converge: no service uses a runtime edg; did you mean edge?\n"},

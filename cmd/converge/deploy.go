@@ -110,7 +110,7 @@ func (o *deployOptions) run(ctx context.Context) error {
 		ref.Name = o.name
 	}
 	if !o.show {
-		err := api.Start(ctx, ref.ID(), protocol.PlanWorkflow, protocol.PlanInput{PlanRef: ref, Logic: protocol.Logic, PlanAsked: protocol.PlanAsked{
+		err := api.Start(ctx, ref.ID(), protocol.PlanWorkflow, protocol.PlanInput{PlanRef: ref, PlanAsked: protocol.PlanAsked{
 			Incarnation: incarnation, Whole: len(o.changed) == 0, Changed: o.changed, Limit: o.parallelism, Eager: o.eager, Recapture: o.recapture, By: o.f.by(),
 		}})
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 // The plan of the newest incarnation is run, or shown; what failed is the exit status of who waits for it.
 func TestDeployCommands_E7_E8_E12_E16(t *testing.T) {
 	start := func(asked string) []string {
-		return []string{fmt.Sprintf(`plan/home/live/i7 start {"application":"home","channel":"live","name":"i7","incarnation":7,%s,"by":"alice","logic":%d}`, asked, protocol.Logic)}
+		return []string{fmt.Sprintf(`plan/home/live/i7 start {"application":"home","channel":"live","name":"i7","incarnation":7,%s,"by":"alice"}`, asked)}
 	}
 	const shown = "DEPLOY web@host\tdone\t\nRECONCILE web@host\tfailed\tregister: no such host\n" + "plan i7 of home in live: 1 of 2 done, 1 failed\n"
 	const mermaid = "flowchart LR\n  n0[\"DEPLOY web@host\"]\n  style n0 fill:#d1e7dd\n  n1[\"RECONCILE web@host\"]\n  style n1 fill:#f8d7da\n  n0 --> n1\n"

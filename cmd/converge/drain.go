@@ -85,7 +85,7 @@ func (o *drainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	start := protocol.RuntimeInput{Runtime: o.runtime, Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}}
+	start := protocol.RuntimeInput{Runtime: o.runtime, Beginning: protocol.Beginning{Adopt: true}}
 	if err := api.Start(ctx, protocol.RuntimeID(o.runtime), protocol.RuntimeWorkflow, start); err != nil {
 		return err
 	}

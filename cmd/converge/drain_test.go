@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,7 +33,7 @@ nothing would be left of shop/api prod: refused without --force
 		{line: "drain edge --yes", code: 1, want: "! converge: no service uses a runtime edge; there are eu, us\n"},
 		{
 			line: "drain runtime/eu --yes --reason nodes", want: "done\n",
-			sent: []string{fmt.Sprintf(`runtime/eu start {"runtime":"eu","logic":%d,"adopt":true}`, protocol.Logic), `runtime/eu drain {"by":"alice","requestId":"ID","reason":"nodes"}`},
+			sent: []string{`runtime/eu start {"runtime":"eu","adopt":true}`, `runtime/eu drain {"by":"alice","requestId":"ID","reason":"nodes"}`},
 		},
 		{line: "turnup eu", code: 1, want: "! converge: turnup runtime/eu: there is none\n", sent: []string{`runtime/eu turnup {"by":"alice","requestId":"ID"}`}},
 	} {

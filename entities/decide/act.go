@@ -168,7 +168,7 @@ func (d *Decision) giveBack(id entities.InstanceID, l *state.Lease) {
 func (v *view) applyUnapproved(i *instance) bool {
 	version := i.Delivery.Target.FullVersion
 	d := &i.Delivery
-	back := i.RollingBack() && (!d.Restarting && !d.ComesBack) // what arrived, and begins anew, is an apply like any other
+	back := i.RollingBack() && !d.Restarting && !d.ComesBack // what arrived, and begins anew, is an apply like any other
 	if !i.runtime.ApproveApplies || back || i.Approves(version) {
 		return false
 	}

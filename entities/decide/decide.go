@@ -15,16 +15,6 @@ type Mode struct {
 	Drain bool
 	// Rollbacks are begun all the same: what is running may take long to end.
 	Rollbacks bool
-	// Unseen: by a logic before protocol.LogicLooksAgain.
-	Unseen bool
-	// Crosses: by a logic before protocol.LogicKeepsLines.
-	Crosses bool
-	// Turns: by a logic before protocol.LogicPasses.
-	Turns bool
-	// Stays: by a logic before protocol.LogicMakesRoom.
-	Stays bool
-	// Crowds: by a logic before protocol.LogicLetsBy.
-	Crowds bool
 }
 
 // holds tells whether work is not to be started that is, or is not, part of a rollback.

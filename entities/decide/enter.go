@@ -134,7 +134,7 @@ func (v *view) heldThere(i *instance, r *state.Release) string {
 // arrived: an instance is at its target, and nothing says that this is not good.
 func (v *view) arrived(i *instance) bool {
 	d := &i.Delivery
-	return d.Target != nil && d.Converged && d.Cancelled == "" && !d.Cut && (d.Failure == "")
+	return d.Target != nil && d.Converged && d.Cancelled == "" && !d.Cut && d.Failure == ""
 }
 
 // unchanged says why a release has nothing to deliver to an instance, or "". Not known: it is to be rendered first.

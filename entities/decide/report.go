@@ -26,7 +26,7 @@ func (i *instance) waits() bool {
 // brings it, if anything does, may bring the next one at once. What is halted makes room for its own aspect alone (B5).
 func (p *admission) supersedes(holder *state.Release) bool {
 	v := p.view
-	return v.halted() && (holder.Line() == p.release.Line()) || v.reports() && v.remembered().StableSince.IsZero() && slices.ContainsFunc(v.insts, func(i instance) bool { return i.waits() })
+	return v.halted() && holder.Line() == p.release.Line() || v.reports() && v.remembered().StableSince.IsZero() && slices.ContainsFunc(v.insts, func(i instance) bool { return i.waits() })
 }
 
 // supersede ends what has the channel, for the release that enters: what yields to it (B3), or was only to be reported.

@@ -185,10 +185,7 @@ func (j Judgement) brief() string {
 // readAgain asks for the fresh reading of checks whose window has ended.
 func (v *view) readAgain(r *state.Release, ended []entities.Evaluation) {
 	p := v.remembered().Preflight
-	op := state.PreflightOp{Channel: v.spec.Name, Release: r.ID, Checks: ended, Window: true}
-
-	op.StableSince = v.remembered().StableSince
-
+	op := state.PreflightOp{Channel: v.spec.Name, Release: r.ID, Checks: ended, Window: true, StableSince: v.remembered().StableSince}
 	switch {
 	case len(ended) == 0 || v.mode.Drain || p != nil && p.Running:
 	case p != nil && p.Window && p.Release == r.ID && v.now.Before(p.Next):

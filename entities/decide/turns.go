@@ -32,7 +32,7 @@ func (t *tables) turnsOf(s *state.State, now time.Time, h *healths, mode Mode) [
 			}
 		}
 		channels[n] = maestro.Channel{
-			Name: c.Name, After: after[first:], By: by[first:], Kept: s.Spec.Maestro.HoldUntil == entities.HoldPromoted, Crosses: false,
+			Name: c.Name, After: after[first:], By: by[first:], Kept: s.Spec.Maestro.HoldUntil == entities.HoldPromoted,
 		}
 		known.standing[n] = standingOf(s, c, mode)
 	}
@@ -98,7 +98,7 @@ func standingOf(s *state.State, c *entities.ChannelSpec, mode Mode) (st standing
 
 // isBroken: what is there has failed, or is at what is not applied.
 func isBroken(d *state.Delivery, mode Mode) bool {
-	return d.Failure != "" || (d.Cancelled != "" || d.Reported)
+	return d.Failure != "" || d.Cancelled != "" || d.Reported
 }
 
 func (k *knowledge) Strategy(release int) maestro.Strategy {

@@ -24,10 +24,9 @@ var backCommands = map[string]command{
 	"pin": func(s *story, arg []string) string {
 		return refusal(done(s.s.Pin(at(arg, 1), at(arg, 0), bob, rest(arg, 2), s.now)))
 	},
-	// unpin CHANNEL why…; "unpin-stay" and "unpin-unasked" likewise
-	"unpin":         func(s *story, arg []string) string { return s.unpin(state.Unpinning{}, arg) },
-	"unpin-stay":    func(s *story, arg []string) string { return s.unpin(state.Unpinning{Stay: true}, arg) },
-	"unpin-unasked": func(s *story, arg []string) string { return s.unpin(state.Unpinning{Unasked: true}, arg) },
+	// unpin CHANNEL why…; "unpin-stay" likewise
+	"unpin":      func(s *story, arg []string) string { return s.unpin(state.Unpinning{}, arg) },
+	"unpin-stay": func(s *story, arg []string) string { return s.unpin(state.Unpinning{Stay: true}, arg) },
 	// pause-scope SCOPE why…
 	"pause-scope": func(s *story, arg []string) string {
 		s.s.SetPause(arg[0], &entities.Pause{By: "carol", Reason: rest(arg, 1), At: s.now}, s.now)

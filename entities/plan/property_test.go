@@ -396,13 +396,6 @@ func TestADeployPassesACommandWithoutAPlace_E8(t *testing.T) {
 	require.Equal(t, []int{2}, w.Step(plan.Room{Commands: 0}).Begin)
 	w.Set(2, plan.Done)
 	require.Equal(t, []int{1}, w.Step(plan.Room{Commands: 1}).Begin)
-
-	w = p.Walker([]plan.Progress{{State: plan.Running}})
-	w.InOrder = true
-	require.Empty(t, w.Step(plan.Room{Commands: -1}).Begin)
-	w.Set(0, plan.Done)
-	require.Empty(t, w.Step(plan.Room{Commands: 0}).Begin, "as before")
-	require.Equal(t, []int{1}, w.Step(plan.Room{Commands: 1}).Begin)
 }
 
 // BenchmarkThousandServices builds a plan of a thousand services with twenty aggregators, and walks it to its end.

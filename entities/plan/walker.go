@@ -8,8 +8,6 @@ import (
 // Walker goes through a plan: it is told what became of nodes, and says what begins next (E8–E10). What it does for one of them grows with the
 // edges of that node and not with the plan, so that a thousand nodes cost no more each than ten.
 type Walker struct {
-	// InOrder: on a serial target a DEPLOY waits behind a command that has no place, by a logic before protocol.LogicPassesCommands.
-	InOrder       bool
 	plan          *Plan
 	so            []Progress
 	letters       []byte
@@ -127,25 +125,13 @@ type parked struct{ deploys, rest queue }
 // unpark queues the next nodes of a serial target where none runs. The one that begins has the other parked again.
 func (w *Walker) unpark(target string) {
 	p := w.parked[target]
-	switch {
-	case p == nil || w.busy[target] > 0:
-	case w.InOrder:
-		for first := p.first(); first.Len() > 0 && !w.unparkOne(first); first = p.first() {
-		}
-	default:
-		for _, q := range []*queue{&p.deploys, &p.rest} {
-			for q.Len() > 0 && !w.unparkOne(q) {
-			}
+	if p == nil || w.busy[target] > 0 {
+		return
+	}
+	for _, q := range []*queue{&p.deploys, &p.rest} {
+		for q.Len() > 0 && !w.unparkOne(q) {
 		}
 	}
-}
-
-// first is the queue with the node whose turn is before that of all others.
-func (p *parked) first() *queue {
-	if p.deploys.Len() > 0 && (p.rest.Len() == 0 || p.deploys.of.place[p.deploys.nodes[0]] < p.rest.of.place[p.rest.nodes[0]]) {
-		return &p.deploys
-	}
-	return &p.rest
 }
 
 // unparkOne takes a node out of those that are parked, and tells whether it may begin.

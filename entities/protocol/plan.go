@@ -50,7 +50,6 @@ type PlanAsked struct {
 type PlanInput struct {
 	PlanRef
 	PlanAsked
-	Logic int `json:"logic,omitempty"`
 	// Goes: another run of the workflow, which goes on whatever became of the nodes.
 	Goes bool `json:"goes,omitempty"`
 }
@@ -114,9 +113,7 @@ type PlanBegun struct {
 	All    bool     `json:"all,omitempty"`
 	Scope  []string `json:"scope,omitempty"`
 	Beyond int64    `json:"beyond,omitempty"`
-	PlanState
-	// State is the PlanState instead, to those who read that (LogicPlansInParts): of a plan of very many nodes much is noted.
-	State Packed `json:"state,omitempty"`
+	State  Packed   `json:"state"` // PlanState
 }
 
 // PlanKeepRequest keeps how far a plan is, and grants entry to the DEPLOYs that run (local activity). It has the whole record, which the
@@ -167,11 +164,10 @@ func (w PlanWork) String() string {
 	return w.Kind + " " + w.Service + "@" + w.Target
 }
 
-// PlanCommandsRequest asks what runs for a piece of work (local activity). InParts: no more than fits into an answer, and From which command on.
+// PlanCommandsRequest asks what runs for a piece of work, from a command on, as much as fits into an answer (local activity).
 type PlanCommandsRequest struct {
 	PlanWork
-	InParts bool `json:"inParts,omitempty"`
-	From    int  `json:"from,omitempty"`
+	From int `json:"from,omitempty"`
 }
 
 // PlanCommand runs for a piece of work, and for a service where it is one's.

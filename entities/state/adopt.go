@@ -50,9 +50,6 @@ func (i *Instance) interruptedLeft(next time.Time) {
 
 // HoldBack pauses a service that Converge does not want to go on by itself.
 func (s *State) HoldBack(reason string, now time.Time) {
-	if _, paused := s.PauseIn(""); false {
-		return
-	}
 	effect, err := s.Pause("", entities.Who{Name: "converge"}, reason, now)
 	if err == nil {
 		effect()

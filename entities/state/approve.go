@@ -149,7 +149,7 @@ func (s *State) Approve(version string, a entities.Approval) (Effect, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !a.Alone && !a.Reject && !strings.HasPrefix(version, entities.ByID) {
+	if !a.Reject && !strings.HasPrefix(version, entities.ByID) {
 		for _, again := range s.releasedAgain(r) {
 			if effect, err := s.approve(again, channel, a); err == nil {
 				return effect, nil
@@ -439,9 +439,9 @@ func (a *ApplyApproval) Of(version string) *entities.Approval {
 	return nil
 }
 
-// give adds an approval, which takes the place of one of the same version, or of all others where it is alone.
+// give adds an approval, which takes the place of one of the same version.
 func (a *ApplyApproval) give(given *entities.Approval) {
-	a.drop(func(old *entities.Approval) bool { return given.Alone || old.Version == given.Version })
+	a.drop(func(old *entities.Approval) bool { return old.Version == given.Version })
 	if a.Given != nil {
 		a.Also = append(slices.Clone(a.Also), a.Given) // others hold it too
 	}

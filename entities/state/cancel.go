@@ -18,10 +18,8 @@ type Cancelling struct {
 	Channel string // "": wherever it is not over
 	// Terminate: what runs for it is given no time to end by itself.
 	Terminate bool
-	// Lasting: what runs for it goes on, as before it was asked to end.
-	Lasting bool
-	Who     entities.Who
-	Reason  string
+	Who       entities.Who
+	Reason    string
 }
 
 func (c *Cancelling) by() string { return "by " + c.Who.Name + entities.Because(c.Reason) }
@@ -125,7 +123,6 @@ func (s *State) cancelOne(r *Release, c *Cancelling, now time.Time) string {
 		s.Record(now, c.Channel, fmt.Sprintf("%s cancelled by %s in %s%s", r.FullVersion, c.Who.Name, strings.Join(ends, ", "), entities.Because(c.Reason)))
 	}
 	text = r.FullVersion + " " + text
-
 	return text + s.asked(r, c)
 }
 
@@ -158,7 +155,6 @@ func (s *State) withheld() bool {
 func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time) {
 	entered := r.Phases[channel].Phase == maestro.InProgress
 	r.cancel(channel, c.by(), now)
-
 	for _, i := range s.everIn(channel) {
 		d := &i.Delivery
 		if before := d.BeforePin; before != nil && before.Target.Same(r.Target(i.ID)) {

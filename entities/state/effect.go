@@ -58,9 +58,7 @@ func (s *State) Retry(version, channel string, who entities.Who, now time.Time) 
 type Retrying struct {
 	Version string
 	Channel string // "": wherever it failed
-	// Anyhow: whatever newer one was cancelled on its way and is there, by a logic before protocol.LogicLetsBy.
-	Anyhow bool
-	Who    entities.Who
+	Who     entities.Who
 }
 
 // RetryOne is Retry.
@@ -290,7 +288,7 @@ func (r *Release) skippedIn(channel string) bool {
 func (s *State) retrySkipped(r *Release, spec *entities.ChannelSpec, re *Retrying, now time.Time) (func(), error) {
 	for _, newer := range s.Releases[slices.Index(s.Releases, r)+1:] {
 		p, _ := newer.PhaseIn(spec.Name)
-		left := p.Entered() && s.isAt(spec.Name, newer) || p == maestro.Cancelled && (s.leavable(newer, spec.Name) || !re.Anyhow && s.isThere(newer, r, spec.Name))
+		left := p.Entered() && s.isAt(spec.Name, newer) || p == maestro.Cancelled && (s.leavable(newer, spec.Name) || s.isThere(newer, r, spec.Name))
 		if left || p == maestro.InProgress || p == maestro.Succeeded {
 			return nil, fmt.Errorf("%s, which is newer, is there; release %s anew to go back to it", newer.FullVersion, r.Version)
 		}
@@ -317,7 +315,7 @@ func (s *State) enteredSince(r *Release, channel string) *Release {
 // newerThan is a newer release that entered a channel, and was not cancelled on its way or is there all the same; or nil.
 func (s *State) newerThan(r *Release, channel string, re *Retrying) *Release {
 	newer := s.enteredSince(r, channel)
-	if newer != nil || re.Anyhow {
+	if newer != nil {
 		return newer
 	}
 	for _, newer := range s.Releases[slices.Index(s.Releases, r)+1:] {

@@ -97,7 +97,6 @@ func (p *Pin) same(targets map[string]entities.Target) bool {
 type Unpinning struct {
 	Channel string
 	Stay    bool // at what it was pinned to, until something newer comes
-	Unasked bool // the gates are not asked, as before they were
 	Who     entities.Who
 	Reason  string
 }
@@ -129,11 +128,7 @@ func (s *State) afterPin(u Unpinning, now time.Time) string {
 			back = append(back, Move{Instance: i.ID, Target: before.Target})
 		}
 	}
-	switch {
-	case len(back) == 0:
-		return ""
-	case u.Unasked:
-		s.noteUnasked(u.Channel, back[0].Target.FullVersion, u.Who, "by the unpin", u.Reason, now)
+	if len(back) == 0 {
 		return ""
 	}
 	stays := s.Instance(back[0].Instance).present()

@@ -22,9 +22,7 @@ func (s *State) applyStarted(op ApplyOp, now time.Time) {
 	if i.Delivery.Lease != nil {
 		i.Delivery.Lease.Used = true
 	}
-	if a.Approved = i.Approval.Of(op.Target.FullVersion); false {
-		a.Approved = nil
-	}
+	a.Approved = i.Approval.Of(op.Target.FullVersion)
 	i.Approval.drop(func(given *entities.Approval) bool { return given.Version == op.Target.FullVersion })
 	i.Approval.Asked = time.Time{}
 }

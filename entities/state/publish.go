@@ -140,7 +140,7 @@ func (s *State) leaveRemoved(now time.Time) {
 		for _, c := range entities.SortedKeys(r.Phases) {
 			if _, ok := s.Spec.Channel(c); !ok && !r.Phases[c].Phase.Over() {
 				for _, i := range s.In(c) {
-					i.cutOff(r, false)
+					i.cutOff(r)
 				}
 				r.cancel(c, "the channel was removed", now)
 				for _, id := range entities.SortedIDs(r.Templates) {
@@ -159,9 +159,9 @@ func (s *State) leaveRemoved(now time.Time) {
 
 // cutOff notes that the channel of an instance was removed before a release had succeeded there, so that what it had brought is not good. Values of
 // aspects are left out: no configuration that comes later brings those again.
-func (i *Instance) cutOff(r *Release, lenient bool) {
+func (i *Instance) cutOff(r *Release) {
 	d, p := &i.Delivery, r.in(i.ID.Channel)
-	if lenient || r.OfAspect() || !i.IsAt(r) {
+	if r.OfAspect() || !i.IsAt(r) {
 		return
 	}
 	brought := p.Phase == maestro.InProgress && !d.Since.Before(r.At)

@@ -67,8 +67,6 @@ type NewRelease struct {
 	Strategy    maestro.Strategy
 	Aspect      string // that it gives values to; and Sets, for people, which
 	Sets        string
-	// CutsOff: where a version was cancelled, its configuration does not come either, as before it did.
-	CutsOff bool
 }
 
 func (n *NewRelease) subject() string {
@@ -107,7 +105,7 @@ func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 		}
 	}
 	if r.Config() {
-		s.inheritCancels(r, n.CutsOff, now)
+		s.inheritCancels(r, now)
 		s.replaceUnpromoted(r, now)
 	}
 	if r.Incarnation >= s.WaitingConfig && !r.OfAspect() {
@@ -134,7 +132,7 @@ func (r *Release) made() string {
 
 // inheritCancels: where a version was cancelled before it came, a change of configuration does not
 // bring it after all (A18). It comes under the version that is there, if there is one.
-func (s *State) inheritCancels(r *Release, cutsOff bool, now time.Time) {
+func (s *State) inheritCancels(r *Release, now time.Time) {
 	of := s.offered()
 	if of == nil || of.Version != r.Version {
 		return
@@ -143,9 +141,9 @@ func (s *State) inheritCancels(r *Release, cutsOff bool, now time.Time) {
 	for _, c := range entities.SortedKeys(r.Phases) {
 		of := cmp.Or(s.newestIn(c, r.Version), offered)
 		switch off := of.Keeps(c) || of.calledOff(c) && !s.allAt(c, of); {
-		case !cutsOff && s.offAt(c, r.Version):
+		case s.offAt(c, r.Version):
 			r.cancel(c, r.Version+" was cancelled before it had succeeded here", now)
-		case off && !cutsOff && s.keepable(c) && !s.isUnseenAt(c, r.Version):
+		case off && s.keepable(c) && !s.isUnseenAt(c, r.Version):
 			r.keep(c)
 		case off:
 			was := string(of.Phases[c].Phase)

@@ -22,9 +22,7 @@ func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time
 	for _, c := range changes {
 		r.Phases[c.Channel].CalledOff = true
 		moves = append(moves, c.Moves...)
-
 		s.withdraw(r, c.Channel, false, r.FullVersion+" is taken back in "+c.Channel, now)
-
 	}
 	for _, by := range s.openReturns(moves, r.Aspect, who, now) {
 		by.TakesBack = r.ID

@@ -53,15 +53,10 @@ type RollingBack struct {
 	Version     string // "": the newest release that is somewhere
 	Channel     string // "": wherever it is
 	WhilePaused bool   // also where its channel, or the service, is paused, and stays so
-	Alone       bool   // newer configuration for the version is left as it is, as before it was kept
-	// Ways are the targets that were rendered for it (WaysBack); nil: it is not known yet which. Last: nothing is taken back that other
-	// aspects came on top of, as before it could be.
+	// Ways are the targets that were rendered for it (WaysBack); nil: it is not known yet which.
 	Ways   map[entities.InstanceID]entities.Target
-	Last   bool
 	Who    entities.Who
 	Reason string
-	// Brings: newer configuration for its version comes to what was cancelled, too, by a logic before protocol.LogicLetsBy.
-	Brings bool
 }
 
 // RollBack takes a release back in each channel that it entered and is at (A22): to the
@@ -96,13 +91,9 @@ func (s *State) RollBack(b RollingBack, now time.Time) (Effect, error) {
 				r.Phases[c].CalledOff = true
 			}
 		}
-		if !b.Alone {
-			s.keepConfigs(r, changes)
-			for _, c := range changes {
-				if !b.Brings {
-					s.forgo(c.Channel, false, now)
-				}
-			}
+		s.keepConfigs(r, changes)
+		for _, c := range changes {
+			s.forgo(c.Channel, false, now)
 		}
 		text := ""
 		if s.Spec.AskGates {
@@ -230,7 +221,7 @@ func (s *State) rollBack(r *Release, changes []Change, who entities.Who, now tim
 func (s *State) rollbackMoves(channel string, r *Release, b *RollingBack) (moves []Move, left []string) {
 	back := s.returning(channel)
 	for _, i := range s.In(channel) {
-		below := !b.Last && s.below(i, r)
+		below := s.below(i, r)
 		if !i.IsAt(r) && !below {
 			continue
 		}

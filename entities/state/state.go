@@ -11,13 +11,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Version is the number of the form of State. A worker that meets a newer one leaves the workflow alone; a
-// change that older workers could not read raises it.
-const Version = 1
-
 // State is everything that a Service workflow knows.
 type State struct {
-	Version     int                               `json:"stateVersion"`
 	Application string                            `json:"application"`
 	Service     string                            `json:"service"`
 	Store       string                            `json:"store,omitempty"`
@@ -26,7 +21,6 @@ type State struct {
 	Releases    []*Release                        `json:"releases,omitempty"` // oldest first
 	LastRelease int64                             `json:"lastRelease,omitempty"`
 	LeaseCount  int64                             `json:"leaseCount,omitempty"` // leases ever asked for
-	Lenient     bool                              `json:"-"`                    // by a logic before protocol.LogicHoldsGates; of the run, and not kept
 	Channels    map[string]*Channel               `json:"channels,omitempty"`
 	Instances   map[entities.InstanceID]*Instance `json:"instances,omitempty"`
 	Pauses      []entities.Pause                  `json:"pauses,omitempty"`
@@ -135,7 +129,7 @@ type Request struct {
 
 // New is the state of a service of which nothing is known yet.
 func New(application, service string) *State {
-	return &State{Version: Version, Application: application, Service: service}
+	return &State{Application: application, Service: service}
 }
 
 // Record appends a journal line.

@@ -38,7 +38,7 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Cancel, Description: "ends what is still to come of a release, or of many that wait", Changed: "cancel-ends", Channels: oneOrAll,
+		Name: protocol.Cancel, Description: "ends what is still to come of a release, or of many that wait", Channels: oneOrAll,
 		payload: of(func(r *Request, p *protocol.CancelRequest) {
 			r.Act, r.Version, r.Channel, r.OlderThan, r.AllBut = p.Act, p.Version, p.Channel, p.OlderThan, p.Except
 			r.Terminate = p.Terminate
@@ -50,7 +50,7 @@ var service = [...]Row{
 			return nil
 		},
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			c := state.Cancelling{Version: r.Version, Channel: r.Channel, Terminate: r.Terminate, Lasting: false, Who: who, Reason: r.Reason}
+			c := state.Cancelling{Version: r.Version, Channel: r.Channel, Terminate: r.Terminate, Who: who, Reason: r.Reason}
 			if r.Version == "" {
 				return s.Clear(state.Clearing{OlderThan: r.OlderThan, Except: r.AllBut, Cancelling: c}, now)
 			}
@@ -58,9 +58,9 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Retry, Description: "starts a failed release again where it failed", Needed: []string{"version"}, payload: ofVersion, Channels: oneOrAll, Logic: protocol.LogicLetsBy,
+		Name: protocol.Retry, Description: "starts a failed release again where it failed", Needed: []string{"version"}, payload: ofVersion, Channels: oneOrAll,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.RetryOne(state.Retrying{Version: r.Version, Channel: r.Channel, Anyhow: false, Who: who}, now)
+			return s.RetryOne(state.Retrying{Version: r.Version, Channel: r.Channel, Who: who}, now)
 		},
 	},
 	{
@@ -69,7 +69,7 @@ var service = [...]Row{
 			return s.Refresh(r.Channel)
 		},
 	},
-	{Name: protocol.Approve, Description: "approves a release for a topic", Needed: []string{"version", "topic"}, payload: ofApproval, Channels: ofTopic, Do: approve, Logic: protocol.LogicMakesRoom},
+	{Name: protocol.Approve, Description: "approves a release for a topic", Needed: []string{"version", "topic"}, payload: ofApproval, Channels: ofTopic, Do: approve},
 	{
 		Name: protocol.Reject, Description: "rejects a release for a topic, for good", Needed: []string{"version", "topic"}, payload: ofApproval,
 		Channels: ofTopic, Do: approve,
@@ -103,7 +103,7 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Unpin, Description: "ends the pin of a channel", Needed: []string{"channel"}, payload: ofPin, Changed: "unpin-asks", Channels: oneOrAll,
+		Name: protocol.Unpin, Description: "ends the pin of a channel", Needed: []string{"channel"}, payload: ofPin, Channels: oneOrAll,
 		complete: func(r Request) error {
 			if r.Version != "" {
 				return errors.New(`"version" is not for unpin: a channel has one pin`)
@@ -111,17 +111,17 @@ var service = [...]Row{
 			return nil
 		},
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-			return s.Unpin(state.Unpinning{Channel: r.Channel, Stay: r.Stay, Unasked: false, Who: who, Reason: r.Reason}, now)
+			return s.Unpin(state.Unpinning{Channel: r.Channel, Stay: r.Stay, Who: who, Reason: r.Reason}, now)
 		},
 	},
 	{
-		Name: protocol.Rollback, Description: "takes a release back to what was there before", Changed: "rollback-keeps", Channels: oneOrAll,
+		Name: protocol.Rollback, Description: "takes a release back to what was there before", Channels: oneOrAll,
 		payload: of(func(r *Request, p *protocol.RollbackRequest) {
 			r.Act, r.Version, r.Channel, r.WhilePaused = p.Act, p.Version, p.Channel, p.WhilePaused
 		}),
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.RollBack(state.RollingBack{
-				Version: r.Version, Channel: r.Channel, WhilePaused: r.WhilePaused, Alone: false, Brings: false, Ways: r.Ways, Last: r.Last, Who: who, Reason: r.Reason,
+				Version: r.Version, Channel: r.Channel, WhilePaused: r.WhilePaused, Ways: r.Ways, Who: who, Reason: r.Reason,
 			}, now)
 		},
 	},
@@ -221,7 +221,7 @@ func nothingYet(*state.State, Request, entities.Who, time.Time) (state.Effect, e
 }
 
 func approve(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
-	return s.Approve(r.Version, entities.Approval{Topic: r.Topic, Who: who, At: now, Reject: r.Verb == protocol.Reject, Comment: r.Comment, Alone: false})
+	return s.Approve(r.Version, entities.Approval{Topic: r.Topic, Who: who, At: now, Reject: r.Verb == protocol.Reject, Comment: r.Comment})
 }
 
 func checkRelease(s *state.State, r Request, _ entities.Who, _ time.Time) (state.Effect, error) {

@@ -34,10 +34,6 @@ type Row struct {
 	// Do is what the verb does to a service, or why it may not be done. Of a verb that reads the store it says only
 	// the latter, and the effect is nil.
 	Do func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error)
-	// Changed names, in histories, a change of what the verb does: a run that was begun before goes on as it began; "": none.
-	Changed string
-	// Logic, where it is given, is the number of the logic by which it is otherwise than before.
-	Logic int
 	// Repeat marks the answer that a request id was given before as repeated; nil: it is given again as it is.
 	Repeat func(json.RawMessage) json.RawMessage
 
@@ -77,13 +73,10 @@ type Request struct {
 	Stay        bool // of a Service's unpin
 	Full        bool // of a Service's promote
 	WhilePaused bool // of a Service's rollback
-	Last        bool // likewise: nothing that other aspects came on top of, as before it could be
 	// Ways are the targets that were rendered for it (state.RollingBack).
 	Ways        map[entities.InstanceID]entities.Target
 	Terminate   bool                    // of a Service's cancel
 	Force       bool                    // of a Runtime's drain and turnup
-	Logic       int                     // of the run
-	Before      bool                    // it was carried out before the verb changed (Row.Changed, Row.Logic)
 	ID          string                  // of a release, or of a lease
 	Incarnation int64                   // of an Application's pin
 	Service     string                  // of an Application's unmanage and manage

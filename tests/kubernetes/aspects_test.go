@@ -107,7 +107,7 @@ func TestKubernetesDrainAndTurnUp_A16_D23(t *testing.T) {
 	w.Await("web", "production CONVERGED v1")
 	runtime := fmt.Sprintf("%s-%02d", w.App, 2)
 	_, err := w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: protocol.RuntimeID(runtime), TaskQueue: protocol.TaskQueue},
-		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: runtime, Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}})
+		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: runtime, Beginning: protocol.Beginning{Adopt: true}})
 	require.NoError(t, err)
 	act := func(verb string) {
 		t.Helper()

@@ -25,7 +25,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/converge-engine/converge/entities/protocol"
-	"github.com/converge-engine/converge/entities/state"
 	"github.com/converge-engine/converge/tests/internal/stage"
 	"github.com/converge-engine/converge/tests/temporaltest"
 	"github.com/converge-engine/converge/worker"
@@ -66,7 +65,7 @@ func newer(w *stage.World, service string) {
 	w.T.Helper()
 	w.Signal(service, protocol.Refresh, `{"by":"alice"}`) // it gets a task
 	input, err := converter.GetDefaultDataConverter().ToPayloads(protocol.ServiceInput{
-		Application: w.App, Service: service, Carried: protocol.Carried{StateVersion: state.Newest + 1, State: json.RawMessage(`{}`)},
+		Application: w.App, Service: service, Carried: protocol.Carried{StateVersion: protocol.Version + 1, State: json.RawMessage(`{}`)},
 	})
 	require.NoError(w.T, err)
 	d, err := w.Client.DescribeWorkflowExecution(w.T.Context(), w.ID(service), "")
@@ -185,7 +184,7 @@ func TestPoisonedWorkflowHoldsUpNoOther_F1_F3_F5(t *testing.T) {
 		}
 		w.Signal(name, protocol.Release, `{"by":"ci","version":"v2"}`)
 	}
-	for name, why := range map[string]string{"mended": "a mistake in the worker", "newer": fmt.Sprintf("is newer than this worker knows (%d): upgrade the worker", state.Newest)} {
+	for name, why := range map[string]string{"mended": "a mistake in the worker", "newer": fmt.Sprintf("is newer than this worker knows (%d): upgrade the worker", protocol.Version)} {
 		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 			said := failure(w, w.ID(name))
 			return strings.Contains(said, why), said

@@ -259,7 +259,7 @@ authorization:
 	})
 	other := protocol.ApplicationID(w.App + "-other")
 	_, err = w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: other, TaskQueue: protocol.TaskQueue},
-		protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: w.App + "-other", Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}})
+		protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: w.App + "-other", Beginning: protocol.Beginning{Adopt: true}})
 	require.NoError(t, err)
 	forged.Act = protocol.Act{Token: issuer.TokenOf(t, "alice@shop.dev")}
 	require.ErrorContains(t, w.Update(other, protocol.Publish, forged, &protocol.PublishAnswer{}), "alice@shop.dev may not publish; allowed: nobody")

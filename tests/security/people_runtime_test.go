@@ -29,7 +29,7 @@ func TestVerbsOfRuntimesTakeProof(t *testing.T) {
 	require.NoError(t, w.Update(installation, protocol.Configure, protocol.ConfigureRequest{Act: protocol.Act{By: "root"}, Rules: rules}, &protocol.Answer{}))
 	runtime := protocol.RuntimeID("eu")
 	_, err := w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: runtime, TaskQueue: protocol.TaskQueue},
-		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "eu", Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}})
+		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "eu", Beginning: protocol.Beginning{Adopt: true}})
 	require.NoError(t, err)
 
 	alice := issuer.TokenOf(t, "alice@shop.dev")

@@ -132,7 +132,7 @@ func TestPoisonIsRefusedByEveryWorkflow_G1_G6(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	runtime := protocol.RuntimeID("eu")
 	_, err := w.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: runtime, TaskQueue: protocol.TaskQueue},
-		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "eu", Logic: protocol.Logic, Beginning: protocol.Beginning{Adopt: true}})
+		protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: "eu", Beginning: protocol.Beginning{Adopt: true}})
 	require.NoError(t, err)
 	for _, id := range []string{w.ID("web"), protocol.ApplicationID(w.App), runtime, protocol.InstallationID()} {
 		for _, p := range poison(protocol.Pause) {

@@ -59,7 +59,7 @@ func TestForgedStartBringsNoState_G1(t *testing.T) {
 	runs := map[string]client.WorkflowRun{}
 	for what, start := range starts {
 		id, options, in := start()
-		options.ID, options.TaskQueue, in.Application, in.Logic = id, protocol.TaskQueue, w.App, protocol.Logic
+		options.ID, options.TaskQueue, in.Application = id, protocol.TaskQueue, w.App
 		if id == w.ID("api") { // it runs already
 			require.NoError(t, w.Client.TerminateWorkflow(t.Context(), id, "", "an operator's test"))
 		}
