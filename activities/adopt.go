@@ -166,12 +166,15 @@ func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, c prot
 	}
 	var out []protocol.Missed
 	size := 0
-	for from.Run != "" && (from.Run != r.Run || r.Own) {
+	for from.Run != "" && (from.Run != r.Run || r.OwnUpTo > 0) {
 		events, next, err := a.eventsAfter(ctx, r.ID, from)
 		if err != nil {
 			return nil, protocol.Cursor{}, err
 		}
 		for _, e := range events {
+			if from.Run == r.Run && e.GetEventId() > r.OwnUpTo {
+				break // the run takes that in by itself
+			}
 			m, ok, err := a.message(e)
 			if err != nil {
 				return nil, from, err
@@ -207,7 +210,7 @@ func (a *Activities) missedElsewhere(ctx context.Context, r protocol.AdoptReques
 			return rest[:n], protocol.Cursor{Run: elsewhere, Event: from.Event + int64(n)}, nil
 		}
 	}
-	if r.Own {
+	if r.OwnUpTo > 0 {
 		return rest, protocol.Cursor{Run: r.Run}, nil
 	}
 	return rest, protocol.Cursor{}, nil
@@ -216,7 +219,7 @@ func (a *Activities) missedElsewhere(ctx context.Context, r protocol.AdoptReques
 // followedBy is the run to read after one that was ended: the next one, and last, if that is wanted, the one that asks.
 func (a *Activities) followedBy(ctx context.Context, r protocol.AdoptRequest, run string) (string, error) {
 	next, err := a.runAfter(ctx, r, run)
-	if next == "" && err == nil && r.Own {
+	if next == "" && err == nil && r.OwnUpTo > 0 {
 		next = r.Run
 	}
 	return next, err

@@ -37,7 +37,7 @@ func (a *Activities) Confirm(ctx context.Context, r protocol.ConfirmRequest) (pr
 		return protocol.ConfirmAnswer{}, err
 	}
 	floor := slices.Max(append(numbers, 0))
-	answer := protocol.ConfirmAnswer{Services: len(manifest), Notifications: inc.Notifications(), Floor: &floor}
+	answer := protocol.ConfirmAnswer{Services: len(manifest), Notifications: inc.Notifications(), Floor: floor}
 	answer.Identity, answer.Grants = inc.People()
 	answer.Identity = rules.Identify(answer.Identity)
 	answer.Names, answer.Keys = inc.ServiceNames(), inc.ServiceKeys()

@@ -19,7 +19,7 @@ type Approval struct {
 	Comment string    `json:"comment,omitempty"`
 	// Version is the full version whose apply was approved, where every apply asks for it (C10).
 	Version string `json:"version,omitempty"`
-	// Release is the id of the one with which that apply was to come; earlier versions did not say.
+	// Release is the id of the one with which that apply was to come.
 	Release string `json:"release,omitempty"`
 	// Withdrawn says, by channel, why it no longer counts there: the release failed or was rolled back since.
 	Withdrawn map[string]string `json:"withdrawn,omitempty"`

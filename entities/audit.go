@@ -44,7 +44,7 @@ func EventKinds() []string {
 // changes, removes or inserts one changes all hashes after it, up to that of the last, which the workflow knows.
 type AuditLine struct {
 	N       int64     `json:"n"`
-	Prev    string    `json:"prev,omitempty"` // Hash of the line before; none: the first, or one of a version before there were
+	Prev    string    `json:"prev,omitempty"` // Hash of the line before; none: the first
 	At      time.Time `json:"at"`
 	Kind    string    `json:"kind"`
 	Who     *Who      `json:"who,omitempty"` // nil: Converge itself

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// NoticeOrder is the place of a notice (a publication, a pin, an unpin) among all that an application ever sends. The
-// zero value is that of an older version, which has none.
+// NoticeOrder is the place of a notice (a publication, a pin, an unpin) among all that an application ever sends.
 type NoticeOrder struct {
 	// Newest is the highest incarnation at that time, which goes on where it was even when the application was lost.
 	Newest int64 `json:"newest"`

@@ -74,7 +74,7 @@ func (a *largeAnswers) part(q protocol.InParts) (protocol.Part, bool) {
 	return protocol.Part{}, false
 }
 
-// The rest is how an answer is cut short, for clients of before.
+// The rest is how an answer is cut short for clients that do not ask in parts, such as the Temporal UI.
 
 // cutRuntime leaves out leases that wait, the last ones first, and then those that are held.
 func cutRuntime(s protocol.RuntimeStatus) protocol.RuntimeStatus {

@@ -100,7 +100,7 @@ type application struct {
 // tell has a line announced.
 func (a *application) tell(line entities.AuditLine) { a.state.Announce(a.state.Notifications, line) }
 
-// notifyPeople has notifications send what they are to. Runs of earlier versions have none.
+// notifyPeople has notifications send what they are to.
 func (a *application) notifyPeople() {
 	if len(a.state.Announcements) == 0 || a.drains() {
 		return

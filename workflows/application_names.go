@@ -25,9 +25,6 @@ func (a *application) checkNamed(c *protocol.ConfirmAnswer) error {
 
 // takeNames remembers what services are called by now.
 func (a *application) takeNames(c *protocol.ConfirmAnswer) {
-	if c == nil {
-		return
-	}
 	for _, key := range c.Keys {
 		delete(a.state.Names, key)
 	}

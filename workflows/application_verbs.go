@@ -79,7 +79,7 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	}
 	answer := protocol.PublishAnswer{Incarnation: a.newest().Number, Hash: p.Hash, Unchanged: p.Manifest == a.state.Manifest}
 	if p.Hash != a.newest().Hash {
-		answer.Incarnation, answer.Unchanged = max(a.newest().Number, p.Floor)+1, false
+		answer.Incarnation, answer.Unchanged = max(a.newest().Number, confirmed.Floor)+1, false
 		a.state.Incarnations = entities.KeepLast(append(a.state.Incarnations, protocol.Incarnation{
 			Number: answer.Incarnation, Hash: p.Hash, Manifest: p.Manifest, Services: p.Services,
 			At: a.now(), By: who.Name, Proven: who.Proven, Subject: who.Subject, Origin: p.Origin, Causes: p.Causes, Commits: p.Commits,
@@ -88,10 +88,8 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	a.state.Manifest, a.state.Store, a.state.Origin = p.Manifest, p.Store, p.Origin
 	a.state.Identity, a.state.Grants = p.Identity, p.Grants
 	a.takeNames(confirmed)
-	if confirmed != nil {
-		a.state.Notifications = confirmed.Notifications
-	}
-	if confirmed != nil && !answer.Unchanged {
+	a.state.Notifications = confirmed.Notifications
+	if !answer.Unchanged {
 		text := strings.TrimSpace(fmt.Sprintf("incarnation %d from %s", answer.Incarnation, whence(p.Origin)))
 		a.note(entities.EventPublish, &who, text+a.placed(first, moves), r.Reason)
 	}
@@ -150,9 +148,6 @@ func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) 
 		return nil, err
 	}
 	p.Identity, p.Grants, p.Services = answer.Identity, answer.Grants, answer.Services
-	if answer.Floor != nil {
-		p.Floor = *answer.Floor
-	}
 	return &answer, nil
 }
 

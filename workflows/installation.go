@@ -83,7 +83,7 @@ func (i *installation) next(c protocol.Carried) (string, any) {
 
 // turn announces a pause.
 func (i *installation) turn() {
-	i.state.recall(&i.state.Desk, i.flushAt() > 0)
+	i.state.recall(&i.state.Desk)
 	i.announce()
 	i.spread()
 	i.wakeAt(earliest(i.tellsAgain(), i.looksAgain()), func(time.Time) string { return "try again" })

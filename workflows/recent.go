@@ -16,8 +16,8 @@ type recent struct {
 // maxRecent bounds that.
 const maxRecent = 50
 
-// recall takes in what was noted since. Where the store gets none of it, no more is kept of it either.
-func (r *recent) recall(d *state.Desk, stored bool) {
+// recall takes in what was noted since.
+func (r *recent) recall(d *state.Desk) {
 	seen := int64(0)
 	if n := len(r.Recent); n > 0 {
 		seen = r.Recent[n-1].N
@@ -25,8 +25,5 @@ func (r *recent) recall(d *state.Desk, stored bool) {
 	later := slices.IndexFunc(d.Audit, func(l entities.AuditLine) bool { return l.N > seen })
 	if later >= 0 {
 		r.Recent = entities.KeepLast(append(r.Recent, d.Audit[later:]...), maxRecent)
-	}
-	if !stored {
-		d.Audit = entities.KeepLast(d.Audit, maxRecent)
 	}
 }

@@ -78,7 +78,7 @@ func (r *runtime) channels(*verb.Row, verb.Request) ([]string, error) {
 	return []string{entities.ScopeRuntime + r.runtime}, nil
 }
 
-// flushAt: as of a service. A run that was begun before the store got these lines keeps the newest in state.
+// flushAt: as of a service.
 func (r *runtime) flushAt() int { return state.FlushAudit }
 
 func (r *runtime) next(c protocol.Carried) (string, any) {
@@ -87,7 +87,7 @@ func (r *runtime) next(c protocol.Carried) (string, any) {
 
 // turn grants what can be granted, asks whom it is time to ask, and announces a pause.
 func (r *runtime) turn() {
-	r.state.recall(&r.state.Desk, r.flushAt() > 0)
+	r.state.recall(&r.state.Desk)
 	r.announce()
 	r.carryOn()
 	if !r.drains() {

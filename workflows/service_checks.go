@@ -326,7 +326,7 @@ func firsts[T any](all []T, most int, name func(T) string) (text string) {
 	return text
 }
 
-// tellErrors has people hear of checks that cannot be evaluated. A run that was begun when nobody did goes on so up to here.
+// tellErrors has people hear of checks that cannot be evaluated.
 func (s *service) tellErrors() {
 	untold := s.state.Untold()
 	if len(untold) == 0 {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -32,10 +31,6 @@ func TestNoticesAreOrderedByTheApplication_D15_F6(t *testing.T) {
 		{"an unpin after the clock was set back", []notice{{1, [2]int64{2, 8}, 3600, true}, {2, [2]int64{2, 9}, 1, false}}, 2},
 		{"the same again", []notice{{1, [2]int64{2, 8}, 0, true}, {1, [2]int64{2, 8}, 0, true}}, 1},
 		{"the application was lost, and counts anew", []notice{{1, [2]int64{5, 900}, 3600, true}, {6, [2]int64{6, 3}, 1, false}}, 6},
-		{"from before there was an order", []notice{{2, [2]int64{}, 1, false}, {1, [2]int64{}, 0, true}}, 2},
-		{"from before there was an order, a pin", []notice{{2, [2]int64{}, 0, false}, {1, [2]int64{}, 1, true}}, 1},
-		{"an order after none", []notice{{1, [2]int64{}, 3600, false}, {2, [2]int64{2, 1}, 0, false}}, 2},
-		{"none after an order, by an older worker", []notice{{1, [2]int64{1, 5}, 0, false}, {2, [2]int64{}, 1, false}}, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPlay(t)
@@ -69,16 +64,8 @@ func TestNoticesGrow(t *testing.T) {
 	}
 
 	lost := newHouse(t)
-	p := publication(3)
-	p.Floor = 2 // the store knows the incarnations
-	lost.sends(0, protocol.Publish, p)
+	lost.compiled.Floor = 2 // the store knows the incarnations
+	lost.sends(0, protocol.Publish, publication(3))
 	lost.play(nil)
 	require.Positive(t, lost.orders[0].Compare(orders[3]))
-
-	state.Notices = entities.NoticeOrder{} // an older version carried the state, and dropped what it did not know
-	older := newHouse(t)
-	older.env.SetStartTime(again.begun.Add(time.Hour))
-	older.sends(second, protocol.Unpin, protocol.Act{By: "alice"})
-	older.play(state)
-	require.Positive(t, older.orders[0].Compare(orders[3]))
 }

@@ -150,10 +150,11 @@ func (p *play) reading(l entities.Evaluation) entities.CheckReading {
 func (p *play) register() {
 	as := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
 	as(protocol.ActivityLoadSpec, func(_ context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
+		notice := &protocol.Notice{Order: r.Order, Incarnation: protocol.Incarnation{Number: r.Incarnation, Hash: r.Hash, By: "ci"}}
 		if r.Digest == "" {
-			return protocol.LoadSpecAnswer{}, p.fails[protocol.ActivityLoadSpec]
+			return protocol.LoadSpecAnswer{Notice: notice, Store: "s"}, p.fails[protocol.ActivityLoadSpec]
 		}
-		answer := protocol.LoadSpecAnswer{Spec: p.spec, Pauses: p.pauses}
+		answer := protocol.LoadSpecAnswer{Notice: notice, Digest: r.Digest, Store: "s", Spec: p.spec, Pauses: p.pauses}
 		if digest := p.leaves(answer); digest != "" {
 			answer = protocol.LoadSpecAnswer{InStore: protocol.InStore{AnswerInStore: digest}}
 		}

@@ -128,7 +128,7 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 		return err
 	}
 	s.state.NoteLoosened(p.Incarnation, entities.Who{Name: p.By, Proven: p.Proven, Subject: p.Subject}, loosened, s.now())
-	s.state.Store, s.state.PublishedAt = p.Store, p.At
+	s.state.Store = p.Store
 	if p.Order.Compare(s.state.Published) > 0 {
 		s.state.Published = p.Order
 	}
@@ -146,14 +146,9 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	return err
 }
 
-// overtaken tells whether something that was published, pinned or unpinned later is known. Notices of older versions
-// have no order but by incarnation and clock.
+// overtaken tells whether something that was published, pinned or unpinned later is known.
 func (s *service) overtaken(p protocol.ServicePublish) bool {
-	if p.Order != (entities.NoticeOrder{}) {
-		return p.Order.Compare(s.state.Published) < 0
-	}
-	old := s.state.Spec
-	return old != nil && p.Incarnation < old.Incarnation && !p.Pinned || p.At.Before(s.state.PublishedAt)
+	return p.Order.Compare(s.state.Published) < 0
 }
 
 // loadSpec reads the spec, and what it asks for less of a release that waits. What is published becomes what the store says of it,
@@ -193,9 +188,6 @@ func (s *service) loadSpec(ctx workflow.Context, p *protocol.ServicePublish) (sp
 // confirm puts what the store says in the place of what a signal said.
 func confirm(p *protocol.ServicePublish, answer protocol.LoadSpecAnswer) {
 	n := answer.Notice
-	if n == nil { // from an older version
-		return
-	}
 	*p = protocol.ServicePublish{
 		Incarnation: n.Incarnation.Number, Hash: n.Incarnation.Hash, Spec: answer.Digest, Store: answer.Store,
 		By: n.Incarnation.By, Proven: n.Incarnation.Proven, Subject: n.Incarnation.Subject,

@@ -9,8 +9,7 @@ import (
 )
 
 // rename has channels, and the service itself, be called as a spec calls them, before it is taken over. It waits while a release
-// is on its way to one of them, and is refused where two channels would be one by that. A run that was begun when a new name was a new channel goes on
-// so up to here.
+// is on its way to one of them, and is refused where two channels would be one by that.
 func (s *service) rename(spec *entities.Spec, p protocol.ServicePublish) (waits bool, err error) {
 	names, title, wrong := s.state.Renames(spec), s.state.Retitled(spec), s.state.CheckSpec(spec)
 	if len(names) == 0 && title == "" && wrong == nil {

@@ -149,8 +149,7 @@ func (s *service) look() (now shown, ok bool) {
 	return s.view(s.state, s.decision), true
 }
 
-// toShow is what the attributes become: those that were recorded, when this is a replay. Runs that an older worker began
-// have nothing recorded; their attributes are computed again, as they were.
+// toShow is what the attributes become: those that were recorded, when this is a replay.
 func (s *service) toShow(now attributes) attributes {
 	recorded := workflow.MutableSideEffect(s.ctx, "shown",
 		func(workflow.Context) any { return now },

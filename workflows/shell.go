@@ -27,7 +27,7 @@ type entity interface {
 	rules() (identity *entities.Identity, grants []entities.Grant, ruled bool)
 	// channels are those that a request concerns, which grants are asked for; none: the whole.
 	channels(row *verb.Row, r verb.Request) ([]string, error)
-	// flushAt is how many audit lines wait before they are written to the store; 0: they are kept in state.
+	// flushAt is how many audit lines wait before they are written to the store.
 	flushAt() int
 	// turn does what follows from state.
 	turn()

@@ -223,8 +223,7 @@ type trail struct {
 }
 
 // committed are the lines that earlier workflow tasks noted. The present one may be lost, and what is done in its place,
-// after what came meanwhile, notes others under the same numbers: its own lines are not written yet. A run that was begun
-// before that was so writes all of them.
+// after what came meanwhile, notes others under the same numbers: its own lines are not written yet.
 func (s *shell) committed() []entities.AuditLine {
 	t := &s.trail
 	if task := workflow.GetInfo(s.ctx).GetCurrentHistoryLength(); task != t.task {
@@ -276,7 +275,7 @@ func (s *shell) trailStored(ctx workflow.Context) {
 // storeTrail writes what there is before a run ends. What the store does not take, and what the last workflow task noted,
 // stays in state.
 func (s *shell) storeTrail() {
-	if !s.storing && s.of.flushAt() > 0 {
+	if !s.storing {
 		_ = s.storeLines(s.ctx) // carried along, and tried again by the next run
 	}
 }

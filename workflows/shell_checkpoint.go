@@ -100,7 +100,7 @@ func (s *shell) handOverAgain() (bool, error) {
 }
 
 // place is the number of a checkpoint that is handed over now. It grows with each workflow task, not with what was accepted
-// there: a task that is lost may have accepted more than the one in its place. A run that was begun before that was so counts.
+// there: a task that is lost may have accepted more than the one in its place.
 func (s *shell) place() int64 {
 	return s.base + int64(workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
 }
@@ -156,14 +156,15 @@ func (s *shell) adoptWhenDue() error {
 
 // readopt takes over the newest checkpoint, if it is newer than what the run knows, and gives up what is under way. What
 // the run has accepted itself comes after it; of one that was reset that is in the checkpoint, and what it was sent
-// a second time is left out. No update is carried out meanwhile.
+// a second time is left out. No update is carried out meanwhile: one that has begun ends before the checkpoint is read,
+// in an earlier workflow task, so that the history has it.
 func (s *shell) readopt(why string, reset bool) error {
 	s.adopting = true
 	defer func() { s.adopting = false }()
 	heard, waiting := slices.Clone(s.desk.Heard), len(s.desk.Inbox)
 	s.collect()
-	known := len(s.desk.Inbox)
-	answer, missed, err := s.fetchCheckpoint(s.desk.Checkpoint.N, !reset)
+	sentAgain := len(s.desk.Inbox)
+	answer, _, err := s.fetchCheckpoint(s.desk.Checkpoint.N, false)
 	if err != nil {
 		return err
 	}
@@ -185,16 +186,24 @@ func (s *shell) readopt(why string, reset bool) error {
 	}
 	defer s.lock.Unlock()
 	s.beginWork()
+	if err := workflow.Sleep(s.ctx, time.Millisecond); err != nil { // ends the workflow task
+		return err
+	}
+	s.collect()
+	known := len(s.desk.Inbox)
+	answer, missed, err := s.fetchCheckpoint(s.desk.Checkpoint.N, !reset)
+	if err != nil {
+		return err
+	}
 	s.collect()
 	mine := s.desk.Inbox
 	if err := s.takeOver(answer, missed, &protocol.Restart{At: s.now(), Why: why}); err != nil {
 		return err
 	}
-	switch {
-	case !reset:
-		mine = mine[known:] // what came before is among the missed
-	default: // what waited before is in the checkpoint
-		mine = slices.Concat(s.meant(mine[waiting:known], missed, heard), mine[known:])
+	if reset { // what waited before is in the checkpoint
+		mine = slices.Concat(s.meant(mine[waiting:sentAgain], missed, heard), mine[sentAgain:])
+	} else { // what came before is among the missed
+		mine = mine[known:]
 	}
 	s.comesAfter(missed, mine)
 	return nil
@@ -335,7 +344,10 @@ func (s *shell) follow(end *entities.TrailEnd) {
 // upon what is older would undo what people did.
 func (s *shell) fetchCheckpoint(n int64, own bool) (first protocol.AdoptAnswer, missed []*state.Message, err error) {
 	info := workflow.GetInfo(s.ctx)
-	request := protocol.AdoptRequest{ID: info.WorkflowExecution.ID, N: n, Run: info.WorkflowExecution.RunID, Own: own}
+	request := protocol.AdoptRequest{ID: info.WorkflowExecution.ID, N: n, Run: info.WorkflowExecution.RunID}
+	if own {
+		request.OwnUpTo = int64(info.GetCurrentHistoryLength())
+	}
 	for {
 		var answer protocol.AdoptAnswer
 		if err := s.fromStorePatiently(s.ctx, protocol.ActivityAdopt, request, &answer); err != nil {
@@ -375,18 +387,6 @@ func (s *shell) hear(name string, raw json.RawMessage) {
 	if act.By != "" && act.RequestID == "" {
 		s.desk.Hear(digestOf(name, raw))
 	}
-}
-
-// unheard leaves out, by a logic before protocol.LogicHoldsGates, all signals that sound like one that was heard already.
-func unheard(messages []*state.Message, heard []string) []*state.Message {
-	heard = slices.Clone(heard)
-	return slices.DeleteFunc(messages, func(m *state.Message) bool {
-		at := slices.Index(heard, digestOf(m.Verb, m.Payload))
-		if at >= 0 {
-			heard = slices.Delete(heard, at, at+1)
-		}
-		return at >= 0
-	})
 }
 
 func digestOf(name string, payload json.RawMessage) string {

@@ -14,9 +14,11 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
@@ -197,4 +199,59 @@ func TestHeardSince_F1(t *testing.T) {
 	} {
 		require.Equal(t, tt.want, heardSince(tt.heard, tt.before))
 	}
+}
+
+// An update that is being carried out when a run learns that another one had gone on is not lost: it ends before the checkpoint of that one is
+// read, and what it did comes after that.
+func TestAnUpdateBesideAnAdoptionIsKept_F1(t *testing.T) {
+	r := resets(newPlay(t))
+	p := r.p
+	prepared, carriedOut := make(chan struct{}), make(chan struct{})
+	var before protocol.Carried
+	reads := 0
+	r.answers = func(q protocol.AdoptRequest) protocol.AdoptAnswer {
+		a := protocol.AdoptAnswer{N: q.N + 1, Carried: before}
+		if reads++; reads == 1 {
+			close(prepared)
+			<-carriedOut
+			return a
+		}
+		require.Positive(p, q.OwnUpTo)
+		a.Missed = []protocol.Missed{{Verb: protocol.Release, UpdateID: "u2", Payload: json.RawMessage(`{"version":"v2","by":"ci"}`)}}
+		return a
+	}
+	p.env.RegisterActivityWithOptions(func(_ context.Context, q protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
+		if q.Version == "v2" {
+			<-prepared
+		}
+		answer := protocol.PrepareAnswer{Incarnation: q.Incarnation, Payloads: map[entities.InstanceID]protocol.PreparedPayload{}}
+		for _, id := range q.Instances {
+			answer.Payloads[id] = protocol.PreparedPayload{Digest: q.Version + id.Key()}
+		}
+		return answer, nil
+	}, activity.RegisterOptions{Name: protocol.ActivityPrepare, DisableAlreadyRegisteredCheck: true})
+	p.publishes(0)
+	p.hangs("v1 to staging")
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.at(minute, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		before = protocol.Carried{StateVersion: r.kept.StateVersion, State: slices.Clone(r.state)}
+	})
+	p.at(2*minute, func() {
+		p.env.UpdateWorkflow(protocol.Release, "u2", &testsuite.TestUpdateCallback{
+			OnAccept: func() {},
+			OnReject: func(err error) { require.NoError(p, err) },
+			OnComplete: func(_ any, err error) {
+				require.NoError(p, err)
+				close(carriedOut)
+			},
+		}, json.RawMessage(`{"version":"v2","by":"ci"}`))
+		fenced := protocol.ApplyAnswer{Err: "refused, since another run is further", Fenced: &protocol.Claim{Sequence: 9}}
+		require.NoError(p, p.env.CompleteActivity(p.hung["v1 to staging"], fenced, nil))
+		delete(p.hung, "v1 to staging")
+	})
+	p.sees(4*minute, func(s protocol.Status) { require.Equal(p, []string{"v2", "v1"}, versionsOf(s)) })
+	p.acts(first, minute)
+	require.Equal(t, 2, reads)
 }

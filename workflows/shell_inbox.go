@@ -256,7 +256,7 @@ func (s *shell) carryOut(ctx workflow.Context, m *state.Message) error {
 // makeRoom writes audit lines to the store while so many messages are carried out at once that they would be lost. When
 // all of them are of this workflow task, it ends that first.
 func (s *shell) makeRoom() {
-	if len(s.desk.Audit) < state.MaxAudit/10 || s.of.flushAt() == 0 || s.storing || s.outages.open(theTrail) {
+	if len(s.desk.Audit) < state.MaxAudit/10 || s.storing || s.outages.open(theTrail) {
 		return
 	}
 	if len(s.committed()) == 0 && workflow.Sleep(s.ctx, time.Millisecond) != nil {

@@ -20,10 +20,7 @@ import (
 // announce notifies the Application workflow, which is started when this is the first time, and makes
 // the runtimes current for other applications once that is accepted.
 func (p *publication) announce(ctx context.Context) error {
-	request, err := p.request(ctx)
-	if err != nil {
-		return err
-	}
+	request := p.request()
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	c := p.options.Client
@@ -77,15 +74,7 @@ func (p *publication) awaitServices(ctx context.Context) {
 	}
 }
 
-func (p *publication) request(ctx context.Context) (protocol.PublishRequest, error) {
-	numbers, err := p.store.ListNumbers(ctx, p.application)
-	if err != nil {
-		return protocol.PublishRequest{}, err
-	}
-	floor := int64(0)
-	if len(numbers) > 0 {
-		floor = numbers[len(numbers)-1]
-	}
+func (p *publication) request() protocol.PublishRequest {
 	token := p.options.Token
 	if p.before.Newest == 0 { // the installation says who issues tokens, if anybody does yet
 		if identity, _ := p.rules.Begins(p.application, protocol.Publish); identity == nil {
@@ -99,8 +88,8 @@ func (p *publication) request(ctx context.Context) (protocol.PublishRequest, err
 		Act:  protocol.Act{By: p.options.By, RequestID: hex.EncodeToString(id), Token: token},
 		Hash: p.result.Hash, Manifest: p.manifest.Digest(), Services: len(p.specs), Store: p.store.URL(),
 		Origin: p.origin, Causes: p.options.Causes, Commits: p.commits, After: p.before.Newest, TakeOver: p.options.TakeOver,
-		Floor: floor, Identity: identity, Grants: grants, Missing: p.started,
-	}, nil
+		Identity: identity, Grants: grants, Missing: p.started,
+	}
 }
 
 // people says who may do what with the whole application: every service's spec carries it.

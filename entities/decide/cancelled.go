@@ -16,12 +16,8 @@ func (i *instance) stopped() bool {
 	return i.Delivery.Cancelled != "" && !i.Delivery.Converged && !i.Delivery.Restarting
 }
 
-// endCancelled asks the applies of cancelled targets to end: paused or not, and before a run ends too. An apply of a service that was
-// published by an older version is left to end.
+// endCancelled asks the applies of cancelled targets to end: paused or not, and before a run ends too.
 func (v *view) endCancelled() {
-	if v.s.Spec.Maestro.Strategy == "" {
-		return
-	}
 	for n := range v.insts {
 		i := &v.insts[n]
 		a := &i.Delivery.Apply
@@ -36,9 +32,6 @@ func (v *view) endCancelled() {
 
 // endExtensions asks the runs of extensions to end that nothing waits for any more.
 func (d *Decision) endExtensions(s *state.State) {
-	if s.Spec.Maestro.Strategy == "" {
-		return
-	}
 	for _, r := range s.Releases {
 		for _, key := range entities.SortedKeys(r.Extensions) {
 			if e := r.Extensions[key]; e.Running && e.Cancelled && e.Ending.IsZero() {

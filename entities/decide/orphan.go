@@ -98,7 +98,7 @@ func (d *Decision) orphan(s *state.State, i *state.Instance, first bool, now tim
 
 // remove starts to take an instance down, once what comes after it is gone.
 func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode Mode) string {
-	if first := removedBefore(s, i.ID, mode); first != i.ID {
+	if first := removedBefore(s, i.ID); first != i.ID {
 		return "to be taken down after " + first.String()
 	}
 	a := &i.Delivery.Apply
@@ -116,7 +116,7 @@ func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode
 
 // removedBefore is the instance that goes before this one, or itself: what is just being taken down, then the last
 // channel in the spec's order.
-func removedBefore(s *state.State, id entities.InstanceID, mode Mode) entities.InstanceID {
+func removedBefore(s *state.State, id entities.InstanceID) entities.InstanceID {
 	first := id
 	for _, other := range entities.SortedIDs(s.Instances) {
 		if s.Declared(other) {

@@ -161,7 +161,7 @@ func (v *view) selectable(r *state.Release, i *instance, left []*instance) selec
 	case d.Reported:
 		in.Held = true
 	case i.broughtBy(r) && v.updatedBy(i, r):
-		in.Updated, in.Stable, in.Since = true, d.Converged && in.Stable, d.StableSince()
+		in.Updated, in.Stable, in.Since = true, d.Converged && in.Stable, d.Arrived
 	case !r.Concerns(i.ID) || v.follows(i, r):
 		in.Apart = true
 	default:

@@ -82,7 +82,7 @@ func standingOf(s *state.State, c *entities.ChannelSpec, mode Mode) (st standing
 			continue
 		}
 		st.approves = st.approves || s.RuntimeNamed(i.Runtime).ApproveApplies
-		st.broken = st.broken || isBroken(&i.Delivery, mode)
+		st.broken = st.broken || isBroken(&i.Delivery)
 		b := i.Delivery.Rollback
 		switch {
 		case i.RollbackFailed():
@@ -97,7 +97,7 @@ func standingOf(s *state.State, c *entities.ChannelSpec, mode Mode) (st standing
 }
 
 // isBroken: what is there has failed, or is at what is not applied.
-func isBroken(d *state.Delivery, mode Mode) bool {
+func isBroken(d *state.Delivery) bool {
 	return d.Failure != "" || d.Cancelled != "" || d.Reported
 }
 

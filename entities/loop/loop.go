@@ -28,7 +28,7 @@ func Settle(s *state.State, now time.Time, mode decide.Mode) *decide.Decision {
 		for n := range d.Channels {
 			show(s, &d.Channels[n], now)
 		}
-		forgetApprovals(s, d, mode)
+		forgetApprovals(s, d)
 		s.Prune()
 		s.Offload(d.Next())
 		return d
@@ -57,17 +57,17 @@ func candidate(s *state.State, r *state.Release) string {
 }
 
 // forgetApprovals drops the approvals of applies that will not come any more.
-func forgetApprovals(s *state.State, d *decide.Decision, mode decide.Mode) {
+func forgetApprovals(s *state.State, d *decide.Decision) {
 	if s.Spec == nil {
 		return
 	}
 	for n := range s.Spec.Channels { // the decision has them in the same order
-		s.ForgetApprovals(&s.Spec.Channels[n], func(id entities.InstanceID) bool { return degraded(&d.Channels[n], id, mode) })
+		s.ForgetApprovals(&s.Spec.Channels[n], func(id entities.InstanceID) bool { return degraded(&d.Channels[n], id) })
 	}
 }
 
 // degraded tells whether an instance is to be repaired, whatever else it goes through: of the only one the channel says so.
-func degraded(c *decide.ChannelDecision, id entities.InstanceID, mode decide.Mode) bool {
+func degraded(c *decide.ChannelDecision, id entities.InstanceID) bool {
 	status, current := c.Status, c.Current
 	for n := range c.Instances {
 		if i := &c.Instances[n]; i.ID == id {

@@ -25,7 +25,7 @@ type LoadSpecRequest struct {
 // declared in it.
 type LoadSpecAnswer struct {
 	InStore
-	// Notice is that notice; nil from an older version, which believed the signal. Digest is that of the spec, and Store the
+	// Notice is that notice. Digest is that of the spec, and Store the
 	// store's URL as the worker calls it.
 	Notice *Notice `json:"notice,omitempty"`
 	Digest string  `json:"digest,omitempty"`

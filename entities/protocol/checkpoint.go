@@ -16,8 +16,7 @@ const CheckpointSchema = "converge.checkpoint/v1"
 type Checkpoint struct {
 	Schema string `json:"schema"` // CheckpointSchema
 	ID     string `json:"id"`     // of the workflow
-	// N grows with each workflow task that hands one over, over all runs. (In runs that older versions began: with what
-	// was accepted and decided.)
+	// N grows with each workflow task that hands one over, over all runs.
 	N int64 `json:"n"`
 	// Run is the run that wrote it, Event the number of the last event of its history that it had taken in.
 	Run   string    `json:"run"`
@@ -53,9 +52,9 @@ type AdoptRequest struct {
 	ID string `json:"id"`
 	// N is the number that the workflow is at itself; an older checkpoint is not answered.
 	N int64 `json:"n"`
-	// Run is the one that asks. Own: what it has accepted itself is answered too, last.
-	Run string `json:"run"`
-	Own bool   `json:"own,omitempty"`
+	// Run is the one that asks. What it has accepted itself up to the event OwnUpTo is answered too, last; 0: nothing of it is.
+	Run     string `json:"run"`
+	OwnUpTo int64  `json:"ownUpTo,omitempty"`
 	// After is where the last answer ended.
 	After Cursor `json:"after,omitzero"`
 }

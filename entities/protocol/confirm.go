@@ -15,11 +15,11 @@ type ConfirmAnswer struct {
 	Identity *entities.Identity `json:"identity,omitempty"`
 	Grants   []entities.Grant   `json:"grants,omitempty"`
 	Services int                `json:"services"`
-	// Floor is the highest number that the store has of the application; nil from an older version, which believed the publication.
-	Floor *int64 `json:"floor,omitempty"`
+	// Floor is the highest number that the store has of the application.
+	Floor int64 `json:"floor,omitempty"`
 	// Notifications are sent what people do to the whole application.
 	Notifications []entities.Notification `json:"notifications,omitempty"`
-	// Names are the services that are called otherwise than first; nil from an older version.
+	// Names are the services that are called otherwise than first.
 	Names ServiceNames `json:"names,omitempty"`
 	// Keys are what all services were called first.
 	Keys []string `json:"keys,omitempty"`

@@ -31,7 +31,7 @@ type PinRequest struct {
 	Act
 	Channel string `json:"channel"`
 	Version string `json:"version,omitempty"`
-	// Stay, of an unpin: what the channel was pinned to stays until something newer comes. Older versions refuse it.
+	// Stay, of an unpin: what the channel was pinned to stays until something newer comes.
 	Stay bool `json:"stay,omitempty"`
 }
 

@@ -20,8 +20,7 @@ const (
 // PartSchema names the version of Part.
 const PartSchema = "converge.part/v1"
 
-// InParts is the argument of a query whose answer may come in parts. Without it, from older clients, an answer that is too large is cut short.
-// Workers of before take no notice of it, and answer whole.
+// InParts is the argument of a query whose answer may come in parts. Without it an answer that is too large is cut short.
 type InParts struct {
 	Parts bool `json:"parts"`
 	// Of is the answer that parts were had of, and From how many bytes; none: it begins.
@@ -67,9 +66,6 @@ func Whole(ask func(InParts) (json.RawMessage, error), into any) error {
 
 // partIn is the part that an answer is, if it is one.
 func partIn(raw json.RawMessage) (p Part, ok bool) {
-	if len(raw) > MaxPayload { // from a worker of before: it need not be read twice
-		return p, false
-	}
 	err := json.Unmarshal(raw, &p)
 	return p, err == nil && p.Schema == PartSchema
 }

@@ -111,13 +111,9 @@ type PublishRequest struct {
 	Commits  string   `json:"commits,omitempty"` // digest of the Commits in the store; "": where it comes from names none
 	// After is the newest incarnation the publisher compiled against; another one being newest
 	// refuses the publication. Zero: not checked.
-	After int64 `json:"after,omitempty"`
-	// Floor is the highest number that the store already has: an application that lost its
-	// workflow goes on numbering from there.
-	Floor    int64 `json:"floor,omitempty"`
+	After    int64 `json:"after,omitempty"`
 	TakeOver bool  `json:"takeOver,omitempty"`
-	// Missing are services whose workflows are gone: they are started again, whether anything changed or not. Older versions
-	// refuse what names any.
+	// Missing are services whose workflows are gone: they are started again, whether anything changed or not.
 	Missing []string `json:"missing,omitempty"`
 	// Identity and Grants of the application: who may pause and pin all of it.
 	Identity *entities.Identity `json:"identity,omitempty"`
@@ -154,7 +150,7 @@ type ServicePublish struct {
 	Proven      bool   `json:"proven,omitempty"` // By is who a token proved
 	Subject     string `json:"subject,omitempty"`
 	// Pinned: it is taken over though a newer one is known (D15). Order is that of the notice among all of the
-	// application: nothing overrides what came later. At is when notifying began, which older versions go by.
+	// application: nothing overrides what came later. At is when notifying began.
 	Pinned bool                 `json:"pinned,omitempty"`
 	Order  entities.NoticeOrder `json:"order,omitzero"`
 	At     time.Time            `json:"at,omitzero"`

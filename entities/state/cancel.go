@@ -134,23 +134,6 @@ func (s *State) isAtVersion(channel, version string) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return s.VersionOf(i) == version })
 }
 
-// withheld tells whether anything is at a cancelled target, or a release goes on as the configuration of another version.
-func (s *State) withheld() bool {
-	for _, r := range s.Releases {
-		if len(r.Keeping)+len(r.Kept) > 0 {
-			return true
-		}
-	}
-	// In any order: the answer is the same.
-	//workflowcheck:ignore
-	for _, i := range s.Instances {
-		if i.Delivery.Cancelled != "" {
-			return true
-		}
-	}
-	return false
-}
-
 // cancel ends a release in one channel.
 func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time) {
 	entered := r.Phases[channel].Phase == maestro.InProgress
@@ -217,8 +200,6 @@ func (s *State) saysAsked(r *Release, runs, moves []string, c *Cancelling) (text
 	what := strings.Join(runs, ", ")
 	switch {
 	case what == "":
-	case s.Spec.Maestro.Strategy == "": // published by an older version, which waits for no end
-		text = "; left to end: " + what
 	case c.Terminate:
 		text = "; ended at once: " + what
 	default:

@@ -268,7 +268,7 @@ func (s *State) windowRead(op PreflightOp, readings map[string]entities.CheckRea
 
 // still tells whether what was asked about at the end of a window is there, and did not begin anew meanwhile.
 func (op PreflightOp) still(c *Channel) bool {
-	return !c.StableSince.IsZero() && (op.StableSince.IsZero() || op.StableSince.Equal(c.StableSince))
+	return !c.StableSince.IsZero() && op.StableSince.Equal(c.StableSince)
 }
 
 // soaked notes that the windows of a check which have ended did so with a fresh PASS. Postconditions have to pass together.

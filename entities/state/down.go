@@ -29,18 +29,6 @@ func (s *State) DownIn(channel string) *Down {
 	return nil
 }
 
-// taken tells whether any channel was taken down.
-func (s *State) taken() bool {
-	// In any order: the answer is the same.
-	//workflowcheck:ignore
-	for _, c := range s.Channels {
-		if c.Down != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // TakeDown has removed what runs in a channel, which stays declared and empty until somebody restarts it. What is in progress there has to
 // end first.
 func (s *State) TakeDown(channel string, who entities.Who, reason string, now time.Time) (Effect, error) {

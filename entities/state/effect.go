@@ -212,7 +212,7 @@ func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, re *Retrying
 	}
 	cancelled := p.Phase == maestro.Cancelled && s.cancelledIn(spec.Name)
 	anew := p.Phase == maestro.Failed || p.Phase == maestro.RolledBack || cancelled
-	if newer := s.newerThan(r, spec.Name, re); anew && newer != nil {
+	if newer := s.newerThan(r, spec.Name); anew && newer != nil {
 		return nil, enteredMeanwhile(newer, r)
 	}
 	return func() {
@@ -252,7 +252,7 @@ func (s *State) retriedAt(r *Release, channel string) (at []*Instance, failed bo
 // retryRolledBack lets a person try a release again where it was rolled back. It is next in line once more, and what let it
 // pass the gates then lets it pass no longer: a check may say FAIL by now, and those who approved did not know.
 func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, re *Retrying, now time.Time) (func(), error) {
-	if newer := s.newerThan(r, spec.Name, re); newer != nil {
+	if newer := s.newerThan(r, spec.Name); newer != nil {
 		return nil, enteredMeanwhile(newer, r)
 	}
 	var back []*Instance
@@ -313,7 +313,7 @@ func (s *State) enteredSince(r *Release, channel string) *Release {
 }
 
 // newerThan is a newer release that entered a channel, and was not cancelled on its way or is there all the same; or nil.
-func (s *State) newerThan(r *Release, channel string, re *Retrying) *Release {
+func (s *State) newerThan(r *Release, channel string) *Release {
 	newer := s.enteredSince(r, channel)
 	if newer != nil {
 		return newer

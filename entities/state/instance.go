@@ -192,14 +192,6 @@ func (i *Instance) RollbackFailed() bool {
 // RollingBack tells whether a rollback is under way, which no gate holds.
 func (i *Instance) RollingBack() bool { return i.Delivery.Rollback != nil && !i.Delivery.Converged }
 
-// StableSince is when the present target converged, or, of one that did before that was written down, when it was set.
-func (d *Delivery) StableSince() time.Time {
-	if d.Arrived.IsZero() {
-		return d.Since
-	}
-	return d.Arrived
-}
-
 // isGood: the present target is the newest good one.
 func (d *Delivery) isGood() bool {
 	return d.Target != nil && d.Converged && d.LastGood != nil && d.LastGood.Same(*d.Target)

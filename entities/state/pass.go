@@ -26,18 +26,6 @@ func (r *Release) Aside(channel string) bool {
 	return p != nil && p.Aside != nil
 }
 
-// passedSomewhere tells whether the release is set aside in any channel.
-func (r *Release) passedSomewhere() bool {
-	// In any order: the answer is the same.
-	//workflowcheck:ignore
-	for _, p := range r.Phases {
-		if p.Aside != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // AsideIn is the release that is set aside in a channel, or nil.
 func (s *State) AsideIn(channel string) *Release {
 	if n := slices.IndexFunc(s.Releases, func(r *Release) bool { return r.Aside(channel) }); n >= 0 {

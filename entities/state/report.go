@@ -19,25 +19,6 @@ func (s *State) ReportsOnly(channel string) bool {
 	return c != nil && c.Reports
 }
 
-// reported tells whether something is only reported, or was when its target was set.
-func (s *State) reported() bool {
-	// In any order: the answer is the same.
-	//workflowcheck:ignore
-	for name := range s.Channels {
-		if s.ReportsOnly(name) {
-			return true
-		}
-	}
-	// In any order: the answer is the same.
-	//workflowcheck:ignore
-	for _, i := range s.Instances {
-		if i.Delivery.Reported {
-			return true
-		}
-	}
-	return false
-}
-
 // report takes over whether a channel only reports. When it does no longer, what did not arrive meanwhile enters anew: its
 // gates passed some time ago.
 func (s *State) report(spec *entities.ChannelSpec, now time.Time) {

@@ -34,11 +34,9 @@ type State struct {
 	// Unreleased says why the newest configuration is not released: it cannot be rendered. Another one has to come.
 	Unreleased string `json:"unreleased,omitempty"`
 	// Published is the order of the newest notice that was taken over: none from before it counts any more (D15).
-	// PublishedAt is when the application began to send it, for notices of older versions, which have no order.
-	Published   entities.NoticeOrder `json:"published,omitzero"`
-	PublishedAt time.Time            `json:"publishedAt,omitzero"`
-	Deletion    *Deletion            `json:"deletion,omitempty"`
-	Awaiting    *Awaiting            `json:"awaiting,omitempty"`
+	Published entities.NoticeOrder `json:"published,omitzero"`
+	Deletion  *Deletion            `json:"deletion,omitempty"`
+	Awaiting  *Awaiting            `json:"awaiting,omitempty"`
 	// Floor is where instances begin to count their targets: above those that are forgotten.
 	Floor int64 `json:"floor,omitempty"`
 	// Runtimes are those that something here is on, or may return to, though the configuration names them no longer: as they
@@ -63,7 +61,7 @@ type Desk struct {
 	Heard      []string   `json:"heard,omitempty"`
 	Checkpoint Checkpoint `json:"checkpoint,omitzero"`
 	// Audit holds the lines that are not yet in the store, oldest first; AuditLines counts all ever written, and AuditHead
-	// is the hash of the last one: none, where a version before there were hashes wrote it.
+	// is the hash of the last one.
 	Audit      []entities.AuditLine `json:"audit,omitempty"`
 	AuditLines int64                `json:"auditLines,omitempty"`
 	AuditHead  string               `json:"auditHead,omitempty"`
@@ -120,7 +118,7 @@ type Request struct {
 	ID     string          `json:"id"`
 	Verb   string          `json:"verb"`
 	Answer json.RawMessage `json:"answer"`
-	// Of is the digest of what was asked for, and By who asked; none, of an earlier version: not known.
+	// Of is the digest of what was asked for, and By who asked.
 	Of string `json:"of,omitempty"`
 	By string `json:"by,omitempty"`
 	// Until: its token may come again until then, and must not be carried out again.
@@ -186,20 +184,12 @@ func (d *Desk) Hear(digest string) { d.Heard = entities.KeepLast(append(d.Heard,
 // Note numbers an audit line, chains it to the one before, and keeps it until the store has it.
 func (d *Desk) Note(line entities.AuditLine) entities.AuditLine {
 	d.AuditLines++
-	line.N, line.At, line.Prev = d.AuditLines, line.At.UTC(), d.lastHash()
+	line.N, line.At, line.Prev = d.AuditLines, line.At.UTC(), d.AuditHead
 	line.Text, line.Reason = strings.ToValidUTF8(line.Text, "\ufffd"), strings.ToValidUTF8(line.Reason, "\ufffd")
 	d.AuditHead = line.Hash()
 	d.Audit = append(d.Audit, line)
 	d.Audit = d.Audit[max(0, len(d.Audit)-MaxAudit):]
 	return line
-}
-
-// lastHash is the hash of the line that was noted last, as far as it is known.
-func (d *Desk) lastHash() string {
-	if n := len(d.Audit); d.AuditHead == "" && n > 0 {
-		return d.Audit[n-1].Hash()
-	}
-	return d.AuditHead
 }
 
 // Follow has the next line follow the last one that the store has, if that is later than all that is known here: another run
@@ -212,7 +202,7 @@ func (d *Desk) Follow(end *entities.TrailEnd) {
 
 // TrailEnd is the last line that was noted.
 func (d *Desk) TrailEnd() entities.TrailEnd {
-	return entities.TrailEnd{N: d.AuditLines, Hash: d.lastHash()}
+	return entities.TrailEnd{N: d.AuditLines, Hash: d.AuditHead}
 }
 
 // AuditPending says that lines wait for a store that does not answer, or nothing.

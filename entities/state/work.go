@@ -121,7 +121,7 @@ type PreflightOp struct {
 	Release string
 	Checks  []entities.Evaluation
 	Window  bool
-	// StableSince is that of the window: what began anew meanwhile is evaluated anew. Zero: by an earlier logic.
+	// StableSince is that of the window: what began anew meanwhile is evaluated anew.
 	StableSince time.Time
 }
 
