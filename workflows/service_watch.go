@@ -18,7 +18,7 @@ import (
 )
 
 // This file has instances observed: what moves by activities of the service, what was hinted at within the task of the hint, and what
-// is steady by workers, who are told what to compare it with (docs/decisions/0086-what-is-hinted-at-is-read-at-once.md).
+// is steady by workers, who are told what to compare it with (docs/decisions/0012-a-release-takes-one-activity.md).
 
 // watch is an observation under way: it returns when something is not as known.
 type watch struct {
@@ -240,7 +240,7 @@ func (s *service) readHere() {
 }
 
 // lookHere has all that a service knows nothing of yet read within the task that took it in, once, where each runtime answers a worker at
-// once: what is decided first waits for no activity then (docs/decisions/0090-a-first-look-is-taken-within-the-task.md).
+// once: what is decided first waits for no activity then (docs/decisions/0012-a-release-takes-one-activity.md).
 func (s *service) lookHere() {
 	if s.looked || s.leaving() || len(s.watches) > 0 || !s.nothingRead() {
 		return

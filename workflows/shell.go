@@ -209,7 +209,7 @@ func (s *shell) leaving() bool { return s.ending() && s.atRest() && !s.outages.o
 
 // A run that could not end for so long, in events and in bytes, begins nothing new any more, but for rollbacks, so that
 // a quiet moment comes. The server suggests to continue as new at 4,096 and 4 MiB, and ends a run by force at 51,200 and 50 MB
-// (docs/decisions/0013-continue-as-new-holds-nobody-up.md).
+// (docs/decisions/0007-pinned-runs-move-by-continue-as-new.md).
 const (
 	drainLength = 20_480
 	drainSize   = 20 << 20

@@ -16,7 +16,7 @@ import (
 )
 
 // This file holds how a workflow gets to the store what it accepted, and back from there what it does not know any more
-// because an operator ended it or reset it (F1): docs/decisions/0010-checkpoints.md.
+// because an operator ended it or reset it (F1): docs/decisions/0005-checkpoints-and-fences.md.
 
 // Checkpointer keeps checkpoints, later and elsewhere: Take returns at once, and whether one was kept is no business of
 // the workflow, whose history has all of it. Only the newest one of a workflow counts.

@@ -1,7 +1,7 @@
 // Command converge-dev is what `converge dev` becomes: a Temporal server, its Web UI and a worker in one process, and
 // somebody who follows a directory.
 //
-// Only this program links the server; see docs/decisions/0001-what-is-embedded.md.
+// Only this program links the server; see docs/decisions/0001-temporal-server-is-embedded.md.
 package main
 
 import (

@@ -16,7 +16,7 @@ import (
 )
 
 // directory is blobs as files. A write is a file beside its target and a rename, or a hard link where the target must not
-// be there: of several at once, one wins. (docs/decisions/0088-a-store-in-a-directory-is-files.md)
+// be there: of several at once, one wins. (docs/decisions/0009-store-collects-unreferenced-content.md)
 type directory struct{ dir string }
 
 // What a store keeps is for those who run it: rules, parameters, objects, who did what.

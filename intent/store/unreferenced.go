@@ -7,7 +7,7 @@ import (
 )
 
 // What nothing referred to when Collect looked is set aside before it is removed, and is found there as long as it is: whoever
-// begins to refer to it just then brings it back by reading it (docs/decisions/0077-the-store-is-kept-small.md).
+// begins to refer to it just then brings it back by reading it (docs/decisions/0009-store-collects-unreferenced-content.md).
 
 const unreferenced = "unreferenced/"
 

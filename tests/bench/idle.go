@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// Readings are as seldom as workers make them by themselves (decision 84), and so each service is read once in a window.
+	// Readings are as seldom as workers make them by themselves (docs/decisions/0011-observations-cost-no-history.md), and so each
+	// service is read once in a window.
 	idleInterval = time.Minute
 	// What the readings of the window are extrapolated to, as docs/benchmarks.md has it.
 	manyServices  = 10000
