@@ -199,7 +199,7 @@ func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest s
 		return p, lost
 	}
 	rendered, err := a.render(ctx, protocol.PrepareRequest{Service: in.Service}, []entities.InstanceID{in.ID}, record)
-	if err != nil || !entities.SameDigest(entities.DigestOf(rendered[in.ID]), digest) {
+	if err != nil || entities.DigestOf(rendered[in.ID]) != digest {
 		return p, lost
 	}
 	if err := a.Store.RestorePayload(ctx, digest, rendered[in.ID]); err != nil && !store.IsReadOnly(err) {

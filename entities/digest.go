@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"strings"
 )
 
 // This file names content by its digest.
@@ -28,12 +27,3 @@ func DigestOf(parts ...any) string {
 // ShortDigestOf is the beginning of DigestOf: it tells apart what one side read twice, such as readings, and nothing is found
 // by it or trusted because of it. Versions that work together write it alike.
 func ShortDigestOf(parts ...any) string { return DigestOf(parts...)[:shortDigest] }
-
-// SameDigest tells whether two digests are of the same content. Versions before named content by the beginning of a digest:
-// what they wrote stays named so, and is the same as what is named in whole now.
-func SameDigest(a, b string) bool {
-	if len(a) > len(b) {
-		a, b = b, a
-	}
-	return a == b || len(a) == shortDigest && len(b) == 2*sha256.Size && strings.HasPrefix(b, a)
-}

@@ -61,5 +61,5 @@ type Target struct {
 
 // Same tells whether two targets put the same thing there; the incarnation that said so may differ (A9).
 func (t Target) Same(o Target) bool {
-	return t.FullVersion == o.FullVersion && SameDigest(t.Payload, o.Payload)
+	return t.FullVersion == o.FullVersion && t.Payload == o.Payload
 }

@@ -105,7 +105,7 @@ func (r Reading) Digest() string {
 		Status     ObjectStatus
 		Versions   []version
 		Orphaned   bool `json:",omitempty"`
-		// Suspended is a state like any other: the digest of what waits at nothing is as it was before there was such a thing.
+		// Suspended is a state like any other.
 		Suspended  string   `json:",omitempty"`
 		AsDeclared bool     `json:",omitempty"`
 		Foreign    []string `json:",omitempty"`

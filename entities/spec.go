@@ -54,7 +54,7 @@ type Spec struct {
 
 // Maestro says how releases in flight follow each other (B3).
 type Maestro struct {
-	// Strategy is latest, train or immediate; empty, of versions before there were any: the oldest that can come is next.
+	// Strategy is latest, train or immediate.
 	Strategy string `json:"strategy,omitempty"`
 	// HoldUntil is what a channel is kept for its release for: HoldPromoted, or nothing.
 	HoldUntil string `json:"holdUntil,omitempty"`

@@ -373,11 +373,7 @@ func (s *service) keep(op state.RenderOp, fullVersion string, prepared protocol.
 			there = op.Present
 		}
 		why := fmt.Sprintf("cannot be rendered under %s, which is here: %s", there, errorText(err))
-		if s.leavesOut(op) {
-			s.state.Unrendered(op.Release, op.Instance, why, s.now())
-		} else {
-			s.state.UnrenderedIn(op.Release, op.Instance.Channel, why, s.now())
-		}
+		s.state.Unrendered(op.Release, op.Instance, why, s.now())
 		return
 	}
 	s.state.Keep(op, entities.Target{FullVersion: fullVersion, Incarnation: prepared.Incarnation, Payload: prepared.Payloads[op.Instance].Digest})
@@ -385,11 +381,7 @@ func (s *service) keep(op state.RenderOp, fullVersion string, prepared protocol.
 
 // leavesOut: what cannot be rendered is left out by a release that is in progress, rather than asked for again in each turn.
 func (s *service) leavesOut(op state.RenderOp) bool {
-	r := s.state.ReleaseByID(op.Release)
-	if r == nil {
-		return false // it was forgotten meanwhile
-	}
-	p, _ := r.PhaseIn(op.Instance.Channel)
+	p, _ := s.state.ReleaseByID(op.Release).PhaseIn(op.Instance.Channel)
 	return p == maestro.InProgress
 }
 

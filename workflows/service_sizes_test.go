@@ -182,7 +182,7 @@ func TestServiceAtTheLimitsFits_F8(t *testing.T) {
 	var explained protocol.Explanation
 	var remembered state.State
 	p.at(10*time.Minute, func() {
-		answer, err := p.env.QueryWorkflow(protocol.QueryStatus) // as an older client asks
+		answer, err := p.env.QueryWorkflow(protocol.QueryStatus) // as the Temporal UI asks
 		require.NoError(t, err)
 		require.NoError(t, answer.Get(&old))
 	})

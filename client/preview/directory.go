@@ -245,7 +245,7 @@ func templatesDiffer(before, now entities.Spec) bool {
 	old := before.Called(entities.Renamed(&before, &now))
 	for _, id := range now.IDs() {
 		before, ok := old.Instance(id)
-		if after, _ := now.Instance(id); !ok || !entities.SameDigest(before.Template, after.Template) {
+		if after, _ := now.Instance(id); !ok || before.Template != after.Template {
 			return true
 		}
 	}

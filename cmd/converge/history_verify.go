@@ -36,9 +36,6 @@ func (o *historyOptions) say(r trail.Report) error {
 		return o.f.screen().JSON(map[string]any{"schema": "converge.history-verified/v1", "of": o.id(), "report": r})
 	}
 	text := fmt.Sprintf("%s: %s", o.name(), count(r.Lines, "line"))
-	if r.Unchained > 0 {
-		text += fmt.Sprintf(", %d not chained, of a version before there were hashes", r.Unchained)
-	}
 	if r.Beside > 0 {
 		text += fmt.Sprintf(", %d of a run that was ended, beside the chain", r.Beside)
 	}

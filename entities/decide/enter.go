@@ -147,7 +147,7 @@ func (v *view) unchanged(i *instance, r *state.Release) (why string, known bool)
 		return "already there", true
 	case same && r.Present[i.ID].FullVersion != d.Target.FullVersion:
 		return "", false
-	case same && entities.SameDigest(r.Present[i.ID].Payload, d.Target.Payload):
+	case same && r.Present[i.ID].Payload == d.Target.Payload:
 		return "the change does not touch this channel", true
 	}
 	return "", true

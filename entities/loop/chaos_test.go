@@ -306,8 +306,8 @@ func (c *chaos) mustRelease(version string) *state.Release {
 	return r
 }
 
-// anyStrategy is one of a service, or none, as of versions before.
-func (c *chaos) anyStrategy() string { return c.pick("", "latest", "latest", "train", "immediate") }
+// anyStrategy is one that a service can declare.
+func (c *chaos) anyStrategy() string { return c.pick("latest", "latest", "train", "immediate") }
 
 func (c *chaos) oneIn(n int, label string) bool { return rapid.IntRange(1, n).Draw(c.t, label) == n }
 

@@ -235,27 +235,6 @@ func TestThrottledReadingHoldsTheDeadlineUp(t *testing.T) {
 	}
 }
 
-// The first publication after an upgrade names what is there by whole digests: that is no change, and opens no release.
-func TestWholeDigestsOfWhatIsThereOpenNoRelease(t *testing.T) {
-	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
-	before, after := entities.DigestOf("payload"), entities.DigestOf("another")
-	spec := func(number int64, template string) *entities.Spec {
-		return &entities.Spec{
-			Application: "shop", Service: "web", Incarnation: number, ConfigChanges: "release",
-			Channels: []entities.ChannelSpec{{Name: "staging", Instances: []entities.InstanceSpec{{Name: entities.OnlyInstance, Runtime: "rt", Template: template}}}},
-			Runtimes: map[string]*entities.RuntimeSpec{"rt": {Kind: entities.RuntimeCustom}},
-		}
-	}
-	id := entities.Only("staging")
-	s := state.New("shop", "web")
-	s.TakeSpec(spec(1, before[:16]), "d", now)
-	s.OpenRelease(state.NewRelease{
-		Version: "v1", FullVersion: "v1", By: "alice", Payloads: map[entities.InstanceID]string{id: before[:16]},
-	}, now)
-	require.Nil(t, s.TakeSpec(spec(2, before), "e", now))
-	require.NotNil(t, s.TakeSpec(spec(3, after), "f", now))
-}
-
 // An apply that no worker takes has not failed. Where the runtime can be observed the next one waits for a reading, else it
 // is wanted at once; neither attempts nor the deadline count, however long it takes.
 func TestApplyUntaken_D17(t *testing.T) {

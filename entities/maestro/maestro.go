@@ -41,7 +41,7 @@ func (p Phase) dead() bool {
 // Strategy says which of the releases that wait at a channel is next there (B3).
 type Strategy string
 
-// The strategies. None given is how it was before there were any: the oldest that can come, whatever people say.
+// The strategies.
 const (
 	Latest    Strategy = "latest"    // the newest that passes; older ones are skipped once it enters
 	Train     Strategy = "train"     // the oldest that can come, unless people let a newer one pass

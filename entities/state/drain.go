@@ -69,7 +69,7 @@ func (s *State) Missed(i *Instance) *entities.Target {
 		return nil
 	}
 	newest := r.Target(i.ID)
-	if t := i.Delivery.Target; t != nil && entities.SameDigest(t.Payload, newest.Payload) {
+	if t := i.Delivery.Target; t != nil && t.Payload == newest.Payload {
 		return nil
 	}
 	return &newest

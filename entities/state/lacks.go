@@ -32,7 +32,7 @@ func (s *State) Lacks(channel string) string {
 func (s *State) lacking(id entities.InstanceID, template string) (newest *Release) {
 	for _, r := range slices.Backward(s.Releases) {
 		p := r.in(id.Channel)
-		if p == nil || r.Return || !entities.SameDigest(r.Templates[id], template) {
+		if p == nil || r.Return || r.Templates[id] != template {
 			continue
 		}
 		if p.Phase == maestro.Pending || p.Phase == maestro.InProgress || p.Phase == maestro.Succeeded {

@@ -242,8 +242,11 @@ func (s *State) Keep(op RenderOp, t entities.Target) {
 // to come to the channel it does not; one that is in progress there leaves the instance out.
 func (s *State) Unrendered(release string, id entities.InstanceID, why string, now time.Time) {
 	r := s.ReleaseByID(release)
-	if p := r.in(id.Channel); p == nil || p.Phase != maestro.InProgress {
-		s.UnrenderedIn(release, id.Channel, why, now)
+	if r == nil || r.in(id.Channel) == nil {
+		return
+	}
+	if r.in(id.Channel).Phase != maestro.InProgress {
+		s.doesNotCome(r, id.Channel, why, now)
 		return
 	}
 	delete(r.Kept, id)
@@ -255,12 +258,8 @@ func (s *State) Unrendered(release string, id entities.InstanceID, why string, n
 	s.note(entities.AuditLine{At: now, Kind: entities.EventError, Channel: id.Channel, Release: r.ID, Version: r.FullVersion, Text: text, Reason: why})
 }
 
-// UnrenderedIn is Unrendered of all of a channel: of values that are in progress too, as by an earlier logic.
-func (s *State) UnrenderedIn(release, channel, why string, now time.Time) {
-	r := s.ReleaseByID(release)
-	if r == nil || r.in(channel) == nil {
-		return
-	}
+// doesNotCome cancels a release where it has not entered a channel yet.
+func (s *State) doesNotCome(r *Release, channel, why string, now time.Time) {
 	if r.Keeps(channel) || r.in(channel).Phase == maestro.Pending {
 		r.cancel(channel, why, now)
 		s.Record(now, channel, r.FullVersion+" "+why)

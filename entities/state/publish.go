@@ -96,7 +96,7 @@ func (s *State) Unchanged(of *Release, templates map[entities.InstanceID]string)
 	of.Templates = templates
 	for _, r := range s.Releases {
 		for _, id := range entities.SortedIDs(r.Templates) {
-			if t, ok := templates[id]; ok && r != of && entities.SameDigest(r.Templates[id], was[id]) {
+			if t, ok := templates[id]; ok && r != of && r.Templates[id] == was[id] {
 				r.Templates[id] = t
 			}
 		}
@@ -107,7 +107,7 @@ func (s *State) Unchanged(of *Release, templates map[entities.InstanceID]string)
 func templatesDiffer(r *Release, spec *entities.Spec) bool {
 	for _, c := range spec.Channels {
 		for _, i := range c.Instances {
-			if !entities.SameDigest(r.Templates[c.ID(i)], i.Template) {
+			if r.Templates[c.ID(i)] != i.Template {
 				return true
 			}
 		}

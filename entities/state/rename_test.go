@@ -108,18 +108,6 @@ func TestExtensionsDoNotRunAnewForAName_A21(t *testing.T) {
 	}
 }
 
-// What was kept by a version before there were names is of the channel whose name it bears.
-func TestAStateWithoutKeys(t *testing.T) {
-	s := remembered("production")
-	raw, err := json.Marshal(s)
-	require.NoError(t, err)
-	require.NotContains(t, string(raw), `"key"`)
-	require.Equal(t, entities.Only("production"), s.Key(entities.Only("production")))
-	require.Nil(t, s.Keys())
-	spec := calling("prod", "") // an older version publishes no identities: then it is another channel
-	require.Empty(t, s.Renames(spec))
-}
-
 // A release on its way keeps a channel's name, and two channels never are one where they run.
 func TestNamesThatAreRefused(t *testing.T) {
 	s := remembered("production")

@@ -153,7 +153,7 @@ func (d *Desk) Answered(verb, id string) (Request, bool) {
 // Same refuses a request that comes under the id of this one and asks for something else, or is somebody else's. Nobody:
 // whose it is is not known yet.
 func (r *Request) Same(of, by string) error {
-	if r.Of == "" || of == "" || r.Of == of && (by == "" || by == r.By) {
+	if of == "" || r.Of == of && (by == "" || by == r.By) {
 		return nil
 	}
 	return fmt.Errorf("request id %q has served another %s, by %s; expected one of its own for each request", r.ID, r.Verb, r.By)

@@ -4,7 +4,7 @@
 //
 // A trail grows together from more than one run: a workflow that is reset, or started again, goes on from its checkpoint. What
 // the run before had written that the checkpoint does not know is beside the chain, and counted so: the line after the place
-// where the two part says that the workflow was started again. Lines of versions before there were hashes are not chained.
+// where the two part says that the workflow was started again.
 package trail
 
 import (
@@ -18,10 +18,9 @@ import (
 
 // Report says what was found.
 type Report struct {
-	Lines     int `json:"lines"`     // all that there are
-	Chained   int `json:"chained"`   // that are just as the end of the trail says
-	Unchained int `json:"unchained"` // that have no hash of the one before: of versions before there were
-	Beside    int `json:"beside"`    // that a run had written which the workflow went on without
+	Lines   int `json:"lines"`   // all that there are
+	Chained int `json:"chained"` // that are just as the end of the trail says
+	Beside  int `json:"beside"`  // that a run had written which the workflow went on without
 	// Earlier are those of what the service was before it was taken down, where it counted from one again: nothing vouches
 	// for them, and anybody could have put them there.
 	Earlier int `json:"earlier,omitempty"`
@@ -151,17 +150,16 @@ func (v *verifier) follow(l *entities.KeptLine) {
 			l = before
 			continue
 		}
-		chained := l.Prev != ""
 		n := l.N
 		if l = v.below(l); l == nil || l.N < n-1 {
 			from := int64(1)
 			if l != nil {
 				from = l.N + 1
 			}
-			if from < n && (chained || l != nil) { // what came before lines without hashes nobody knows
+			if from < n {
 				v.problem(from, n-1, Removed)
 			}
-		} else if chained {
+		} else {
 			v.problem(l.N, l.N, Changed)
 		}
 	}
@@ -172,8 +170,6 @@ func (v *verifier) take(l *entities.KeptLine) {
 	switch {
 	case v.earlier:
 		v.report.Earlier++
-	case l.Prev == "" && l.N > 1:
-		v.report.Unchained++
 	default:
 		v.report.Chained++
 	}

@@ -1,7 +1,6 @@
 package security
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -25,25 +24,7 @@ func replacedBy(t *testing.T, w *stage.World, id, workflow string, input any) {
 	require.NoError(t, err)
 }
 
-// Whoever starts a workflow does not choose by which version's logic it runs: one of before audit lines were kept in the store
-// would lose them.
-func TestStartedWorkflowKeepsItsTrail_G7(t *testing.T) {
-	t.Parallel()
-	w := shared.OwnServer(t, 0)
-	w.RunWeb()
-	replacedBy(t, w, protocol.InstallationID(), protocol.InstallationWorkflow, protocol.InstallationInput{ID: "x", Beginning: protocol.Beginning{Adopt: true}})
-	for n := range 60 {
-		var answer protocol.Answer
-		verb := []string{protocol.Pause, protocol.Resume}[n%2]
-		require.NoError(t, w.Update(protocol.InstallationID(), verb, json.RawMessage(fmt.Sprintf(`{"by":"frank","reason":"act %d."}`, n)), &answer))
-	}
-	said, code := history(w, "--installation", "--verify")
-	require.Zero(t, code, said)
-	said, _ = history(w, "--installation")
-	require.Contains(t, said, "(act 0.)")
-}
-
-// Nor does the one who starts the installation pause everything by it: that takes the verb.
+// Whoever starts the workflow of the installation does not pause everything by it: that takes the verb.
 func TestStartPausesNothing_G1(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServer(t, 0)
