@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"bytes"
@@ -27,10 +27,10 @@ type writtenService struct {
 }
 
 // yaml is the configuration.
-func (d *deployed) yaml(application, from string) ([]byte, error) {
+func (d *deployed) yaml(application string, tool Tool) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# What %s deploys from here. The objects that it made are adopted, once: their fields become ours, and what is not declared\n"+
-		"# here goes. Look at converge plan first, and have %[1]s let go of them before converge apply.\n", from)
+		"# here goes. Look at converge plan first, and have %[1]s let go of them before converge apply.\n", tool)
 	for _, line := range d.left {
 		fmt.Fprintf(&b, "# Left out: %s\n", entities.Visible(line))
 	}
@@ -96,7 +96,7 @@ func (r writtenRuntime) on(cluster string) string {
 	if cluster == "" {
 		return r.name
 	}
-	return r.name + "-" + metaName(cluster)
+	return r.name + "-" + NameOf(cluster)
 }
 
 func (s *deployedService) places() map[string]place {

@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"cmp"
@@ -44,10 +44,10 @@ func (d *deployed) fromFlux() error {
 // fluxCommon carries over what both kinds say, and lists what neither is carried over of.
 func (d *deployed) fluxCommon(name string, spec any, needs map[string][]string, lost ...string) (service, channel string) {
 	base, channel := environmentOf(name)
-	service = metaName(base)
+	service = NameOf(base)
 	for _, each := range listAt(spec, "dependsOn") {
 		other, _ := environmentOf(textAt(each, "name"))
-		needs[service] = append(needs[service], metaName(other))
+		needs[service] = append(needs[service], NameOf(other))
 	}
 	for _, what := range append(lost, "kubeConfig", "serviceAccountName", "decryption") {
 		if field(spec, strings.Split(what, ".")...) != nil {

@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/converge-engine/converge/client/origin"
 	"github.com/converge-engine/converge/intent/config"
 )
 
@@ -47,38 +46,38 @@ type deployedPart struct {
 // only is the channel of what is deployed once.
 const only = "live"
 
-var deployedBy = map[string]func(*deployed) error{
+var deployedBy = map[Tool]func(*deployed) error{
 	"helm": (*deployed).fromHelm, "kustomize": (*deployed).fromKustomize, "argocd": (*deployed).fromArgo, "flux": (*deployed).fromFlux,
 }
 
-// fromDeployed writes a configuration of what a tool deploys from the files of a directory.
-func (o *initOptions) fromDeployed(ctx context.Context) error {
-	application, err := o.applicationName()
-	if err != nil {
-		return err
+// Tool is what deploys services to Kubernetes from files.
+type Tool string
+
+// Known reports whether FromFiles reads the files of this tool.
+func (t Tool) Known() bool { return deployedBy[t] != nil }
+
+// Compile compiles the configuration in a directory, and returns why that fails.
+type Compile func(ctx context.Context, dir string) error
+
+// FromFiles writes a configuration of what a tool deploys from the files of the target's directory. It leaves out each service that does not compile.
+func FromFiles(ctx context.Context, to Target, tool Tool, compile Compile) (Result, error) {
+	if found, _ := filepath.Glob(filepath.Join(to.Dir, "*converge.yaml")); len(found) > 0 {
+		return Result{}, fmt.Errorf("init %s: %s exists already; nothing written", to.Dir, found[0])
 	}
-	if found, _ := filepath.Glob(filepath.Join(o.dir, "*converge.yaml")); len(found) > 0 {
-		return fmt.Errorf("init %s: %s exists already; nothing written", o.dir, found[0])
+	d := &deployed{dir: to.Dir, services: map[string]*deployedService{}}
+	if err := deployedBy[tool](d); err != nil {
+		return Result{}, fmt.Errorf("init %s: %w", to.Dir, err)
 	}
-	d := &deployed{dir: o.dir, services: map[string]*deployedService{}}
-	if err := deployedBy[o.from](d); err != nil {
-		return fmt.Errorf("init %s: %w", o.dir, err)
+	if err := d.keepValid(ctx, compile, to.Application, tool); err != nil {
+		return Result{}, err
 	}
-	if err := d.keepValid(ctx, o.f, application, o.from); err != nil {
-		return err
-	}
-	for _, line := range d.left {
-		o.f.note("left out: %s", line)
-	}
-	return o.f.screen().Lines(
-		fmt.Sprintf("application %s in %s, with %s in %s", application, o.dir, count(len(d.services), "service"), count(len(d.channels()), "release channel")),
-		"next: converge validate "+o.dir+", then converge plan "+o.dir+": it says whose fields are taken over, and what goes")
+	return Result{Services: len(d.services), Channels: len(d.channels()), Left: d.left}, nil
 }
 
 // keepValid writes the configuration, and leaves out what does not compile.
-func (d *deployed) keepValid(ctx context.Context, f *Factory, application, from string) error {
+func (d *deployed) keepValid(ctx context.Context, compile Compile, application string, tool Tool) error {
 	file := filepath.Join(d.dir, "converge.yaml")
-	compiles := func() error { return d.compiles(ctx, f, file, application, from) }
+	compiles := func() error { return d.compiles(ctx, compile, file, application, tool) }
 	err := compiles()
 	if err != nil {
 		d.keepEach(compiles)
@@ -126,8 +125,8 @@ func (d *deployed) keepEach(compiles func() error) {
 }
 
 // compiles writes the configuration and compiles it.
-func (d *deployed) compiles(ctx context.Context, f *Factory, file, application, from string) error {
-	text, err := d.yaml(application, from)
+func (d *deployed) compiles(ctx context.Context, compile Compile, file, application string, tool Tool) error {
+	text, err := d.yaml(application, tool)
 	if err != nil {
 		return err
 	}
@@ -138,7 +137,7 @@ func (d *deployed) compiles(ctx context.Context, f *Factory, file, application, 
 	if err != nil {
 		return err
 	}
-	_, err = f.compileTree(ctx, origin.Tree{Dir: dir}, "", false)
+	err = compile(ctx, dir)
 	var found config.Problems
 	if errors.As(err, &found) && len(found) > 0 {
 		return errors.New(found[0].Message)
@@ -155,7 +154,7 @@ func (d *deployed) leave(format string, args ...any) {
 
 // put notes a service in a channel; one of a name that none can have here, or twice, is left out.
 func (d *deployed) put(name, channel, version string, part deployedPart) *deployedService {
-	service := metaName(name)
+	service := NameOf(name)
 	if !isName(service) || !isName(channel) {
 		d.leave("%s has a name that no service can have here", name)
 		return nil
