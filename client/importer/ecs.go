@@ -19,7 +19,7 @@ import (
 // Cluster is a cluster of Amazon ECS, and the role that reads it; without a role the process reads it with its own credentials.
 type Cluster struct{ Name, Region, Role string }
 
-// FromECS writes a configuration of what runs on a cluster. Taking it over registers and rolls nothing.
+// FromECS writes a configuration of the services that run on a cluster. Taking them over registers and rolls nothing.
 func FromECS(ctx context.Context, to Target, from Cluster) (Result, error) {
 	if entries, err := os.ReadDir(to.Dir); err == nil && len(entries) > 0 {
 		return Result{}, fmt.Errorf("init %s: %s exists already; nothing written", to.Dir, filepath.Join(to.Dir, entries[0].Name()))

@@ -14,7 +14,7 @@ import (
 // Target names the application that is written, and the directory that its files go to.
 type Target struct{ Dir, Application string }
 
-// Result counts what an import writes, and lists what it leaves out.
+// Result counts the services and release channels that an import writes, and lists those things that it leaves out.
 type Result struct {
 	// Found is the number of services on the cluster, for an import from ECS only.
 	Found    int

@@ -79,7 +79,7 @@ func (w *words) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// FromMeta writes a configuration of what the meta.yml in each folder of the directory says.
+// FromMeta writes a configuration of the services that have a folder with a meta.yml in the directory.
 func FromMeta(to Target) (Result, error) {
 	for _, file := range []string{"converge.yaml", "work"} {
 		if _, err := os.Lstat(filepath.Join(to.Dir, file)); !errors.Is(err, os.ErrNotExist) {
