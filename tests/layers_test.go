@@ -71,6 +71,8 @@ var layers = []layer{
 	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}, check: noCompiling},
 	// It previews with the code of the activity Prepare, and so reaches what that reaches, but no workflow and no worker.
 	{folder: "client", ours: []string{"entities", "intent", "runtimes", "activities"}},
+	// It acts by command lines alone, which its caller carries out.
+	{folder: "client/acceptance", ours: []string{"entities"}, check: noServer},
 	// It reads files and clusters and writes a configuration; people compile and publish that as any other, so it reaches neither
 	// compile nor the store, and no Temporal.
 	{folder: "client/importer", ours: []string{"entities/.", "entities/protocol", "intent/config", "intent/bundle", "intent/charts", "intent/sops", "intent/sources", "intent/internal", "runtimes"}, check: noServer},
@@ -341,6 +343,13 @@ func TestLayerRulesCanFail(t *testing.T) {
 			[]string{
 				"client/importer must not reach client/publish: client/importer may build on itself, entities alone, entities/protocol, intent/config, intent/bundle, intent/charts, intent/sops, intent/sources, intent/internal, runtimes only",
 				"client/importer must not reach go.temporal.io/sdk/client: it needs no server",
+			},
+		},
+		{
+			"an acceptance that asks the server itself", "+/client/acceptance: +/client/publish go.temporal.io/sdk/client",
+			[]string{
+				"client/acceptance must not reach client/publish: client/acceptance may build on itself, entities only",
+				"client/acceptance must not reach go.temporal.io/sdk/client: it needs no server",
 			},
 		},
 		{
