@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/intent/bundle"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/ecs"
-	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
+	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
 // Both services are planned and applied to the fake of ECS in both channels.

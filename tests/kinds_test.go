@@ -26,8 +26,8 @@ var namesKinds = []string{
 	"client/preview/questions.go flat",
 }
 
-// kindsAtHome are where each kind is written down by name: what people write, and how it is checked.
-var kindsAtHome = []string{"intent/config/", "intent/compile/", "intent/sources/"}
+// kindsAtHome are where each kind is written down by name: what people write, how it is checked, and what an import writes for them.
+var kindsAtHome = []string{"intent/config/", "intent/compile/", "intent/sources/", "client/importer/"}
 
 func TestKindsOfRuntimesAreNamedInFewPlaces(t *testing.T) {
 	var found []string

@@ -71,6 +71,11 @@ var layers = []layer{
 	{folder: "worker", ours: []string{"entities", "intent", "runtimes", "activities", "workflows"}, check: noCompiling},
 	// It previews with the code of the activity Prepare, and so reaches what that reaches, but no workflow and no worker.
 	{folder: "client", ours: []string{"entities", "intent", "runtimes", "activities"}},
+	// It acts by command lines alone, which its caller carries out.
+	{folder: "client/acceptance", ours: []string{"entities"}, check: noServer},
+	// It reads files and clusters and writes a configuration; people compile and publish that as any other, so it reaches neither
+	// compile nor the store, and no Temporal.
+	{folder: "client/importer", ours: []string{"entities/.", "entities/protocol", "intent/config", "intent/bundle", "intent/charts", "intent/sops", "intent/sources", "intent/internal", "runtimes"}, check: noServer},
 	{folder: "cmd/converge", ours: []string{"entities", "intent", "runtimes", "activities", "workflows", "worker", "client", "cmd/internal"}, check: noRendering},
 	// A program that renders has it compiled in; whoever only orders it has not.
 	{folder: "intent/render", ours: []string{"entities", "intent/config", "intent/bundle", "intent/charts", "intent/sops", "intent/sources", "intent/internal"}},
@@ -172,6 +177,10 @@ func onlyStandardLibrary(p goPackage, all packageSet) []string {
 
 func noTemporal(p goPackage, _ packageSet) []string {
 	return refused(p.Deps, "a runtime knows nothing of Temporal", func(dep string) bool { return in(dep, "go.temporal.io") })
+}
+
+func noServer(p goPackage, _ packageSet) []string {
+	return refused(p.Deps, "it needs no server", func(dep string) bool { return in(dep, "go.temporal.io") })
 }
 
 // noCompiling keeps Helm and kustomize out of workers, which read what was compiled.
@@ -328,6 +337,27 @@ func TestLayerRulesCanFail(t *testing.T) {
 		{
 			"client code linking a workflow", "+/client/preview: +/workflows",
 			[]string{"client/preview must not reach workflows: client may build on itself, entities, intent, runtimes, activities only"},
+		},
+		{
+			"an importer that publishes", "+/client/importer: +/client/publish go.temporal.io/sdk/client",
+			[]string{
+				"client/importer must not reach client/publish: client/importer may build on itself, entities alone, entities/protocol, intent/config, intent/bundle, intent/charts, intent/sops, intent/sources, intent/internal, runtimes only",
+				"client/importer must not reach go.temporal.io/sdk/client: it needs no server",
+			},
+		},
+		{
+			"an acceptance that asks the server itself", "+/client/acceptance: +/client/publish go.temporal.io/sdk/client",
+			[]string{
+				"client/acceptance must not reach client/publish: client/acceptance may build on itself, entities only",
+				"client/acceptance must not reach go.temporal.io/sdk/client: it needs no server",
+			},
+		},
+		{
+			"client code using the command line", "+/client/importer: +/cmd/internal/show",
+			[]string{
+				"client/importer must not reach cmd/internal/show: client may build on itself, entities, intent, runtimes, activities only",
+				"client/importer must not reach cmd/internal/show: client/importer may build on itself, entities alone, entities/protocol, intent/config, intent/bundle, intent/charts, intent/sops, intent/sources, intent/internal, runtimes only",
+			},
 		},
 		{
 			"a worker that compiles by a detour", "+/worker: +/activities\n+/activities: +/intent/compile",

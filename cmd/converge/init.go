@@ -8,10 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/converge-engine/converge/client/importer"
 )
 
 //go:embed skeleton
@@ -56,14 +57,14 @@ func (o *initOptions) run(ctx context.Context) error {
 	switch {
 	case o.from == "ecs":
 		return o.fromECS(ctx)
-	case o.from != "" && o.from != "meta" && deployedBy[o.from] == nil:
+	case o.from != "" && o.from != "meta" && !importer.Tool(o.from).Known():
 		return fmt.Errorf("--from %q: expected ecs, meta, helm, kustomize, argocd or flux", o.from)
 	case o.cluster+o.region+o.role != "":
 		return errors.New("--cluster, --region and --role-arn go with --from ecs")
 	case o.from == "meta":
 		return o.fromMeta()
 	case o.from != "":
-		return o.fromDeployed(ctx)
+		return o.fromFiles(ctx)
 	}
 	name, err := o.applicationName()
 	if err != nil {
@@ -89,8 +90,6 @@ func (o *initOptions) run(ctx context.Context) error {
 		"next: converge validate "+o.dir+", then converge dev "+o.dir)
 }
 
-var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
-
 // applicationName is the one given, else made from the directory's.
 func (o *initOptions) applicationName() (string, error) {
 	if o.name != "" {
@@ -100,7 +99,7 @@ func (o *initOptions) applicationName() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(filepath.Base(dir)), "-"), "-0123456789")
+	name := importer.NameOf(filepath.Base(dir))
 	if !isName(name) {
 		name = "app"
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 	"github.com/converge-engine/converge/runtimes/ecs"
-	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
 	"github.com/converge-engine/converge/runtimes/kubernetes/job/report"
+	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
 // onECS is a fake of ECS with the task definition tool:1, and a worker that speaks to it.

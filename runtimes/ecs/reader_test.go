@@ -13,7 +13,7 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
-	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
+	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
 // What an apply asks of ECS, counted: docs/ecs.md has the same table.

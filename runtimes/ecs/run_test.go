@@ -19,8 +19,8 @@ import (
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
-	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
 	"github.com/converge-engine/converge/runtimes/kubernetes/job/report"
+	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
 // yard is a fake of ECS whose minute takes a moment, with a task definition tool:1 in the cluster shop.

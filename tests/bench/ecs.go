@@ -16,8 +16,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/runtimes"
 	ecsruntime "github.com/converge-engine/converge/runtimes/ecs"
-	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
 	"github.com/converge-engine/converge/tests/bench/report"
+	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
 // ecsAllows is how many reads of services a minute AWS documents for an account and region: 20 a second

@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
 	"github.com/stretchr/testify/require"
 
-	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
+	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
 // What the command says of a cluster is so, by the programs themselves: each thing that it tries holds on the fake, and nothing

@@ -20,7 +20,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 	"github.com/converge-engine/converge/runtimes"
 	ecsruntime "github.com/converge-engine/converge/runtimes/ecs"
-	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
+	"github.com/converge-engine/converge/tests/ecsfake"
 	"github.com/converge-engine/converge/tests/internal/stage"
 )
 

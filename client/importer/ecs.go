@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"bytes"
@@ -16,53 +16,44 @@ import (
 	ecsruntime "github.com/converge-engine/converge/runtimes/ecs"
 )
 
-// fromECS writes a configuration of what runs on a cluster. Taking it over registers and rolls nothing.
-func (o *initOptions) fromECS(ctx context.Context) error {
-	name, err := o.applicationName()
-	if err != nil {
-		return err
-	}
-	if o.region == "" {
-		return errors.New("--region says where the cluster is")
-	}
-	if entries, err := os.ReadDir(o.dir); err == nil && len(entries) > 0 {
-		return fmt.Errorf("init %s: %s exists already; nothing written", o.dir, filepath.Join(o.dir, entries[0].Name()))
+// Cluster is a cluster of Amazon ECS, and the role that reads it; without a role the process reads it with its own credentials.
+type Cluster struct{ Name, Region, Role string }
+
+// FromECS writes a configuration of the services that run on a cluster. Taking them over registers and rolls nothing.
+func FromECS(ctx context.Context, to Target, from Cluster) (Result, error) {
+	if entries, err := os.ReadDir(to.Dir); err == nil && len(entries) > 0 {
+		return Result{}, fmt.Errorf("init %s: %s exists already; nothing written", to.Dir, filepath.Join(to.Dir, entries[0].Name()))
 	}
 	accounts := &ecsruntime.Accounts{}
 	defer accounts.Close()
 	runtime, err := ecsruntime.New(entities.RuntimeDefinition{
-		Name: o.cluster, Kind: entities.RuntimeECS, ECS: &entities.ECSRuntime{Cluster: o.cluster, Region: o.region, RoleARN: o.role},
+		Name: from.Name, Kind: entities.RuntimeECS, ECS: &entities.ECSRuntime{Cluster: from.Name, Region: from.Region, RoleARN: from.Role},
 	}, accounts)
 	if err != nil {
-		return err
+		return Result{}, err
 	}
 	found, err := runtime.Discover(ctx)
 	if err != nil {
-		return fmt.Errorf("services of the cluster %s: %w", o.cluster, err)
+		return Result{}, fmt.Errorf("services of the cluster %s: %w", from.Name, err)
 	}
-	written := &writtenECS{dir: o.dir, names: map[string]string{}}
-	written.head(name, o)
+	written := &writtenECS{dir: to.Dir, names: map[string]string{}}
+	written.head(to.Application, from)
 	for _, f := range found {
 		if err := written.service(f); err != nil {
-			return err
+			return Result{}, err
 		}
 	}
 	if len(written.names) == 0 {
-		written.left = append(written.left, "there is no service to write on the cluster "+o.cluster)
-		return errors.New(strings.Join(written.left, "; "))
+		written.left = append(written.left, "there is no service to write on the cluster "+from.Name)
+		return Result{}, errors.New(strings.Join(written.left, "; "))
 	}
 	for _, line := range written.left {
 		fmt.Fprintf(&written.yaml, "# Left out: %s\n", entities.Visible(line))
 	}
-	if err := os.WriteFile(filepath.Join(o.dir, "converge.yaml"), written.yaml.Bytes(), 0o644); err != nil {
-		return err
+	if err := os.WriteFile(filepath.Join(to.Dir, "converge.yaml"), written.yaml.Bytes(), 0o644); err != nil {
+		return Result{}, err
 	}
-	for _, line := range written.left {
-		o.f.note("left out: %s", line)
-	}
-	return o.f.screen().Lines(
-		fmt.Sprintf("application %s in %s, with %d of the cluster's %d services", name, o.dir, len(written.names), len(found)),
-		"next: converge validate "+o.dir+", then converge apply "+o.dir+"; what runs is taken over as it is")
+	return Result{Found: len(found), Services: len(written.names), Channels: 1, Left: written.left}, nil
 }
 
 // writtenECS is a configuration in the making.
@@ -73,10 +64,10 @@ type writtenECS struct {
 	left  []string          // what is left out, and why
 }
 
-func (w *writtenECS) head(application string, o *initOptions) {
+func (w *writtenECS) head(application string, from Cluster) {
 	role := ""
-	if o.role != "" {
-		role = fmt.Sprintf(", roleArn: %q", o.role)
+	if from.Role != "" {
+		role = fmt.Sprintf(", roleArn: %q", from.Role)
 	}
 	fmt.Fprintf(&w.yaml, `# What runs on the cluster %s. Each service is taken over as it is: nothing is registered and nothing
 # rolled until a version is released, or something here is changed.
@@ -90,12 +81,12 @@ apiVersion: converge/v1
 kind: Runtime
 name: %[3]s
 ecs: {cluster: %[4]q, region: %[5]q%[6]s}
-`, o.cluster, application, application+"-ecs", o.cluster, o.region, role)
+`, from.Name, application, application+"-ecs", from.Name, from.Region, role)
 }
 
 // service writes a service, and its two documents into a folder of its own.
 func (w *writtenECS) service(f ecsruntime.Found) error {
-	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(f.Name), "-"), "-0123456789")
+	name := NameOf(f.Name)
 	switch {
 	case f.Controller != types.DeploymentControllerTypeEcs:
 		w.left = append(w.left, fmt.Sprintf("%s is rolled by the deployment controller %s", f.Name, f.Controller))

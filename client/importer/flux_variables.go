@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"io/fs"
@@ -15,8 +15,8 @@ var fluxVariable = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*[^{}]*\}`)
 
 // fluxVariables are what is to be filled in once a source is built, each once, in order. One that cannot be built has none: it is left
 // out for that.
-func (d *deployed) fluxVariables(kubernetes map[string]any) (found []string) {
-	root := os.DirFS(d.dir)
+func (d fluxReader) fluxVariables(kubernetes map[string]any) (found []string) {
+	root := os.DirFS(string(d.directory))
 	if dir, ok := kubernetes["kustomize"].(string); ok {
 		text, _, err := sources.Kustomize(root, dir, nil)
 		if err != nil {

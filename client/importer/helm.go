@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"cmp"
@@ -6,11 +6,11 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // fromHelm reads the charts of a directory, and the files of values that lie with them, one for each environment.
-func (d *deployed) fromHelm() error {
+func fromHelm(r reader) error {
+	d := helmReader{r}
 	charts := d.holding("Chart.yaml", ".", "*", "charts/*")
 	if len(charts) == 0 {
 		return errors.New("there is no chart in it, nor in its folders")
@@ -21,53 +21,20 @@ func (d *deployed) fromHelm() error {
 			d.leave("%s is a library of charts", chart)
 			continue
 		}
-		beside := []string{chart}
+		dirs := []string{chart}
 		if len(charts) == 1 && chart != "." {
-			beside = append(beside, ".")
+			dirs = append(dirs, ".")
 		}
-		d.chart(cmp.Or(textAt(about, "name"), filepath.Base(chart)), chart, textAt(about, "appVersion"), d.valuesFiles(beside))
+		d.chart(cmp.Or(textAt(about, "name"), filepath.Base(chart)), chart, textAt(about, "appVersion"), d.valuesFiles(dirs))
 	}
 	return nil
 }
 
-// holding are the directories, of some patterns, that have a file.
-func (d *deployed) holding(file string, patterns ...string) (dirs []string) {
-	for _, pattern := range patterns {
-		found, _ := filepath.Glob(filepath.Join(d.dir, pattern, file))
-		for _, path := range found {
-			if dir, err := filepath.Rel(d.dir, filepath.Dir(path)); err == nil {
-				dirs = append(dirs, filepath.ToSlash(dir))
-			}
-		}
-		if pattern == "." && len(dirs) > 0 {
-			return dirs // what lies within is a part of it
-		}
-	}
-	return dirs
-}
-
-// valuesFiles are files of values by the environment that they are named after.
-func (d *deployed) valuesFiles(dirs []string) map[string]string {
-	files := map[string]string{}
-	for _, dir := range dirs {
-		for pattern, cut := range map[string][2]string{
-			"values-*.yaml": {"values-", ".yaml"}, "values.*.yaml": {"values.", ".yaml"}, "*-values.yaml": {"", "-values.yaml"},
-			"values/*.yaml": {"", ".yaml"}, "environments/*.yaml": {"", ".yaml"}, "env/*.yaml": {"", ".yaml"},
-		} {
-			found, _ := filepath.Glob(filepath.Join(d.dir, dir, pattern))
-			for _, path := range found {
-				name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), cut[0]), cut[1])
-				if file, err := filepath.Rel(d.dir, path); err == nil && isName(name) {
-					files[name] = filepath.ToSlash(file)
-				}
-			}
-		}
-	}
-	return files
-}
+// helmReader notes charts.
+type helmReader struct{ reader }
 
 // chart notes one, in a channel for each file of values.
-func (d *deployed) chart(name, chart, appVersion string, files map[string]string) {
+func (d helmReader) chart(name, chart, appVersion string, files map[string]string) {
 	defaults := d.document(filepath.Join(chart, "values.yaml"))
 	if len(files) == 0 {
 		files = map[string]string{only: ""}
@@ -93,7 +60,7 @@ func (d *deployed) chart(name, chart, appVersion string, files map[string]string
 }
 
 // tagged has the tag of a chart's image be the version.
-func (d *deployed) tagged(name string, s *deployedService, tags map[string]string, has bool) {
+func (d helmReader) tagged(name string, s *deployedService, tags map[string]string, has bool) {
 	channels := slices.SortedFunc(maps.Keys(tags), inTurn)
 	s.version = tags[channels[0]]
 	if !has || s.version == "" {

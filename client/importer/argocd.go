@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"cmp"
@@ -14,7 +14,8 @@ import (
 )
 
 // fromArgo reads the Applications of Argo CD among the manifests of a directory, of which the sources lie there too.
-func (d *deployed) fromArgo() error {
+func fromArgo(r reader) error {
+	d := argoReader{r}
 	objects, err := d.objects("argoproj.io")
 	if err != nil {
 		return err
@@ -35,8 +36,11 @@ func (d *deployed) fromArgo() error {
 	return nil
 }
 
+// argoReader notes the Applications of Argo CD.
+type argoReader struct{ reader }
+
 // argo notes an Application.
-func (d *deployed) argo(name string, spec any) {
+func (d argoReader) argo(name string, spec any) {
 	source := field(spec, "source")
 	if all := listAt(spec, "sources"); len(all) > 0 {
 		source = all[0]
@@ -65,7 +69,7 @@ func (d *deployed) argo(name string, spec any) {
 }
 
 // argoPolicy carries over how an Application is synchronised.
-func (d *deployed) argoPolicy(name string, spec any, part *deployedPart) {
+func (d argoReader) argoPolicy(name string, spec any, part *deployedPart) {
 	automated := field(spec, "syncPolicy", "automated")
 	if field(automated, "prune") == true {
 		part.kubernetes["prune"] = true
@@ -87,7 +91,7 @@ func (d *deployed) argoPolicy(name string, spec any, part *deployedPart) {
 }
 
 // argoIgnored are the differences that an Application ignores, which are spelled here as there, but for expressions of jq.
-func (d *deployed) argoIgnored(name string, spec any) (all []any) {
+func (d argoReader) argoIgnored(name string, spec any) (all []any) {
 	for _, each := range listAt(spec, "ignoreDifferences") {
 		kind := textAt(each, "kind")
 		if field(each, "jqPathExpressions") != nil {
@@ -122,7 +126,7 @@ func (d *deployed) argoIgnored(name string, spec any) (all []any) {
 }
 
 // argoCluster is the cluster of an Application; empty for the one that Argo CD is on.
-func (d *deployed) argoCluster(name string, spec any) string {
+func (d argoReader) argoCluster(name string, spec any) string {
 	cluster := cmp.Or(textAt(spec, "destination", "name"), textAt(spec, "destination", "server"))
 	if cluster == "" || cluster == "in-cluster" || cluster == "https://kubernetes.default.svc" {
 		return ""
@@ -131,30 +135,8 @@ func (d *deployed) argoCluster(name string, spec any) string {
 	return cluster
 }
 
-// source is what of the payload lies where a tool says; nil where that is not in the directory.
-func (d *deployed) source(name, dir, chart, repository string) map[string]any {
-	if chart != "" {
-		for _, at := range []string{path.Join("charts", chart), chart} {
-			if d.exists(path.Join(at, "Chart.yaml")) {
-				return d.at(at)
-			}
-		}
-		d.leave("%s: the chart %s of %s is not in charts/%[2]s: helm pull --untar puts it there", name, chart, repository)
-		return nil
-	}
-	found := d.at(cmp.Or(dir, "."))
-	if found == nil {
-		d.leave("%s: there is no %s in this directory, of %s", name, dir, repository)
-	}
-	if _, plain := found["manifests"]; plain && path.Clean(dir) == "." {
-		d.leave("%s is all of this directory, its own declaration too", name)
-		return nil
-	}
-	return found
-}
-
 // argoHelm carries over what a chart is rendered with.
-func (d *deployed) argoHelm(name string, helm map[string]any, from any) {
+func (d argoReader) argoHelm(name string, helm map[string]any, from any) {
 	chart, _ := helm["chart"].(string)
 	var files []any
 	for _, each := range listAt(from, "valueFiles") {
@@ -180,7 +162,7 @@ func (d *deployed) argoHelm(name string, helm map[string]any, from any) {
 }
 
 // argoValues are the values that a chart is rendered with: those in place, and parameters over them.
-func (d *deployed) argoValues(name string, from any) map[string]any {
+func (d argoReader) argoValues(name string, from any) map[string]any {
 	values, _ := field(from, "valuesObject").(map[string]any)
 	if text := textAt(from, "values"); text != "" && values == nil && yaml.Unmarshal([]byte(text), &values) != nil {
 		d.leave("%s: helm.values is no mapping", name)

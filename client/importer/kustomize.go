@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"errors"
@@ -6,14 +6,14 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // overlays are the folders that have a kustomization for each environment.
 var overlays = []string{"overlays", "environments", "envs", "env"}
 
 // fromKustomize reads kustomizations: overlays are channels, and a kustomization without any is deployed once.
-func (d *deployed) fromKustomize() error {
+func fromKustomize(r reader) error {
+	d := kustomizeReader{r}
 	for _, under := range append([]string{"."}, d.folders(".")...) {
 		if slices.Contains(overlays, under) {
 			continue
@@ -41,21 +41,13 @@ func (d *deployed) fromKustomize() error {
 	return nil
 }
 
-// folders are the names of the directories in one, sorted.
-func (d *deployed) folders(dir string) (names []string) {
-	found, _ := filepath.Glob(filepath.Join(d.dir, dir, "*", "."))
-	for _, each := range found {
-		if name := filepath.Base(filepath.Clean(each)); !strings.HasPrefix(name, ".") {
-			names = append(names, name)
-		}
-	}
-	return names
-}
+// kustomizeReader notes kustomizations.
+type kustomizeReader struct{ reader }
 
-func (d *deployed) kustomization(under, channel, dir string) {
+func (d kustomizeReader) kustomization(under, channel, dir string) {
 	name := under
 	if under == "." {
-		abs, err := filepath.Abs(d.dir)
+		abs, err := filepath.Abs(string(d.directory))
 		if err != nil {
 			return
 		}

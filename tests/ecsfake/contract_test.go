@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
+	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
 // The part of the API that others answer honestly too: task definitions, revisions, tags, typed errors, what is missing,

@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"cmp"
@@ -11,23 +11,23 @@ import (
 )
 
 // fromFlux reads the Kustomizations and HelmReleases of Flux among the manifests of a directory, of which the sources lie there too.
-func (d *deployed) fromFlux() error {
+func fromFlux(r reader) error {
+	d := fluxReader{reader: r, needs: map[string][]string{}}
 	objects, err := d.objects("kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io")
 	if err != nil {
 		return err
 	}
-	needs := map[string][]string{}
 	for _, o := range objects {
 		name, spec := textAt(o, "metadata", "name"), field(o, "spec")
 		switch textAt(o, "kind") {
 		case "Kustomization":
-			d.fluxKustomization(name, spec, needs)
+			d.fluxKustomization(name, spec)
 		case "HelmRelease":
-			d.fluxRelease(name, cmp.Or(textAt(spec, "targetNamespace"), textAt(o, "metadata", "namespace")), spec, needs)
+			d.fluxRelease(name, cmp.Or(textAt(spec, "targetNamespace"), textAt(o, "metadata", "namespace")), spec)
 		}
 	}
-	for _, service := range slices.Sorted(maps.Keys(needs)) {
-		for _, other := range needs[service] {
+	for _, service := range slices.Sorted(maps.Keys(d.needs)) {
+		for _, other := range d.needs[service] {
 			if s := d.services[service]; s != nil && d.services[other] != nil && other != service && !slices.Contains(s.needs, other) {
 				s.needs = append(s.needs, other)
 			} else if s != nil && d.services[other] == nil {
@@ -41,13 +41,19 @@ func (d *deployed) fromFlux() error {
 	return nil
 }
 
+// fluxReader notes the Kustomizations and HelmReleases of Flux.
+type fluxReader struct {
+	reader
+	needs map[string][]string // by service: those that it depends on
+}
+
 // fluxCommon carries over what both kinds say, and lists what neither is carried over of.
-func (d *deployed) fluxCommon(name string, spec any, needs map[string][]string, lost ...string) (service, channel string) {
+func (d fluxReader) fluxCommon(name string, spec any, lost ...string) (service, channel string) {
 	base, channel := environmentOf(name)
-	service = metaName(base)
+	service = NameOf(base)
 	for _, each := range listAt(spec, "dependsOn") {
 		other, _ := environmentOf(textAt(each, "name"))
-		needs[service] = append(needs[service], metaName(other))
+		d.needs[service] = append(d.needs[service], NameOf(other))
 	}
 	for _, what := range append(lost, "kubeConfig", "serviceAccountName", "decryption") {
 		if field(spec, strings.Split(what, ".")...) != nil {
@@ -60,7 +66,7 @@ func (d *deployed) fluxCommon(name string, spec any, needs map[string][]string, 
 	return base, channel
 }
 
-func (d *deployed) fluxKustomization(name string, spec any, needs map[string][]string) {
+func (d fluxReader) fluxKustomization(name string, spec any) {
 	kubernetes := d.source(name, textAt(spec, "path"), "", textAt(spec, "sourceRef", "kind")+" "+textAt(spec, "sourceRef", "name"))
 	if kubernetes == nil {
 		return
@@ -72,14 +78,14 @@ func (d *deployed) fluxKustomization(name string, spec any, needs map[string][]s
 		}
 		d.leave("%s: postBuild: there is nothing in its manifests that it fills in", name)
 	}
-	base, channel := d.fluxCommon(name, spec, needs, "patches", "images", "components", "healthChecks", "healthCheckExprs", "namePrefix", "nameSuffix")
+	base, channel := d.fluxCommon(name, spec, "patches", "images", "components", "healthChecks", "healthCheckExprs", "namePrefix", "nameSuffix")
 	if field(spec, "prune") == true {
 		kubernetes["prune"] = true
 	}
 	d.put(base, channel, "", deployedPart{namespace: textAt(spec, "targetNamespace"), kubernetes: kubernetes})
 }
 
-func (d *deployed) fluxRelease(name, namespace string, spec any, needs map[string][]string) {
+func (d fluxReader) fluxRelease(name, namespace string, spec any) {
 	from := field(spec, "chart", "spec")
 	chart, kind := textAt(from, "chart"), textAt(from, "sourceRef", "kind")
 	where := fmt.Sprintf("%s %s", kind, textAt(from, "sourceRef", "name"))
@@ -99,7 +105,7 @@ func (d *deployed) fluxRelease(name, namespace string, spec any, needs map[strin
 		}
 		return
 	}
-	base, channel := d.fluxCommon(name, spec, needs, "valuesFrom", "postRenderers", "driftDetection.ignore", "test")
+	base, channel := d.fluxCommon(name, spec, "valuesFrom", "postRenderers", "driftDetection.ignore", "test")
 	var files []any
 	for _, each := range listAt(from, "valuesFiles") {
 		if file := path.Clean(fmt.Sprint(each)); d.exists(file) {

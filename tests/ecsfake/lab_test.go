@@ -14,7 +14,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/converge-engine/converge/runtimes/ecs/ecsfake"
+	"github.com/converge-engine/converge/tests/ecsfake"
 )
 
 // lab is a fake with a cluster called shop, and the SDK's client for it.

@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"bytes"
@@ -27,14 +27,14 @@ type writtenService struct {
 }
 
 // yaml is the configuration.
-func (d *deployed) yaml(application, from string) ([]byte, error) {
+func (w writer) yaml() ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# What %s deploys from here. The objects that it made are adopted, once: their fields become ours, and what is not declared\n"+
-		"# here goes. Look at converge plan first, and have %[1]s let go of them before converge apply.\n", from)
-	for _, line := range d.left {
+		"# here goes. Look at converge plan first, and have %[1]s let go of them before converge apply.\n", w.tool)
+	for _, line := range w.left {
 		fmt.Fprintf(&b, "# Left out: %s\n", entities.Visible(line))
 	}
-	channels, runtimes := d.channels(), d.runtimes()
+	channels, runtimes := w.channels(), w.runtimes()
 	written := []map[string]any{}
 	for i, channel := range channels {
 		refs := []any{}
@@ -49,7 +49,7 @@ func (d *deployed) yaml(application, from string) ([]byte, error) {
 		}
 		written = append(written, c)
 	}
-	documents := []any{map[string]any{"apiVersion": "converge/v1", "kind": "Application", "name": application, "releaseChannels": written}}
+	documents := []any{map[string]any{"apiVersion": "converge/v1", "kind": "Application", "name": w.to.Application, "releaseChannels": written}}
 	for _, r := range runtimes {
 		for _, cluster := range r.clusters() {
 			connection := map[string]any{}
@@ -59,8 +59,8 @@ func (d *deployed) yaml(application, from string) ([]byte, error) {
 			documents = append(documents, map[string]any{"apiVersion": "converge/v1", "kind": "Runtime", "name": r.on(cluster), "kubernetes": connection})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.services)) {
-		documents = append(documents, d.written(name, runtimes, channels))
+	for _, name := range slices.Sorted(maps.Keys(w.services)) {
+		documents = append(documents, w.written(name, runtimes, channels))
 	}
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
@@ -96,7 +96,7 @@ func (r writtenRuntime) on(cluster string) string {
 	if cluster == "" {
 		return r.name
 	}
-	return r.name + "-" + metaName(cluster)
+	return r.name + "-" + NameOf(cluster)
 }
 
 func (s *deployedService) places() map[string]place {

@@ -1,12 +1,9 @@
-package main
+package importer
 
 import (
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,7 +13,7 @@ import (
 // may name parameters, and do nothing else with them.
 
 // argoSet notes the Applications of an ApplicationSet, or says why it has none here.
-func (d *deployed) argoSet(name string, spec any) {
+func (d argoReader) argoSet(name string, spec any) {
 	switch {
 	case field(spec, "templatePatch") != nil:
 		d.leave("ApplicationSet %s: templatePatch changes what its template says: name the Applications that it makes", name)
@@ -40,7 +37,7 @@ func (d *deployed) argoSet(name string, spec any) {
 }
 
 // argoMade notes one Application of a set.
-func (d *deployed) argoMade(set string, template any, parameters map[string]string, goTemplate bool) {
+func (d argoReader) argoMade(set string, template any, parameters map[string]string, goTemplate bool) {
 	filled, err := argoFilled(template, parameters, goTemplate)
 	if err != nil {
 		d.leave("ApplicationSet %s: %v", set, err)
@@ -55,7 +52,7 @@ func (d *deployed) argoMade(set string, template any, parameters map[string]stri
 }
 
 // argoGenerated are the parameters of each Application that a generator makes, or why that is not known here.
-func (d *deployed) argoGenerated(generator any, goTemplate bool) (sets []map[string]string, why string) {
+func (d argoReader) argoGenerated(generator any, goTemplate bool) (sets []map[string]string, why string) {
 	kinds, _ := generator.(map[string]any)
 	for _, what := range []string{"selector", "template"} {
 		if kinds[what] != nil {
@@ -101,7 +98,7 @@ func flatParameters(element any) map[string]string {
 }
 
 // argoDirectories are the directories that a generator of git finds, where they lie in this one.
-func (d *deployed) argoDirectories(git any, goTemplate bool) (sets []map[string]string, why string) {
+func (d argoReader) argoDirectories(git any, goTemplate bool) (sets []map[string]string, why string) {
 	if field(git, "pathParamPrefix") != nil {
 		return nil, "git.pathParamPrefix"
 	}
@@ -152,21 +149,6 @@ func directoryParameters(at string, extra map[string]string, goTemplate bool) ma
 		parameters[fmt.Sprintf("path[%d]", n)] = segment
 	}
 	return parameters
-}
-
-// directories are all below this one, but for hidden ones, in order.
-func (d *deployed) directories() (all []string) {
-	_ = fs.WalkDir(os.DirFS(d.dir), ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil || !entry.IsDir() || name == ".":
-			return nil //nolint:nilerr // what cannot be read is not found
-		case strings.HasPrefix(entry.Name(), "."):
-			return fs.SkipDir
-		}
-		all = append(all, filepath.ToSlash(name))
-		return nil
-	})
-	return all
 }
 
 var templateRE = regexp.MustCompile(`\{\{-?\s*([^{}]*?)\s*-?\}\}`)

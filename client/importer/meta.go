@@ -1,4 +1,4 @@
-package main
+package importer
 
 import (
 	"bytes"
@@ -79,37 +79,28 @@ func (w *words) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// fromMeta writes a configuration of what the meta.yml in each folder of the directory says.
-func (o *initOptions) fromMeta() error {
-	name, err := o.applicationName()
-	if err != nil {
-		return err
-	}
+// FromMeta writes a configuration of the services that have a folder with a meta.yml in the directory.
+func FromMeta(to Target) (Result, error) {
 	for _, file := range []string{"converge.yaml", "work"} {
-		if _, err := os.Lstat(filepath.Join(o.dir, file)); !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("init %s: %s exists already; nothing written", o.dir, filepath.Join(o.dir, file))
+		if _, err := os.Lstat(filepath.Join(to.Dir, file)); !errors.Is(err, os.ErrNotExist) {
+			return Result{}, fmt.Errorf("init %s: %s exists already; nothing written", to.Dir, filepath.Join(to.Dir, file))
 		}
 	}
-	written, err := readMeta(o.dir)
+	written, err := readMeta(to.Dir)
 	if err != nil {
-		return err
+		return Result{}, err
 	}
 	if len(written.names) == 0 {
-		return fmt.Errorf("init %s: no folder in it has a meta.yml that can be read%s", o.dir, strings.Join(append([]string{""}, written.left...), "; "))
+		return Result{}, fmt.Errorf("init %s: no folder in it has a meta.yml that can be read%s", to.Dir, strings.Join(append([]string{""}, written.left...), "; "))
 	}
-	text := written.yaml(name)
-	if err := os.WriteFile(filepath.Join(o.dir, "work"), []byte(metaWork), 0o755); err != nil { //nolint:gosec // a program is executable
-		return err
+	text := written.yaml(to.Application)
+	if err := os.WriteFile(filepath.Join(to.Dir, "work"), []byte(metaWork), 0o755); err != nil { //nolint:gosec // a program is executable
+		return Result{}, err
 	}
-	if err := os.WriteFile(filepath.Join(o.dir, "converge.yaml"), text, 0o644); err != nil { //nolint:gosec // as the other files that init writes
-		return err
+	if err := os.WriteFile(filepath.Join(to.Dir, "converge.yaml"), text, 0o644); err != nil { //nolint:gosec // as the other files that init writes
+		return Result{}, err
 	}
-	for _, line := range written.left {
-		o.f.note("left out: %s", line)
-	}
-	return o.f.screen().Lines(
-		fmt.Sprintf("application %s in %s, with %s", name, o.dir, count(len(written.names), "service")),
-		"next: say in "+filepath.Join(o.dir, "work")+" what is done, then converge validate "+o.dir+" and converge plan "+o.dir+" --graph")
+	return Result{Services: len(written.names), Channels: 1, Left: written.left}, nil
 }
 
 const metaWork = `#!/bin/sh
@@ -133,7 +124,7 @@ func readMeta(dir string) (*writtenMeta, error) {
 	w := &writtenMeta{metas: map[string]meta{}}
 	for _, file := range files {
 		folder := filepath.Base(filepath.Dir(file))
-		name := metaName(folder)
+		name := NameOf(folder)
 		if _, twice := w.metas[name]; twice || !isName(name) {
 			w.leave("%s has a name that no service can have here, or that another one has", folder)
 			continue
@@ -162,10 +153,6 @@ func readMeta(dir string) (*writtenMeta, error) {
 	return w, nil
 }
 
-func metaName(name string) string {
-	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(name), "-"), "-0123456789")
-}
-
 func (w *writtenMeta) leave(format string, args ...any) {
 	w.left = append(w.left, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
 }
@@ -173,7 +160,7 @@ func (w *writtenMeta) leave(format string, args ...any) {
 // known are the services among those that a field names.
 func (w *writtenMeta) known(service, field string, names []string) (all []string) {
 	for _, name := range names {
-		if other := metaName(name); !slices.Contains(w.names, other) || other == service {
+		if other := NameOf(name); !slices.Contains(w.names, other) || other == service {
 			w.leave("%s of %s names %q, and there is no other such service", field, service, name)
 		} else if !slices.Contains(all, other) {
 			all = append(all, other)
@@ -184,7 +171,7 @@ func (w *writtenMeta) known(service, field string, names []string) (all []string
 
 // target is the runtime of a service.
 func (m meta) target() string {
-	if name := metaName(m.Target); isName(name) {
+	if name := NameOf(m.Target); isName(name) {
 		return name
 	}
 	return "host"
@@ -271,7 +258,7 @@ func (w *writtenMeta) service(b *bytes.Buffer, name string) bool {
 
 // step is one more command of a service, by what meta.yml calls it.
 func step(before []map[string]any, does, service, named string) map[string]any {
-	called := metaName(named)
+	called := NameOf(named)
 	if !isName(called) || slices.ContainsFunc(before, func(o map[string]any) bool { return o["name"] == called }) {
 		called = fmt.Sprintf("reconciler-%d", len(before)+1)
 	}

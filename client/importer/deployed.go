@@ -1,0 +1,112 @@
+package importer
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// deployed has the services that a tool deploys, by their names here.
+type deployed struct {
+	services map[string]*deployedService
+	left     []string // lines, each with the reason
+}
+
+// deployedService is a service as a tool deploys it.
+type deployedService struct {
+	version string
+	needs   []string
+	parts   map[string]deployedPart // by channel
+	// tag are the values of a chart that the version stands for; given up where the chart does not take it.
+	tag map[string]any
+}
+
+// deployedPart is a service in one channel.
+type deployedPart struct {
+	cluster, namespace string
+	observe            bool // a change by hand is shown, and not taken back
+	kubernetes         map[string]any
+}
+
+// only is the channel of a service that is deployed once.
+const only = "live"
+
+func (d *deployed) leave(format string, args ...any) {
+	line := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
+	if !slices.Contains(d.left, line) {
+		d.left = append(d.left, line)
+	}
+}
+
+// put notes a service in a channel; one of a name that none can have here, or twice, is left out.
+func (d *deployed) put(name, channel, version string, part deployedPart) *deployedService {
+	service := NameOf(name)
+	if !isName(service) || !isName(channel) {
+		d.leave("%s has a name that no service can have here", name)
+		return nil
+	}
+	s := d.services[service]
+	if s == nil {
+		s = &deployedService{version: version, parts: map[string]deployedPart{}}
+	}
+	if _, twice := s.parts[channel]; twice {
+		d.leave("%s is there twice in %s", name, channel)
+		return nil
+	}
+	if text, err := yaml.Marshal(part.kubernetes); err != nil || bytes.Contains(text, []byte("${{")) {
+		d.leave("%s has a value with ${{ in it, which would be filled in", name)
+		return nil
+	}
+	if part.namespace == "" && channel != only {
+		part.namespace = channel
+		d.leave("nothing says in which namespace %s is in %s: it is %[2]s here, which may be wrong", service, channel)
+	}
+	s.parts[channel], d.services[service] = part, s
+	return s
+}
+
+// environments are what channels are called, in the order in which they come; those that are not known come between.
+var environments = []string{
+	"dev", "development", "test", "testing", "qa", "int", "integration", "uat", "stage", "staging", "preprod", "canary", "", "prod", "production", only,
+}
+
+// inTurn orders channels.
+func inTurn(a, b string) int {
+	rank := func(name string) int {
+		if at := slices.Index(environments, name); at >= 0 {
+			return at
+		}
+		return slices.Index(environments, "")
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
+}
+
+// environmentOf splits the environment off a name: shop-staging is shop in staging.
+func environmentOf(name string) (base, channel string) {
+	for _, environment := range environments {
+		if environment == "" {
+			continue
+		}
+		if base, ok := strings.CutSuffix(name, "-"+environment); ok && base != "" {
+			return base, environment
+		}
+		if base, ok := strings.CutPrefix(name, environment+"-"); ok && base != "" {
+			return base, environment
+		}
+	}
+	return name, only
+}
+
+func (d *deployed) channels() []string {
+	var all []string
+	for _, s := range d.services {
+		all = append(all, slices.Collect(maps.Keys(s.parts))...)
+	}
+	slices.SortFunc(all, inTurn)
+	return slices.Compact(all)
+}

@@ -1,0 +1,168 @@
+package importer
+
+import (
+	"bytes"
+	"cmp"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/converge-engine/converge/intent/config"
+)
+
+// directory is the directory that an import reads.
+type directory string
+
+// exists reports whether a path lies in the directory and is there.
+func (d directory) exists(path string) bool {
+	if !filepath.IsLocal(path) {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(string(d), path))
+	return err == nil
+}
+
+// kustomized reports whether a directory has a kustomization.
+func (d directory) kustomized(dir string) bool {
+	return slices.ContainsFunc([]string{"kustomization.yaml", "kustomization.yml", "Kustomization"}, func(name string) bool {
+		return d.exists(filepath.Join(dir, name))
+	})
+}
+
+// at returns the part of a payload that a directory below holds: a chart, a kustomization, or manifests.
+func (d directory) at(dir string) map[string]any {
+	dir = filepath.ToSlash(filepath.Clean(strings.TrimPrefix(dir, "/")))
+	switch {
+	case !d.exists(dir):
+		return nil
+	case d.exists(filepath.Join(dir, "Chart.yaml")):
+		return map[string]any{"helm": map[string]any{"chart": dir}}
+	case d.kustomized(dir):
+		return map[string]any{"kustomize": dir}
+	}
+	return map[string]any{"manifests": []any{dir + "/"}}
+}
+
+// document reads a mapping from a YAML file; it returns nil for any other file.
+func (d directory) document(path string) (document map[string]any) {
+	data, err := os.ReadFile(filepath.Join(string(d), path))
+	if err != nil || yaml.Unmarshal(data, &document) != nil {
+		return nil
+	}
+	return document
+}
+
+// objects reads the objects of one group from all manifests of the directory, by kind.
+func (d directory) objects(groups ...string) (found []map[string]any, err error) {
+	err = filepath.WalkDir(string(d), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != string(d) {
+			return cmp.Or(err, fs.SkipDir)
+		}
+		if ext := filepath.Ext(path); entry.IsDir() || !entry.Type().IsRegular() || ext != ".yaml" && ext != ".yml" {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err == nil && len(data) <= config.MaxSource {
+			found = append(found, ofGroups(data, groups)...)
+		}
+		return err
+	})
+	return found, err
+}
+
+// directories returns all directories below this one, without hidden ones, in order.
+func (d directory) directories() (all []string) {
+	_ = fs.WalkDir(os.DirFS(string(d)), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil || !entry.IsDir() || name == ".":
+			return nil //nolint:nilerr // what cannot be read is not found
+		case strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		}
+		all = append(all, filepath.ToSlash(name))
+		return nil
+	})
+	return all
+}
+
+// holding returns the directories that match a pattern and have a file.
+func (d directory) holding(file string, patterns ...string) (dirs []string) {
+	for _, pattern := range patterns {
+		found, _ := filepath.Glob(filepath.Join(string(d), pattern, file))
+		for _, path := range found {
+			if dir, err := filepath.Rel(string(d), filepath.Dir(path)); err == nil {
+				dirs = append(dirs, filepath.ToSlash(dir))
+			}
+		}
+		if pattern == "." && len(dirs) > 0 {
+			return dirs // what lies within is a part of it
+		}
+	}
+	return dirs
+}
+
+// valuesFiles returns files of values, by the environment that they are named after.
+func (d directory) valuesFiles(dirs []string) map[string]string {
+	files := map[string]string{}
+	for _, dir := range dirs {
+		for pattern, cut := range map[string][2]string{
+			"values-*.yaml": {"values-", ".yaml"}, "values.*.yaml": {"values.", ".yaml"}, "*-values.yaml": {"", "-values.yaml"},
+			"values/*.yaml": {"", ".yaml"}, "environments/*.yaml": {"", ".yaml"}, "env/*.yaml": {"", ".yaml"},
+		} {
+			found, _ := filepath.Glob(filepath.Join(string(d), dir, pattern))
+			for _, path := range found {
+				name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), cut[0]), cut[1])
+				if file, err := filepath.Rel(string(d), path); err == nil && isName(name) {
+					files[name] = filepath.ToSlash(file)
+				}
+			}
+		}
+	}
+	return files
+}
+
+// folders returns the names of the folders in a directory, sorted.
+func (d directory) folders(dir string) (names []string) {
+	found, _ := filepath.Glob(filepath.Join(string(d), dir, "*", "."))
+	for _, each := range found {
+		if name := filepath.Base(filepath.Clean(each)); !strings.HasPrefix(name, ".") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ofGroups returns the objects of some groups in a file. It stops at a document that is no YAML, as templates are.
+func ofGroups(data []byte, groups []string) (found []map[string]any) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for object := map[string]any(nil); decoder.Decode(&object) == nil; object = nil {
+		version, _ := object["apiVersion"].(string)
+		if group, _, _ := strings.Cut(version, "/"); slices.Contains(groups, group) {
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
+// field returns the value at a path through nested mappings; nil when there is none.
+func field(from any, path ...string) any {
+	for _, name := range path {
+		object, _ := from.(map[string]any)
+		from = object[name]
+	}
+	return from
+}
+
+func textAt(from any, path ...string) string {
+	text, _ := field(from, path...).(string)
+	return text
+}
+
+func listAt(from any, path ...string) []any {
+	list, _ := field(from, path...).([]any)
+	return list
+}

@@ -1,0 +1,118 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/converge-engine/converge/intent/config"
+)
+
+// Tool names a program that deploys services to Kubernetes from files.
+type Tool string
+
+// Known reports whether FromFiles reads the files of this tool.
+func (t Tool) Known() bool { return readers[t] != nil }
+
+// Compile compiles the configuration in a directory, and returns why that fails.
+type Compile func(ctx context.Context, dir string) error
+
+// FromFiles writes a configuration of the services that a tool deploys from the files of the target's directory. It leaves out each
+// service that does not compile.
+func FromFiles(ctx context.Context, to Target, tool Tool, compile Compile) (Result, error) {
+	if found, _ := filepath.Glob(filepath.Join(to.Dir, "*converge.yaml")); len(found) > 0 {
+		return Result{}, fmt.Errorf("init %s: %s exists already; nothing written", to.Dir, found[0])
+	}
+	d := &deployed{services: map[string]*deployedService{}}
+	if err := readers[tool](reader{directory(to.Dir), d}); err != nil {
+		return Result{}, fmt.Errorf("init %s: %w", to.Dir, err)
+	}
+	if err := (writer{d, to, tool, compile}).keepValid(ctx); err != nil {
+		return Result{}, err
+	}
+	return Result{Services: len(d.services), Channels: len(d.channels()), Left: d.left}, nil
+}
+
+// writer writes the configuration of the services that a tool deploys.
+type writer struct {
+	*deployed
+	to      Target
+	tool    Tool
+	compile Compile
+}
+
+// keepValid writes the configuration, and leaves out the services that do not compile.
+func (w writer) keepValid(ctx context.Context) error {
+	file := filepath.Join(w.to.Dir, "converge.yaml")
+	compiles := func() error { return w.compiles(ctx, file) }
+	err := compiles()
+	if err != nil {
+		w.keepEach(compiles)
+		if err = compiles(); len(w.services) == 0 {
+			err = fmt.Errorf("nothing in it can be written as a configuration%s", strings.Join(append([]string{""}, w.left...), "; "))
+		}
+	}
+	if err != nil {
+		_ = os.Remove(file) // of this run
+		return fmt.Errorf("init %s: %w", w.to.Dir, err)
+	}
+	return nil
+}
+
+// keepEach leaves out each service that does not compile alone. A chart that does not take the version as the tag of its image
+// keeps its tag.
+func (w writer) keepEach(compiles func() error) {
+	all, kept := w.services, map[string]*deployedService{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		alone := *all[name]
+		alone.needs = nil
+		w.services = map[string]*deployedService{name: &alone}
+		err := compiles()
+		if err != nil && alone.tag != nil {
+			alone.tag, all[name].tag = nil, nil
+			if err = compiles(); err == nil {
+				w.leave("the image's tag of %s does not become its version: the chart does not take it", name)
+			}
+		}
+		if err != nil {
+			w.leave("%s: %s", name, strings.SplitN(err.Error(), "\n", 2)[0])
+			continue
+		}
+		kept[name] = all[name]
+	}
+	for _, name := range slices.Sorted(maps.Keys(kept)) {
+		kept[name].needs = slices.DeleteFunc(kept[name].needs, func(other string) bool {
+			if kept[other] == nil {
+				w.leave("%s depends on %s, which is not carried over", name, other)
+			}
+			return kept[other] == nil
+		})
+	}
+	w.services = kept
+}
+
+// compiles writes the configuration and compiles it.
+func (w writer) compiles(ctx context.Context, file string) error {
+	text, err := w.yaml()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil { //nolint:gosec // as the other files that init writes
+		return err
+	}
+	dir, err := filepath.Abs(w.to.Dir)
+	if err != nil {
+		return err
+	}
+	err = w.compile(ctx, dir)
+	var found config.Problems
+	if errors.As(err, &found) && len(found) > 0 {
+		return errors.New(found[0].Message)
+	}
+	return err
+}

@@ -1,0 +1,38 @@
+package importer
+
+import (
+	"cmp"
+	"path"
+)
+
+// reader reads the files of a directory, and notes the services that a tool deploys from them. Each tool has a file of its own.
+type reader struct {
+	directory
+	*deployed
+}
+
+var readers = map[Tool]func(reader) error{
+	"helm": fromHelm, "kustomize": fromKustomize, "argocd": fromArgo, "flux": fromFlux,
+}
+
+// source returns the part of a payload that lies where a tool says; nil where that is not in the directory.
+func (d reader) source(name, dir, chart, repository string) map[string]any {
+	if chart != "" {
+		for _, at := range []string{path.Join("charts", chart), chart} {
+			if d.exists(path.Join(at, "Chart.yaml")) {
+				return d.at(at)
+			}
+		}
+		d.leave("%s: the chart %s of %s is not in charts/%[2]s: helm pull --untar puts it there", name, chart, repository)
+		return nil
+	}
+	found := d.at(cmp.Or(dir, "."))
+	if found == nil {
+		d.leave("%s: there is no %s in this directory, of %s", name, dir, repository)
+	}
+	if _, plain := found["manifests"]; plain && path.Clean(dir) == "." {
+		d.leave("%s is all of this directory, its own declaration too", name)
+		return nil
+	}
+	return found
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/converge-engine/converge/client/importer"
+	"github.com/converge-engine/converge/client/origin"
+)
+
+// target names what an import writes.
+func (o *initOptions) target() (importer.Target, error) {
+	name, err := o.applicationName()
+	return importer.Target{Dir: o.dir, Application: name}, err
+}
+
+func (o *initOptions) fromECS(ctx context.Context) error {
+	to, err := o.target()
+	if err != nil {
+		return err
+	}
+	if o.region == "" {
+		return errors.New("--region says where the cluster is")
+	}
+	written, err := importer.FromECS(ctx, to, importer.Cluster{Name: o.cluster, Region: o.region, Role: o.role})
+	if err != nil {
+		return err
+	}
+	return o.imported(written,
+		fmt.Sprintf("application %s in %s, with %d of the cluster's %d services", to.Application, o.dir, written.Services, written.Found),
+		"next: converge validate "+o.dir+", then converge apply "+o.dir+"; what runs is taken over as it is")
+}
+
+func (o *initOptions) fromMeta() error {
+	to, err := o.target()
+	if err != nil {
+		return err
+	}
+	written, err := importer.FromMeta(to)
+	if err != nil {
+		return err
+	}
+	return o.imported(written,
+		fmt.Sprintf("application %s in %s, with %s", to.Application, o.dir, count(written.Services, "service")),
+		"next: say in "+filepath.Join(o.dir, "work")+" what is done, then converge validate "+o.dir+" and converge plan "+o.dir+" --graph")
+}
+
+func (o *initOptions) fromFiles(ctx context.Context) error {
+	to, err := o.target()
+	if err != nil {
+		return err
+	}
+	written, err := importer.FromFiles(ctx, to, importer.Tool(o.from), func(ctx context.Context, dir string) error {
+		_, err := o.f.compileTree(ctx, origin.Tree{Dir: dir}, "", false)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return o.imported(written,
+		fmt.Sprintf("application %s in %s, with %s in %s", to.Application, o.dir, count(written.Services, "service"), count(written.Channels, "release channel")),
+		"next: converge validate "+o.dir+", then converge plan "+o.dir+": it says whose fields are taken over, and what goes")
+}
+
+// imported prints what an import leaves out, and what it writes.
+func (o *initOptions) imported(written importer.Result, lines ...string) error {
+	for _, line := range written.Left {
+		o.f.note("left out: %s", line)
+	}
+	return o.f.screen().Lines(lines...)
+}
