@@ -2,13 +2,11 @@ package security
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -132,7 +130,7 @@ func TestAReleaseOnItsWayKeepsTheNameOfItsChannel_G2(t *testing.T) {
 		return slices.Contains(s.Notes, "incarnation 2 waits: production is called prod once no release is on its way there: v2 is pending")
 	})
 	require.Equal(t, int64(1), s.Incarnation)
-	w.Signal("web", protocol.Publish, fmt.Sprintf(`{"incarnation":2,"at":%q}`, time.Now().UTC().Format(time.RFC3339Nano)))
+	w.Signal("web", protocol.Publish, `{"incarnation":2,"order":{"newest":9,"count":1}}`)
 	w.AwaitThat("web", "a refusal of what was not published", func(s protocol.Status) bool { return len(s.Refused) > 0 })
 	require.Zero(t, w.Fake.At(w.App, "web", "production").Applies())
 	w.Act("web", protocol.Approve, `{"by":"alice","version":"v2","topic":"production"}`)
