@@ -243,7 +243,7 @@ func (v *view) skipOvertaken() {
 
 func supersededBy(newer *state.Release) string { return "superseded by " + newer.FullVersion }
 
-// clocks stop the progress deadlines of suspended instances, and restart them (A23).
+// clocks stop the progress deadlines of instances that stand still, and restart them (A23).
 func (v *view) clocks() {
 	stop, start := state.Change{Kind: state.ChangeStopClock}, state.Change{Kind: state.ChangeStartClock}
 	for n := range v.insts {
