@@ -70,8 +70,8 @@ type Desk struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// Checkpoint detects changes since the last checkpoint for the store: N is its number, Of the state of accepted and decided things at
-// that time.
+// Checkpoint detects accepted signals and decisions since the last checkpoint for the store. N is the number of that checkpoint, and Of
+// identifies everything that was accepted and decided before it.
 type Checkpoint struct {
 	N  int64  `json:"n"`
 	Of string `json:"of"`
