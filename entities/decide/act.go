@@ -8,10 +8,9 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// act starts an apply when the instance needs one and nothing holds it. Promotion gates do not
-// hold the retries of a started target; a pause does, and so do a lease and a person's word where
-// the runtime asks for them (C10). A repair asks the checks that say so; a rollback asks nothing
-// but a lease.
+// act starts an apply if the instance needs one and nothing holds it. Promotion gates do not hold the retries of a started target. A
+// pause does, and so do a lease and an approval if the runtime requires them (C10). A repair waits for the checks that are declared for
+// repairs; a rollback waits only for a lease.
 func (v *view) act(i *instance) {
 	if !v.mayAct(i) {
 		return
@@ -28,15 +27,15 @@ func (v *view) act(i *instance) {
 	})
 }
 
-// mayAct: nothing forbids an apply from the outset.
+// mayAct reports whether an apply is possible at all.
 func (v *view) mayAct(i *instance) bool {
 	d := &i.Delivery
 	return !v.changed && !v.yields && (!i.paused || i.freed) && !i.idle && !v.mode.holds(i.RollingBack()) && d.Target != nil && !d.Apply.Running && d.Failure == "" && !i.stopped() && !i.Unreached() &&
-		i.LeftOn(i.Runtime) == nil // else it is still being taken down
+		i.LeftOn(i.Runtime) == nil // otherwise it is still being taken down
 }
 
-// applyTimeout is how long an apply may take that begins now. None is left once the progress deadline
-// has passed: then it only waits for a last reading, and holds nothing meanwhile.
+// applyTimeout is the timeout of an apply that starts now. It is not positive after the progress deadline: then the instance only waits
+// for a last reading, and holds no lease.
 func (v *view) applyTimeout(i *instance) time.Duration {
 	d := &i.Delivery
 	timeout, first := i.runtime.Timing.ApplyTimeout, d.Apply.First
@@ -45,14 +44,14 @@ func (v *view) applyTimeout(i *instance) time.Duration {
 		return timeout
 	case first.IsZero():
 		return min(timeout, v.spec.ProgressDeadline)
-	case !d.StoppedAt.IsZero(): // the clock stands still since then
+	case !d.StoppedAt.IsZero(): // the clock is stopped since then
 		return min(timeout, first.Add(v.spec.ProgressDeadline).Sub(d.StoppedAt))
 	}
 	return min(timeout, first.Add(v.spec.ProgressDeadline).Sub(v.now))
 }
 
-// tooEarly holds an apply back: for the grace period after a successful one that is not visible
-// yet, for the backoff after a failed one, and, for repairs, where drift is only observed.
+// tooEarly delays an apply: for the grace period after a successful one that is not visible yet, for the backoff after a failed one, and,
+// for repairs, if drift is only observed.
 func (v *view) tooEarly(i *instance) bool {
 	d := &i.Delivery
 	if d.Converged && (!v.spec.Repairs() || !i.Observed.Fresh) {
@@ -69,12 +68,12 @@ func (v *view) tooEarly(i *instance) bool {
 	return false
 }
 
-// repairHeld: a repair waits for the checks that repairs ask.
+// repairHeld reports whether a repair waits for checks.
 func (v *view) repairHeld(i *instance) bool {
 	if !i.Delivery.Converged || !v.spec.Repairs() {
 		return false
 	}
-	held, again := false, v.out.Wanted != nil && len(v.out.Wanted.Repairs) > 0 // another instance of the channel asked already
+	held, again := false, v.out.Wanted != nil && len(v.out.Wanted.Repairs) > 0 // another instance of the channel requested them already
 	for n := range v.spec.Checks {
 		c := &v.spec.Checks[n]
 		if !c.Repairs {
@@ -93,8 +92,7 @@ func (v *view) repairHeld(i *instance) bool {
 	return held
 }
 
-// takeLease tells whether an apply of the target may start as far as leases go; where it has none
-// yet, it asks for one.
+// takeLease reports whether leases allow an apply of the target to start. Without a lease it requests one.
 func (v *view) takeLease(i *instance, t entities.Target) bool {
 	name, runtime := v.s.Bound(i.ID, t)
 	if runtime.MaxApplies <= 0 {
@@ -102,7 +100,7 @@ func (v *view) takeLease(i *instance, t entities.Target) bool {
 	}
 	l := i.Delivery.Lease
 	if l != nil && (l.Used || l.Version != t.FullVersion || l.Runtime != name) {
-		return false // of another apply: it is given back first
+		return false // of another apply: it is returned first
 	}
 	i.lease = true
 	if l != nil && !l.Granted.IsZero() {
@@ -124,7 +122,7 @@ func (v *view) takeLease(i *instance, t entities.Target) bool {
 	return false
 }
 
-// askLease asks for a lease, and now and then again while it does not come.
+// askLease requests a lease, and repeats the request while none is granted.
 func (v *view) askLease(i *instance, t entities.Target) {
 	l := i.Delivery.Lease
 	name, runtime := v.s.Bound(i.ID, t)
@@ -137,7 +135,7 @@ func (v *view) askLease(i *instance, t entities.Target) {
 		return
 	case l == nil:
 		v.d.leases++
-		// It names the lease for good: no two applies of a service's life share one.
+		// The id is permanent: no two applies in the life of a service share a lease.
 		op.ID = fmt.Sprintf("service/%s/%s/%s/%s/%d", v.s.Application, v.s.Service, i.ID, t.FullVersion, v.s.LeaseCount+v.d.leases)
 	case v.now.Before(l.AskAgain()):
 		v.due(l.AskAgain())
@@ -148,7 +146,7 @@ func (v *view) askLease(i *instance, t entities.Target) {
 	v.d.Leases = append(v.d.Leases, op)
 }
 
-// returnLeases gives back leases whose applies have ended, or are not wanted any more.
+// returnLeases returns the leases of applies that ended or are not needed any more.
 func (v *view) returnLeases() {
 	for n := range v.insts {
 		i := &v.insts[n]
@@ -164,11 +162,11 @@ func (d *Decision) giveBack(id entities.InstanceID, l *state.Lease) {
 	d.Leases = append(d.Leases, state.LeaseOp{Instance: id, Runtime: l.Runtime, ID: l.ID, Version: l.Version, GiveBack: true})
 }
 
-// applyUnapproved: the apply that is wanted waits for a person's word. A rollback does not.
+// applyUnapproved reports whether the required apply waits for an approval. A rollback does not.
 func (v *view) applyUnapproved(i *instance) bool {
 	version := i.Delivery.Target.FullVersion
 	d := &i.Delivery
-	back := i.RollingBack() && !d.Restarting && !d.ComesBack // what arrived, and begins anew, is an apply like any other
+	back := i.RollingBack() && !d.Restarting && !d.ComesBack // a restart, or a return after a drain, is an apply like any other
 	if !i.runtime.ApproveApplies || back || i.Approves(version) {
 		return false
 	}
@@ -195,7 +193,7 @@ func (v *view) applyUnapproved(i *instance) bool {
 	return true
 }
 
-// stopAsking: no apply is wanted any more that a person's word was waited for.
+// stopAsking withdraws requests for approval of applies that are not needed any more.
 func (v *view) stopAsking() {
 	for n := range v.insts {
 		i := &v.insts[n]

@@ -8,8 +8,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file holds the extensions that hold nothing (A21): those of a release that was taken back, which run once what is gone
-// back to is there, and those that run again and again while a release stays.
+// This file runs the extensions that hold nothing (A21): those of a release that was rolled back, which run once after the previous
+// version is back, and the periodic ones while a release stays.
 
 func (v *view) afterwards() {
 	if v.changed || v.paused || v.reports() || v.turn.Holder != maestro.None {
@@ -29,7 +29,7 @@ func (v *view) afterwards() {
 	}
 }
 
-// runAfter runs an extension once it is due, and has not ended since then.
+// runAfter runs an extension when it is due and has not ended since then.
 func (v *view) runAfter(r *state.Release, e entities.Extension, due time.Time) {
 	st := r.Extensions[e.RunKey()]
 	if st != nil && !st.Over() || st != nil && !st.Since.Before(due) {
@@ -46,14 +46,14 @@ func (v *view) runAfter(r *state.Release, e entities.Extension, due time.Time) {
 	v.startExtension(r, &e)
 }
 
-// sayAfter keeps for people what an extension that failed does.
+// sayAfter records the judgement of a failed extension for people.
 func (v *view) sayAfter(j Judgement, st *state.ExtensionState) {
 	if j.Verdict != entities.Pass && (j.Verdict == entities.Fail || st.Attempts > 0 || !st.Untaken.IsZero()) {
 		v.after = append(v.after, v.line(j))
 	}
 }
 
-// takenBack is the release that was taken back to what is there in the whole channel, and since when that was its target; or nil.
+// takenBack is the release that was rolled back in the whole channel, and since when the current version was the target again; or nil.
 func (v *view) takenBack() (r *state.Release, since time.Time) {
 	for n := range v.insts {
 		d := &v.insts[n].Delivery
@@ -67,7 +67,7 @@ func (v *view) takenBack() (r *state.Release, since time.Time) {
 		if of == nil {
 			continue
 		}
-		if r == nil || of.At.Before(since) { // not since the target was set: a restart sets it anew
+		if r == nil || of.At.Before(since) { // not the time when the target was set: a restart sets it again
 			r, since = v.s.ReleaseByID(of.Release), of.At
 		}
 	}
@@ -79,7 +79,7 @@ func (v *view) takenBack() (r *state.Release, since time.Time) {
 	return r, since
 }
 
-// backTo is what a channel went back to. An instance that was added since may have no target yet.
+// backTo is the version that a channel went back to. An instance that was added later may have no target yet.
 func (v *view) backTo() string {
 	for n := range v.insts {
 		if t := v.insts[n].Delivery.Target; t != nil {
@@ -89,7 +89,7 @@ func (v *view) backTo() string {
 	return ""
 }
 
-// stays is the release that succeeded in the channel and is there in all of it, and since when; or nil.
+// stays is the release that succeeded in the channel and runs in all its instances, and since when; or nil.
 func (v *view) stays() (r *state.Release, since time.Time) {
 	for n := range v.insts {
 		i := &v.insts[n]
@@ -114,7 +114,7 @@ func (v *view) stays() (r *state.Release, since time.Time) {
 	return r, since
 }
 
-// lastRun is when an extension that runs again last ended, or when the release came that it runs for.
+// lastRun is when a periodic extension last ended, or else when its release arrived.
 func (v *view) lastRun(r *state.Release, e *entities.Extension, since time.Time) time.Time {
 	for _, key := range []string{e.RunKey(), e.Again().RunKey()} {
 		if st := r.Extensions[key]; st != nil && st.Over() && st.Since.After(since) {

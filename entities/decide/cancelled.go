@@ -9,14 +9,14 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file ends what runs for releases that were cancelled, and says what is left of them (A18, I2).
+// This file ends running work of cancelled releases, and reports what remains of them (A18, I2).
 
-// stopped: the target was cancelled before it had arrived, so that it is applied no more, unless a person restarts what is there.
+// stopped reports whether the target was cancelled before it had converged. It is not applied any more, unless a person restarts it.
 func (i *instance) stopped() bool {
 	return i.Delivery.Cancelled != "" && !i.Delivery.Converged && !i.Delivery.Restarting
 }
 
-// endCancelled asks the applies of cancelled targets to end: paused or not, and before a run ends too.
+// endCancelled requests the end of the applies of cancelled targets, also during a pause and before continue-as-new.
 func (v *view) endCancelled() {
 	for n := range v.insts {
 		i := &v.insts[n]
@@ -30,7 +30,7 @@ func (v *view) endCancelled() {
 	}
 }
 
-// endExtensions asks the runs of extensions to end that nothing waits for any more.
+// endExtensions requests the end of runs of extensions that were cancelled.
 func (d *Decision) endExtensions(s *state.State) {
 	for _, r := range s.Releases {
 		for _, key := range entities.SortedKeys(r.Extensions) {
@@ -41,8 +41,7 @@ func (d *Decision) endExtensions(s *state.State) {
 	}
 }
 
-// ending is another release whose run of an extension was cancelled and has not ended yet, or nil: the two are never beside each
-// other.
+// ending is another release whose run of an extension was cancelled and has not ended yet, or nil. Two runs never overlap.
 func (v *view) ending(r *state.Release, key string) *state.Release {
 	for _, other := range v.s.Releases {
 		if e := other.Extensions[key]; other != r && e != nil && e.Running && e.Cancelled {
@@ -52,7 +51,7 @@ func (v *view) ending(r *state.Release, key string) *state.Release {
 	return nil
 }
 
-// explainCancelled says who cancelled the release of what is there, and what a person can do.
+// explainCancelled states who cancelled the release of the current target, and what a person can do.
 func (v *view) explainCancelled(i *instance) {
 	d := &i.Delivery
 	version := d.Target.FullVersion
@@ -60,7 +59,7 @@ func (v *view) explainCancelled(i *instance) {
 	switch {
 	case d.Converged:
 		text += "; it has arrived, and stays until something else is released"
-	case strings.HasPrefix(d.Apply.Err, "interrupted: context "): // as was asked
+	case strings.HasPrefix(d.Apply.Err, "interrupted: context "): // as requested
 		text += "; its apply was ended"
 	case d.Apply.Err != "":
 		text += "; its apply ended: " + d.Apply.Err

@@ -11,22 +11,22 @@ import (
 
 // Mode restricts what a decision may start.
 type Mode struct {
-	// Drain: start no new work; what is running is left to end (before continue-as-new).
+	// Drain: start no new work; running work is left to end (before continue-as-new).
 	Drain bool
-	// Rollbacks are begun all the same: what is running may take long to end.
+	// Rollbacks start even during Drain: the running work may take long to end.
 	Rollbacks bool
 }
 
-// holds tells whether work is not to be started that is, or is not, part of a rollback.
+// holds reports whether work must not start. rollback: it is part of a rollback.
 func (m Mode) holds(rollback bool) bool { return m.Drain && !(m.Rollbacks && rollback) }
 
-// Decide is the convergence decision. One pass looks at each channel once; a change may make another possible,
-// so that it is repeated until nothing changes (entities/loop).
+// Decide is the convergence decision. One pass evaluates each channel once. A change may enable another, so entities/loop repeats it
+// until nothing changes.
 func Decide(s *state.State, now time.Time, mode Mode) *Decision {
 	return standard.decide(s, now, mode)
 }
 
-// tables are what a decision is made by: the kinds of gate, and the kinds of entity.
+// tables are the tables that a decision uses: the kinds of gate, and the kinds of entity.
 type tables struct {
 	gates    []gate
 	entities []entityKind
@@ -54,8 +54,8 @@ func newTables(gates []gate, kinds []entityKind) *tables {
 func (t *tables) decide(s *state.State, now time.Time, mode Mode) *Decision {
 	both := new(struct { // one allocation: this runs for every service at every event
 		d Decision
-		v view // one for all channels: nothing keeps it
-		// Room for the one instance that most channels have.
+		v view // reused for all channels: nothing keeps it
+		// Room for one instance; most channels have only one.
 		insts   [1]instance
 		healths healths
 	})
@@ -87,15 +87,15 @@ func (t *tables) decide(s *state.State, now time.Time, mode Mode) *Decision {
 	return d
 }
 
-// view is one channel at the moment of deciding.
+// view is the decision about one channel at one moment.
 type view struct {
 	*tables
 	s       *state.State
 	d       *Decision
 	spec    *entities.ChannelSpec
-	channel *state.Channel // what remembered has looked up
+	channel *state.Channel // the result of remembered, cached
 	insts   []instance     // the declared ones
-	away    []instance     // likewise, but on runtimes that are drained
+	away    []instance     // the declared ones on drained runtimes
 	healths *healths       // of all channels
 	turn    maestro.Turn
 	now     time.Time
@@ -104,37 +104,36 @@ type view struct {
 	pin     *state.Pin // of the channel, or nil
 	out     *ChannelDecision
 	facts   entities.Facts // of the gates; those of the instances are rolled up into them
-	changed bool           // this pass changes the channel: what follows is for the next pass
-	soaking []string       // how far the post-deployment window is, for people
-	soaked  bool           // that was said
-	said    int            // for how many instances it was said what they wait for
+	changed bool           // this pass changes the channel: everything that follows is for the next pass
+	soaking []string       // progress of the post-deployment window, for people
+	soaked  bool           // soaking was added to the reasons
+	said    int            // number of instances for which the reason to wait was given
 	after   []string       // extensions that hold nothing and failed, for people
-	rolling bool           // the release in progress goes in steps, and on by itself
-	stepped *bool          // what begun has found
-	ofStep  []Judgement    // of the gates that are asked again before a step, once it is due
-	yields  bool           // what is in progress starts nothing more: the release that it yields to is about to enter
+	rolling bool           // the release in progress goes in steps and can continue
+	stepped *bool          // cached result of begun
+	ofStep  []Judgement    // of the gates that are evaluated again before a due step
+	yields  bool           // the release in progress starts nothing more: the one that it yields to is about to enter
 }
 
-// instance is one instance of the channel at the moment of deciding.
+// instance is one instance of the channel at the moment of the decision.
 type instance struct {
-	*state.Instance // what is remembered of it; never nil
+	*state.Instance // its stored state; never nil
 	entities.Entity
 	runtime *entities.RuntimeSpec
 	current entities.Current
 	paused  bool
-	freed   bool // it is paused, and goes back all the same, as a person asked for
-	idle    bool // nothing is applied: the channel only reports, or did when the target was set (A25)
+	freed   bool // it is paused, but a person requested a rollback during the pause
+	idle    bool // nothing is applied: the channel is report-only, or was when the target was set (A25)
 	facts   entities.Facts
-	// suspended: what runs waits at a step of its own, for a person or for a time that is still to come.
+	// suspended: the rollout waits at a step of its own, for a person or until a future time.
 	suspended bool
-	drained   string // how far it is with leaving a runtime that is drained
-	lease     bool   // an apply is to start now, or would if it had a lease
-	asks      bool   // an apply of the present target waits for a person's word
+	drained   string // progress of leaving a drained runtime
+	lease     bool   // an apply starts now, or would with a lease
+	asks      bool   // an apply of the current target waits for an approval
 	applies   bool   // an apply starts
 }
 
-// remembered is what is remembered of the channel: never nil, and looked up when it is needed first, which at rest it
-// is not.
+// remembered is the stored state of the channel: never nil, and read at the first use. A steady channel does not need it.
 func (v *view) remembered() *state.Channel {
 	if v.channel == nil {
 		if v.channel = v.s.Channels[v.spec.Name]; v.channel == nil {
@@ -144,12 +143,11 @@ func (v *view) remembered() *state.Channel {
 	return v.channel
 }
 
-// gather takes together what is remembered of the channel and its declared instances, and counts those of which
-// anything is.
+// gather collects the pin, the pause and the declared instances of the channel, and counts the instances that have stored state.
 func (v *view) gather() (known int) {
 	v.out.Channel = v.spec.Name
 	if pin, ok := v.s.PinOf(v.spec.Name); ok {
-		pinned := pin // only what is pinned goes to the heap
+		pinned := pin // only a pinned channel allocates on the heap
 		v.pin = &pinned
 	}
 	if len(v.spec.Instances) == 0 {
@@ -167,7 +165,7 @@ func (v *view) gather() (known int) {
 		} else {
 			known++
 		}
-		i.runtime = v.s.RuntimeNamed(i.Runtime) // where it is, whatever is declared by now
+		i.runtime = v.s.RuntimeNamed(i.Runtime) // the runtime where it is now, even if another one is declared
 		i.Entity = v.entity(i.runtime.Kind, i.Instance)
 		i.current = i.Fetch(i.Delivery.Target)
 		i.suspended = i.current.Suspended != "" && (i.current.Until.IsZero() || v.now.Before(i.current.Until))
@@ -208,13 +206,13 @@ func (v *view) decide() {
 	v.d.wakeBy(v.out.Due)
 }
 
-// change is a change of the channel: what follows from it is for the next pass.
+// change records a change of the channel. Everything that follows is for the next pass.
 func (v *view) change(c state.Change) {
 	v.note(c)
 	v.changed = true
 }
 
-// note is a change that holds up nothing else in this pass.
+// note records a change that does not end this pass.
 func (v *view) note(c state.Change) {
 	c.Channel = v.spec.Name
 	v.d.Changes = append(v.d.Changes, c)
@@ -233,10 +231,10 @@ func (v *view) release(index int) *state.Release {
 	return v.s.Releases[index]
 }
 
-// fleet tells whether the channel has several instances, so that each is shown by its name.
+// fleet reports whether the channel has several instances. Each is then shown by its name.
 func (v *view) fleet() bool { return len(v.insts)+len(v.away) > 1 }
 
-// skipOvertaken ends pending releases that are older than what entered here.
+// skipOvertaken ends pending releases that are older than the newest one that entered here.
 func (v *view) skipOvertaken() {
 	for _, n := range v.turn.Skips {
 		v.note(state.Change{Kind: state.ChangeSkip, Release: v.release(n.Release).ID, Cause: supersededBy(v.release(n.By))})
@@ -245,7 +243,7 @@ func (v *view) skipOvertaken() {
 
 func supersededBy(newer *state.Release) string { return "superseded by " + newer.FullVersion }
 
-// clocks stop the progress deadlines of what stands still, and let them go on (A23).
+// clocks stop the progress deadlines of instances that stand still, and restart them (A23).
 func (v *view) clocks() {
 	stop, start := state.Change{Kind: state.ChangeStopClock}, state.Change{Kind: state.ChangeStartClock}
 	for n := range v.insts {
@@ -270,33 +268,33 @@ func (v *view) clocks() {
 	}
 }
 
-// wakeAfterStep looks again when what an instance waits at, a step of its own, is over.
+// wakeAfterStep schedules a decision for the end of the step at which the rollout of an instance waits.
 func (v *view) wakeAfterStep(i *instance) {
 	if i.suspended && !i.current.Until.IsZero() && !i.Delivery.Converged {
 		v.due(i.current.Until)
 	}
 }
 
-// deadlineRuns: a target is under way, and its clock was not stopped.
+// deadlineRuns reports whether a target is in progress and its clock is not stopped.
 func (i *instance) deadlineRuns() bool {
 	d := &i.Delivery
 	return d.Target != nil && !d.Converged && !d.Apply.First.IsZero() && d.StoppedAt.IsZero()
 }
 
-// standsStill: the progress deadline does not run, because of a pause, since nothing is applied anyway, or because the next attempt
-// waits for a lease or for a person's word (A23), or because what runs waits at a step of its own.
+// standsStill reports whether the progress deadline is suspended: because of a pause, because nothing is applied anyway, because the next
+// attempt waits for a lease or an approval (A23), or because the rollout waits at a step of its own.
 func (i *instance) standsStill() bool {
 	l := i.Delivery.Lease
 	return i.paused && !i.freed || i.idle || i.suspended || l != nil && l.Granted.IsZero() || !i.Approval.Asked.IsZero()
 }
 
-// unknown: nothing is known of what runs here, though it could be.
+// unknown reports whether the state of the instance is not known although it could be.
 func (i *instance) unknown() bool {
 	return !i.Delivery.Apply.Untaken.IsZero() ||
 		observable(i.runtime, i.Instance) && (i.Observed.Reading.Err != nil || i.Observed.Digest == "")
 }
 
-// conclude reads the status off the facts and writes down the reasons.
+// conclude computes the status from the facts, and the reasons.
 func (v *view) conclude() {
 	var one [1]entities.Facts
 	all := one[:0]
@@ -332,8 +330,8 @@ func (v *view) conclude() {
 	v.explain()
 }
 
-// leftToMove is the status of a fleet where all is well, and the release in progress has not come everywhere: a pause holds it, or it is
-// just about to move.
+// leftToMove is the status of a healthy fleet in which the release in progress has not reached all instances: a pause holds it, or it is
+// about to move.
 func (v *view) leftToMove(r *state.Release) entities.Status {
 	for n := range v.insts {
 		if i := &v.insts[n]; i.paused || v.heldThere(i, r) != "" {
@@ -363,7 +361,7 @@ func (i *instance) conclude() entities.Facts {
 	return *f
 }
 
-// disturbed sees whether what had converged is not as it was: not ready yet and as declared, or worse.
+// disturbed marks a converged instance that is not stable any more: progressing, or degraded.
 func (i *instance) disturbed() {
 	if !i.Delivery.Converged || !i.current.Known || i.current.Stable {
 		return
@@ -372,7 +370,7 @@ func (i *instance) disturbed() {
 	i.facts.Degraded = !i.facts.Progressing
 }
 
-// concludeOnly says what runs in the only instance, if there is one.
+// concludeOnly sets the current version from the only instance, if there is one.
 func (v *view) concludeOnly() {
 	for n := range v.insts {
 		v.out.Current = v.insts[n].current
@@ -382,7 +380,7 @@ func (v *view) concludeOnly() {
 	}
 }
 
-// concludeFleet says of each instance what it is doing, and rolls up what runs.
+// concludeFleet sets the status of each instance, and rolls up the current versions.
 func (v *view) concludeFleet(facts []entities.Facts) {
 	insts := slices.Concat(v.insts, v.away)
 	v.out.Instances = make([]InstanceDecision, len(insts))

@@ -10,34 +10,34 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// Decision is what follows from a state at a moment: changes to the state itself, work to start,
-// the status of each channel, and when to decide again. It is a value: deciding changes nothing.
+// Decision is the result of a decision: changes to the state, work to start, the status of each channel, and when to decide again. It is
+// a value: deciding changes nothing.
 type Decision struct {
 	Changes []state.Change
 	state.Work
 	Channels []ChannelDecision // in the spec's order, then orphans by name
-	// Wake is when something may be due by itself; zero when only an event can change anything.
+	// Wake is when something may be due without an event; zero if only an event can change anything.
 	Wake time.Time
 
-	leases int64 // asked for by this decision
+	leases int64 // requested by this decision
 }
 
-// ChannelDecision is the status of one channel and all that `explain` says of it.
+// ChannelDecision is the status of one channel and everything that `explain` shows of it.
 type ChannelDecision struct {
 	Channel   string
 	Status    entities.Status
-	Health    entities.Status    // the status of what is there alone (Facts.Health)
+	Health    entities.Status    // the health of the current objects alone (Facts.Health)
 	Current   entities.Current   // of all its instances
-	Instances []InstanceDecision // where there are several
-	Step      string             // how far the release in progress is, where it goes in steps
+	Instances []InstanceDecision // if there are several
+	Step      string             // progress of a release that goes in steps
 	Next      *state.Release     // the release next in line, or nil
-	Held      *state.Release     // the release in progress, where gates hold its next step; or nil
-	Gates     []Judgement        // what Next passes or waits for, and then what Held does
+	Held      *state.Release     // the release in progress, if gates hold its next step; or nil
+	Gates     []Judgement        // the gates of Next, then those of Held
 	Reasons   []Reason           // why the status is not CONVERGED
-	Due       time.Time          // when something is due here by itself
-	Wanted    *state.Wanted      // what its gates want to be evaluated; nil: nothing
-	Drained   string             // of its only instance: how far it is with leaving its runtime, which is drained
-	Left      []LeftBehind       // on runtimes that its instances are not on any more
+	Due       time.Time          // when the next decision is due here without an event
+	Wanted    *state.Wanted      // the evaluations that its gates need; nil: none
+	Drained   string             // of its only instance: progress of leaving its drained runtime
+	Left      []LeftBehind       // objects left on runtimes that its instances moved away from
 }
 
 // InstanceDecision is the status of one instance of several.
@@ -45,17 +45,17 @@ type InstanceDecision struct {
 	ID      entities.InstanceID
 	Status  entities.Status
 	Current entities.Current
-	Drained string // how far it is with leaving its runtime, which is drained; else ""
+	Drained string // progress of leaving its drained runtime; else ""
 }
 
-// LeftBehind is what an instance has left on a runtime that it is not on any more, and what becomes of it.
+// LeftBehind describes the objects that an instance left on a runtime that it moved away from, and what happens to them.
 type LeftBehind struct {
 	ID   entities.InstanceID
 	Left *state.Left
 	Text string
 }
 
-// Reason is one line of why a status is what it is. The text is for people; what kind of line it is says Code.
+// Reason is one line that explains a status. Text is for people; Code is the kind of line.
 type Reason struct {
 	Code ReasonCode
 	Text string
@@ -66,17 +66,17 @@ type ReasonCode string
 
 // The kinds of reason.
 const (
-	ReasonGate     ReasonCode = "gate"     // what a gate says, which is shown among the gates too
+	ReasonGate     ReasonCode = "gate"     // a gate's reason, which is also shown among the gates
 	ReasonPause    ReasonCode = "pause"    // who paused it
-	ReasonPin      ReasonCode = "pin"      // what it is pinned to
-	ReasonFailure  ReasonCode = "failure"  // what failed
-	ReasonRollback ReasonCode = "rollback" // what was taken back
-	ReasonCommand  ReasonCode = "command"  // what a person can do
-	ReasonProgress ReasonCode = "progress" // how far it is
-	ReasonReport   ReasonCode = "report"   // what would be done, where that is only reported
+	ReasonPin      ReasonCode = "pin"      // the version that it is pinned to
+	ReasonFailure  ReasonCode = "failure"  // a failure
+	ReasonRollback ReasonCode = "rollback" // a rollback
+	ReasonCommand  ReasonCode = "command"  // a command that a person can use
+	ReasonProgress ReasonCode = "progress" // progress
+	ReasonReport   ReasonCode = "report"   // the action that a report-only channel does not take
 )
 
-// Texts are what reasons say.
+// Texts are the texts of the reasons.
 func (c *ChannelDecision) Texts() []string {
 	var out []string
 	for _, r := range c.Reasons {
@@ -93,8 +93,7 @@ func (c *ChannelDecision) Gate(id string) (Judgement, bool) {
 	return Judgement{}, false
 }
 
-// Approvals are the approvals that can be given now: those that a channel waits for once all that comes before
-// them passes.
+// Approvals are the approvals that can be given now: a channel waits for them, and everything before them passes.
 func (c *ChannelDecision) Approvals() []Judgement {
 	var out []Judgement
 	for _, j := range c.Gates {
@@ -108,13 +107,13 @@ func (c *ChannelDecision) Approvals() []Judgement {
 	return out
 }
 
-// Acts tells whether the decision changes anything or starts anything.
+// Acts reports whether the decision changes or starts anything.
 func (d *Decision) Acts() bool {
 	w := &d.Work
 	return len(d.Changes)+len(w.Applies)+len(w.Asks)+len(w.Preflights)+len(w.Extensions)+len(w.Leases)+len(w.Removes)+len(w.Ends) > 0
 }
 
-// Join appends what another pass decided to change and to start.
+// Join appends the changes and the work of another pass.
 func (d *Decision) Join(o *Decision) {
 	d.Changes = append(d.Changes, o.Changes...)
 	d.Applies, d.Asks = append(d.Applies, o.Applies...), append(d.Asks, o.Asks...)
@@ -123,7 +122,7 @@ func (d *Decision) Join(o *Decision) {
 	d.Ends = append(d.Ends, o.Ends...)
 }
 
-// Take replaces changes and work by those of another decision, but for what is to be rendered or recalled: that is as of now.
+// Take replaces changes and work by those of another decision, except for renders and recalls: those reflect the latest pass.
 func (d *Decision) Take(o *Decision) {
 	renders, recalls := d.Renders, d.Recalls
 	d.Changes, d.Work = o.Changes, o.Work
@@ -141,14 +140,14 @@ func (d *Decision) Next() []*state.Release {
 	return out
 }
 
-// wakeBy makes sure that the decision is made again at t.
+// wakeBy ensures that the next decision is made at t at the latest.
 func (d *Decision) wakeBy(t time.Time) {
 	if !t.IsZero() && (d.Wake.IsZero() || t.Before(d.Wake)) {
 		d.Wake = t
 	}
 }
 
-// String prints the decision, a line for each thing with its cause; tests compare it whole.
+// String formats the decision, one line per item with its cause. Tests compare it as a whole.
 func (d *Decision) String() string {
 	var b strings.Builder
 	for _, c := range d.Changes {
@@ -224,7 +223,7 @@ func (c *ChannelDecision) write(b *strings.Builder) {
 	}
 }
 
-// writeGates prints the work of gates and of taking things down.
+// writeGates formats preflights, extensions, leases and removals.
 func (d *Decision) writeGates(b *strings.Builder) {
 	for _, o := range d.Preflights {
 		ids := make([]string, len(o.Checks))

@@ -7,7 +7,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file removes what runs in a channel that a person took down, and lets nothing enter until somebody brings it back.
+// This file removes the objects of a channel that a person took down. No release enters until a person brings the channel back.
 
 // isDown decides about the channel if it is taken down.
 func (v *view) isDown() bool {
@@ -43,10 +43,10 @@ func (v *view) isDown() bool {
 	return true
 }
 
-// takeDown removes one instance, unless a pause holds that, and says how far it is.
+// takeDown removes one instance, unless a pause holds the removal, and returns its progress.
 func (v *view) takeDown(i *instance) entities.Facts {
 	a := &i.Delivery.Apply
-	pause, held := v.s.PausedBeside(i.ID) // that its runtime is drained holds nothing here
+	pause, held := v.s.PausedBeside(i.ID) // the drain of its own runtime does not count here
 	switch {
 	case i.Down || i.Delivery.Target == nil:
 		return entities.Facts{Deleted: true}
@@ -60,7 +60,7 @@ func (v *view) takeDown(i *instance) entities.Facts {
 	case !v.mode.Drain:
 		v.d.Removes = append(v.d.Removes, state.RemoveOp{Instance: i.ID, Target: *i.Delivery.Target})
 	}
-	if a.Err != "" && a.Attempts > 0 { // else it is that of an apply
+	if a.Err != "" && a.Attempts > 0 { // otherwise it is the error of an apply
 		v.say(i, ReasonFailure, "removing it failed %s: %s", entities.Times(a.Attempts), a.Err)
 	}
 	return entities.Facts{Converging: true}

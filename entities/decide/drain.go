@@ -8,10 +8,10 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file has instances leave a runtime that is drained, and come back. To everything else a channel is without them meanwhile:
-// releases neither enter there nor wait for them.
+// This file removes instances from a drained runtime and restores them afterwards. Until then the rest of the engine treats the channel
+// as if it did not have them: releases neither enter there nor wait for them.
 
-// comeBack has instances come back whose runtime is drained no longer, at what the channel has by now.
+// comeBack restores the instances whose runtime is not drained any more, at the current version of the channel.
 func (v *view) comeBack() {
 	c := state.Change{Kind: state.ChangeBack, Cause: "the runtime is turned up"}
 	for n := range v.insts {
@@ -33,12 +33,12 @@ func (v *view) comeBack() {
 	}
 }
 
-// goesAway tells whether a release is for an instance whose runtime is drained.
+// goesAway reports whether a release concerns an instance on a drained runtime.
 func (v *view) goesAway(r *state.Release) bool {
 	return slices.ContainsFunc(v.away, func(i instance) bool { return r.Concerns(i.ID) })
 }
 
-// isEmptied decides about the channel if all its instances are on runtimes that are drained: releases wait for one that is not.
+// isEmptied decides about the channel if all its instances are on drained runtimes. Releases wait until one is not.
 func (v *view) isEmptied() bool {
 	if len(v.insts) > 0 || len(v.away) == 0 {
 		return false
@@ -57,7 +57,7 @@ func (v *view) isEmptied() bool {
 	return true
 }
 
-// leaveAll has what is on drained runtimes leave, and says of each how far it is.
+// leaveAll removes the instances on drained runtimes, and reports the progress of each.
 func (v *view) leaveAll() {
 	c := state.Change{Kind: state.ChangeAway}
 	for n := range v.away {
@@ -79,7 +79,7 @@ func (v *view) leaveAll() {
 	}
 }
 
-// leave removes what is on a drained runtime, once it may leave.
+// leave removes an instance from a drained runtime when it may leave.
 func (v *view) leave(i *instance, p *entities.Pause) (entities.Facts, string) {
 	a, turn := &i.Delivery.Apply, p.Drain.Mine()
 	if stays := unremovable(v, i); stays != "" {
@@ -110,7 +110,7 @@ func (v *view) leave(i *instance, p *entities.Pause) (entities.Facts, string) {
 	return entities.Facts{Converging: true}, "being removed"
 }
 
-// unremovable says why nothing is removed from a drained runtime, or "".
+// unremovable returns why nothing is removed from a drained runtime, or "".
 func unremovable(v *view, i *instance) string {
 	switch {
 	case i.Delivery.Target == nil:
@@ -123,7 +123,7 @@ func unremovable(v *view, i *instance) string {
 	return ""
 }
 
-// mayNotLeave says what an instance waits for before it leaves, or "".
+// mayNotLeave returns what an instance waits for before it leaves, or "".
 func (v *view) mayNotLeave(i *instance, p *entities.Pause, turn entities.Turn) string {
 	v.wantCapacity(p)
 	for _, l := range i.Left {
@@ -143,7 +143,7 @@ func (v *view) mayNotLeave(i *instance, p *entities.Pause, turn entities.Turn) s
 	return v.restFalters(p)
 }
 
-// waitsUntil says what a service's turn waits for.
+// waitsUntil returns what the turn of a service waits for.
 func waitsUntil(turn entities.Turn) string {
 	if turn.Waits == "" {
 		return "in its turn"
@@ -151,7 +151,7 @@ func waitsUntil(turn entities.Turn) string {
 	return turn.Waits
 }
 
-// restFalters says why the rest of the channel cannot do without an instance, or "".
+// restFalters returns why the remaining instances of the channel cannot replace an instance, or "".
 func (v *view) restFalters(p *entities.Pause) string {
 	some := false
 	for n := range v.insts {
@@ -181,7 +181,7 @@ func (v *view) restFalters(p *entities.Pause) string {
 	return ""
 }
 
-// wantCapacity has the capacity of the rest asked for while an instance is about to leave.
+// wantCapacity requests an evaluation of the capacity checks while an instance is about to leave.
 func (v *view) wantCapacity(p *entities.Pause) {
 	if p.Drain.Force {
 		return

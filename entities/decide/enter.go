@@ -11,10 +11,10 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file makes the delivery decision: which targets a release sets once it may enter.
+// This file makes the delivery decision: which targets a release sets when it may enter.
 
-// admitNext answers: may the release next in line enter now? A target is set only when an apply
-// can start; everything that holds it is a judgement that `explain` shows.
+// admitNext decides whether the release next in line may enter now. A target is set only if an apply can start. Everything that holds it
+// is a judgement that `explain` shows.
 func (v *view) admitNext() {
 	next := v.release(v.turn.Next)
 	if next == nil {
@@ -43,10 +43,10 @@ func (v *view) admitNext() {
 	}
 }
 
-// plan is what a release would do in the channel.
+// plan is the effect of a release in the channel.
 type plan struct {
-	moves, renders    []*instance // that it moves, and that it is to be rendered for before that is known
-	unchanged, paused string      // why another one stays, and what holds it
+	moves, renders    []*instance // instances that it moves, and instances that need a render before that is known
+	unchanged, paused string      // why an instance does not change, and what holds one
 }
 
 func (v *view) plan(next *state.Release) (p plan) {
@@ -71,13 +71,13 @@ func (v *view) plan(next *state.Release) (p plan) {
 	return p
 }
 
-// brings tells whether a release moves anything in the channel, as far as is known. What is in progress yields to no other.
+// brings reports whether a release moves anything in the channel, as far as known. The release in progress yields only to one that does.
 func (v *view) brings(next *state.Release) bool {
 	p := v.plan(next)
 	return len(p.moves)+len(p.renders) > 0
 }
 
-// enter sets the targets of a release, once it is sure that there is something to deliver.
+// enter sets the targets of a release, after it ensured that there is something to deliver.
 func (v *view) enter(next *state.Release) {
 	p := v.plan(next)
 	for _, i := range p.renders {
@@ -98,7 +98,7 @@ func (v *view) enter(next *state.Release) {
 	}
 }
 
-// begin sets the targets of a release in those instances that it goes to first.
+// begin sets the targets of a release in the instances of its first step.
 func (v *view) begin(next *state.Release, left []*instance) {
 	if v.rolls(next) {
 		s := v.selected(next, left)
@@ -118,7 +118,7 @@ func (v *view) begin(next *state.Release, left []*instance) {
 	v.depart(next, left, state.ChangePromote)
 }
 
-// heldThere says which pause holds an instance where a release takes it, on a runtime that it is not on yet; or "".
+// heldThere returns which pause holds an instance that the release moves to another runtime; or "".
 func (v *view) heldThere(i *instance, r *state.Release) string {
 	to, _ := v.s.Bound(i.ID, r.Target(i.ID))
 	if to == i.Runtime {
@@ -131,13 +131,13 @@ func (v *view) heldThere(i *instance, r *state.Release) string {
 	return fmt.Sprintf("%s, where it moves, is paused by %s%s", to, pause.By, entities.Because(pause.Reason))
 }
 
-// arrived: an instance is at its target, and nothing says that this is not good.
+// arrived reports whether an instance has converged at its target, and the target was neither cancelled nor cut and has not failed.
 func (v *view) arrived(i *instance) bool {
 	d := &i.Delivery
 	return d.Target != nil && d.Converged && d.Cancelled == "" && !d.Cut && d.Failure == ""
 }
 
-// unchanged says why a release has nothing to deliver to an instance, or "". Not known: it is to be rendered first.
+// unchanged returns why a release has nothing to deliver to an instance, or "". If it is not known, a render is needed first.
 func (v *view) unchanged(i *instance, r *state.Release) (why string, known bool) {
 	d := &i.Delivery
 	there := v.arrived(i)
@@ -153,7 +153,7 @@ func (v *view) unchanged(i *instance, r *state.Release) (why string, known bool)
 	return "", true
 }
 
-// render asks what a config release renders to under the version that is there, and what a release brings on top of what is there.
+// render requests the render of a config release with the current version, or of a release merged with the current values.
 func (v *view) render(i *instance, r *state.Release) {
 	op := state.RenderOp{Instance: i.ID, Release: r.ID}
 	if i.Delivery.Target != nil {
@@ -165,8 +165,8 @@ func (v *view) render(i *instance, r *state.Release) {
 	v.d.Renders = append(v.d.Renders, op)
 }
 
-// merges has rendered what a release brings on top of what is there, before anything is asked about it: a config release to instances that
-// keep their version, a release of an aspect, and a version that takes along the values that are there.
+// merges requests the renders of a release on top of the current version or values before its gates are evaluated: for a config release
+// to instances that keep their version, for a release of an aspect, and for a version that takes over the current values.
 func (v *view) merges(r *state.Release) bool {
 	rendering, busy := v.rendersWays(r), v.isBusy(r)
 	for n := range v.insts {
@@ -189,13 +189,13 @@ func (v *view) merges(r *state.Release) bool {
 	return rendering
 }
 
-// isBusy: what is in progress is to be through before anything is rendered on top of it. It is not where a release passes it, or comes in its
-// place.
+// isBusy reports whether the release in progress must end before anything is rendered on top of it. That is not so if release r passes or
+// replaces it.
 func (v *view) isBusy(r *state.Release) bool {
 	return v.turn.Holder != maestro.None && !v.turn.Yields && !r.Keeping[v.spec.Name] && !v.passes(r) && !v.halted()
 }
 
-// stale tells whether what a release brings to an instance is to be rendered on top of what is there by now.
+// stale reports whether the payload of a release for an instance must be rendered again on top of the current version or values.
 func (v *view) stale(i *instance, r *state.Release) bool {
 	if _, concerned := r.Payloads[i.ID]; r.Return || !concerned {
 		return false
@@ -207,7 +207,7 @@ func (v *view) stale(i *instance, r *state.Release) bool {
 	return as != r.FullIn(i.ID)
 }
 
-// recall asks what a release is made of that waited for long: its gates may ask about that.
+// recall loads the payloads of a release that waited for long from the store. Its gates may need them.
 func (v *view) recall(r *state.Release) {
 	if op := (state.RecallOp{Release: r.ID}); !slices.Contains(v.d.Recalls, op) {
 		v.d.Recalls = append(v.d.Recalls, op)
@@ -215,7 +215,7 @@ func (v *view) recall(r *state.Release) {
 	v.wait(KindRender, "asking the store what "+r.FullVersion+" is made of")
 }
 
-// follows tells whether an instance is where a release wants it: at its target, or untouched by it.
+// follows reports whether an instance is where a release wants it: at its target, or not changed by it.
 func (v *view) follows(i *instance, r *state.Release) bool {
 	if i.broughtBy(r) {
 		return true
@@ -224,11 +224,11 @@ func (v *view) follows(i *instance, r *state.Release) bool {
 	return known && why != ""
 }
 
-// broughtBy: the instance is at the release, and not for one of the same version that was cancelled on its way.
+// broughtBy reports whether the instance is at the release, and was not brought there by a cancelled release of the same version.
 func (i *instance) broughtBy(r *state.Release) bool { return i.IsAt(r) && i.Delivery.Cancelled == "" }
 
-// atVersion: what is here is of that version, under whichever configuration. Where it is not, a
-// config release brings the version itself, which an earlier release may have failed to bring.
+// atVersion reports whether the instance runs that version, in any configuration. Otherwise a config release brings the version itself,
+// because an earlier release may have failed to bring it.
 func (v *view) atVersion(i *instance, version string) bool {
 	return slices.ContainsFunc(v.s.Releases, func(r *state.Release) bool {
 		k := r.Kept[i.ID]
@@ -236,8 +236,8 @@ func (v *view) atVersion(i *instance, version string) bool {
 	})
 }
 
-// depart sets the targets once an apply can start at once: with the runtimes' answers, where those are asked
-// before; with a lease, where applies are bounded; and after one last evaluation of everything outside.
+// depart sets the targets when an apply can start at once: with the answers of the runtimes that are queried before, with a lease if
+// applies are bounded, and after one last evaluation of all external conditions.
 func (v *view) depart(next *state.Release, insts []*instance, kind state.ChangeKind) {
 	promote := state.Change{Kind: kind, Release: next.ID, Cause: promotion(next)}
 	for _, i := range insts {
@@ -257,8 +257,8 @@ func (v *view) depart(next *state.Release, insts []*instance, kind state.ChangeK
 	v.change(promote)
 }
 
-// endsApplies asks the applies of what yields to end, once everything outside lets the release pass that it yields to, and
-// waits for them: they end by themselves within their timeout at the latest (B3).
+// endsApplies requests the end of the applies of the release that yields, once all external conditions let the next release pass, and
+// waits for them. They end within their timeout at the latest (B3).
 func (v *view) endsApplies(next *state.Release) bool {
 	running := slices.IndexFunc(v.insts, func(i instance) bool { return i.Delivery.Apply.Running })
 	if running < 0 {
@@ -268,7 +268,7 @@ func (v *view) endsApplies(next *state.Release) bool {
 		return true
 	}
 	for n := range v.insts {
-		if a := &v.insts[n].Delivery.Apply; a.Running && a.Ending.IsZero() && a.Of != "" { // and not being removed
+		if a := &v.insts[n].Delivery.Apply; a.Running && a.Ending.IsZero() && a.Of != "" { // and it is not a removal
 			v.d.Ends = append(v.d.Ends, state.EndOp{Instance: v.insts[n].ID})
 		}
 	}
@@ -276,8 +276,8 @@ func (v *view) endsApplies(next *state.Release) bool {
 	return true
 }
 
-// follow sets the target of the release in progress where it was not set with the others: it goes in steps, a pause held the
-// instance, or it came later.
+// follow sets the target of the release in progress in instances that did not get it with the others: the release goes in steps, a pause
+// held the instance, or it was added later.
 func (v *view) follow() {
 	r := v.release(v.turn.Holder)
 	if r == nil || v.changed {
@@ -299,7 +299,7 @@ func (v *view) follow() {
 	}
 }
 
-// behind are the instances that are not at the release in progress and could move to it now. What that takes is rendered.
+// behind are the instances that are not at the release in progress and could move to it now. It requests the renders for them.
 func (v *view) behind(r *state.Release) []*instance {
 	left, renders := v.toMove(r)
 	for _, i := range renders {
@@ -308,8 +308,8 @@ func (v *view) behind(r *state.Release) []*instance {
 	return left
 }
 
-// toMove are the instances that are not at the release in progress and could move to it now, and those that it is to be rendered for before
-// that is known.
+// toMove are the instances that are not at the release in progress and could move to it now, and those that need a render before that is
+// known.
 func (v *view) toMove(r *state.Release) (left, renders []*instance) {
 	for n := range v.insts {
 		i := &v.insts[n]
@@ -326,9 +326,9 @@ func (v *view) toMove(r *state.Release) (left, renders []*instance) {
 	return left, renders
 }
 
-// answered tells whether all exit-code runtimes were asked about the version before it becomes the target (C7), and
-// adds what they answered. An answer is good for one poll interval, since a pause may have come between; in a fleet
-// for as long as another may take besides, and while others are still to come.
+// answered reports whether all exit-code runtimes were queried about the version before it becomes the target (C7), and adds their
+// answers. An answer is valid for one poll interval, because a pause may have intervened. In a fleet it is valid longer by the timeout of
+// one query, and while other answers are outstanding.
 func (v *view) answered(next *state.Release, insts []*instance, moves []state.Move) bool {
 	if next.Bypassed(v.spec.Name, string(KindAsked)) != nil {
 		return true
@@ -341,7 +341,7 @@ func (v *view) answered(next *state.Release, insts []*instance, moves []state.Mo
 	for n, i := range insts {
 		if v.asked(i, moves[n].Target) {
 			if a := i.Observed.Asked; failed && (a == nil || !a.Target.Same(moves[n].Target)) {
-				all = false // asked with the one that could not say anything
+				all = false // it is queried again together with the one that returned an error
 				continue
 			}
 			all = v.answer(i, &moves[n], others) && all
@@ -350,7 +350,7 @@ func (v *view) answered(next *state.Release, insts []*instance, moves []state.Mo
 	return all
 }
 
-// anyFailed: a runtime could not say anything about a target, and is asked again a little later.
+// anyFailed reports whether a query about a target returned an error and is to be repeated later.
 func (v *view) anyFailed(insts []*instance, moves []state.Move) bool {
 	for n, i := range insts {
 		a := i.Observed.Asked
@@ -361,14 +361,14 @@ func (v *view) anyFailed(insts []*instance, moves []state.Move) bool {
 	return false
 }
 
-// awaits: an answer about the target is still to come, or is to be asked for again a little later.
+// awaits reports whether an answer about the target is outstanding, or is to be requested again later.
 func (v *view) awaits(i *instance, t entities.Target) bool {
 	a := i.Observed.Asked
 	return v.asked(i, t) && a != nil && a.Target.Same(t) &&
 		(a.Running || a.Reading.Err != nil && v.now.Before(v.askedAgain(i)))
 }
 
-// asked tells whether the runtime that a target goes to is asked about it first.
+// asked reports whether the runtime of a target is queried about it first.
 func (v *view) asked(i *instance, t entities.Target) bool {
 	_, runtime := v.s.Bound(i.ID, t)
 	return runtime.Mode == entities.FetchExitCode
@@ -379,7 +379,7 @@ func (v *view) askedAgain(i *instance) time.Time {
 	return i.Observed.Asked.Reading.At.Add(runtime.Timing.RetryBackoff)
 }
 
-// answer adds what the runtime of an instance answered, or asks it. Others: it is not the only one that is waited for.
+// answer adds the answer of the runtime of an instance, or queries it. others: other answers are outstanding.
 func (v *view) answer(i *instance, m *state.Move, others bool) bool {
 	a := i.Observed.Asked
 	asked := a != nil && a.Target.Same(m.Target)
@@ -428,13 +428,13 @@ func (v *view) ids() []entities.InstanceID {
 	return out
 }
 
-// wait says what the release that enters waits for.
+// wait adds a judgement with the reason why the release waits.
 func (v *view) wait(kind Kind, reason string) {
 	v.out.Gates = append(v.out.Gates, Judgement{Kind: kind, ID: string(kind), Verdict: entities.Wait, Reason: reason})
 }
 
-// refused: a check, an extension or a person said no for good, and nobody let the release pass it. It waits on,
-// but does not hold up a newer one that may come (B10).
+// refused reports whether a check, an extension or a person refused the release and no bypass exists. It stays pending, but does not
+// block a newer release (B10).
 func refused(r *state.Release, c *entities.ChannelSpec) bool {
 	p := r.Phases[c.Name]
 	if p == nil || p.Phase != maestro.Pending {

@@ -5,9 +5,9 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// entityKind is a row of the table of what an instance can be: by the kind of its runtime.
+// entityKind is a row of the table of the kinds of instance, by the kind of its runtime.
 type entityKind struct {
-	runtime entities.RuntimeKind // "" is every kind that has no row
+	runtime entities.RuntimeKind // "" is every kind without a row
 	entity  func(*state.Instance) entities.Entity
 }
 
@@ -23,13 +23,12 @@ func (t *tables) entity(kind entities.RuntimeKind, i *state.Instance) entities.E
 	return row.entity(i)
 }
 
-// serviceInstance is a service in a channel (A3): its state is that of its objects, and its apply
-// hands the rendered payload to the runtime.
+// serviceInstance is a service in a channel (A3). Its state is that of its objects, and its apply sends the rendered payload to the
+// runtime.
 type serviceInstance struct{ *state.Instance }
 
-// Fetch rolls the objects up: stable when there is at least one and every one is (C5). While readings
-// fail nothing is known, though the last good objects are kept to be shown; and a reading from before
-// the last apply ended does not show what that did.
+// Fetch rolls the objects up: stable if there is at least one and all are stable (C5). While readings fail the state is unknown, but the
+// last good objects are kept for display. A reading from before the end of the last apply does not show the effect of that apply.
 func (i serviceInstance) Fetch(target *entities.Target) entities.Current {
 	c := entities.FetchObjects(i.Observed.Reading.Objects, target)
 	c.Known = i.Observed.Digest != "" && i.Observed.Reading.Err == nil
@@ -45,9 +44,9 @@ func (i serviceInstance) Fetch(target *entities.Target) entities.Current {
 	return c
 }
 
-// HasWork implements Entity: the target is not what is there, or what is there is not stable, or
-// it drifted (A3). An unknown state is no reason to act by itself, but a target that was never
-// applied is. What had converged and is as declared has none, however it is: an apply would change nothing (H8).
+// HasWork implements Entity. There is work if the target is not the current version, or the current version is not stable, or it drifted
+// (A3). An unknown state is no reason to act, but a target that was never applied is. A converged instance that is as declared has no
+// work, even if it is unhealthy: an apply would change nothing (H8).
 func (i serviceInstance) HasWork(target *entities.Target, current entities.Current) (bool, string) {
 	d := &i.Delivery
 	switch {

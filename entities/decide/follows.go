@@ -11,18 +11,18 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file says to who did something what follows from it, and what still stands before it (I1). It is for people:
-// nothing branches on it, and nothing of it is remembered.
+// This file describes the consequence of an action to the person who did it, and what still holds it (I1). The text is for people: no
+// code depends on it, and it is not stored.
 
-// Bounds of what is said: who wants to know more asks `explain`.
+// Bounds of the text: for more there is `explain`.
 const (
-	followedMost = 3   // of each: what is said, the channels of which it is said, the gates of a channel
-	followedText = 160 // bytes of what one gate says
+	followedMost = 3   // of each: clauses, channels of a clause, gates of a channel
+	followedText = 160 // bytes of the text of one gate
 	followedAll  = 1000
 )
 
-// Follows says what becomes of channels as they are now: what enters there, or what it waits for. A version is the
-// release that somebody cared about; none: whatever is next in line. At most 1,000 bytes and a character, or "".
+// Follows describes what happens next in channels: what enters there, or what it waits for. version is the release that the action was
+// about; "": the next in line. At most 1,000 bytes and a character, or "".
 func Follows(s *state.State, version string, channels []string, now time.Time) string {
 	if s.Spec == nil {
 		return ""
@@ -41,15 +41,15 @@ func Follows(s *state.State, version string, channels []string, now time.Time) s
 	return f.text(said)
 }
 
-// following is a state with what is decided about it.
+// following is a state with the decision about it.
 type following struct {
 	s       *state.State
 	d       *Decision
 	now     time.Time
-	release *state.Release // that somebody cared about, or nil
+	release *state.Release // that the action was about, or nil
 }
 
-// clause is what is said of channels of which the same is so: their names stand between the two texts.
+// clause is a statement about the channels that share it: their names are between the two texts.
 type clause struct {
 	before, after string
 	channels      []string
@@ -79,7 +79,7 @@ func (f *following) text(said []clause) string {
 	return entities.Clip(strings.Join(parts, ". "), followedAll)
 }
 
-// clause says what becomes of one channel.
+// clause describes what happens next in one channel.
 func (f *following) clause(c *ChannelDecision) clause {
 	p, paused := pauseOf(f.s, c.Channel)
 	mine := f.release != nil && f.phase(c.Channel) == maestro.Pending
@@ -100,7 +100,7 @@ func (f *following) clause(c *ChannelDecision) clause {
 	return f.still(c)
 }
 
-// enters says of the release that is next in a channel what stands before it.
+// enters states what the release next in a channel waits for.
 func (f *following) enters(r *state.Release, gates []Judgement) clause {
 	text := f.before(gates)
 	switch {
@@ -112,8 +112,8 @@ func (f *following) enters(r *state.Release, gates []Judgement) clause {
 	return clause{before: r.FullVersion + " enters ", after: " next" + text}
 }
 
-// goesAhead tells whether the release is only on its way, and goes before the one that is next in a channel for now: that one is
-// older, and waits for people or does not come by itself.
+// goesAhead reports whether the release has not arrived yet and will go before the one that is next in a channel now: that one is older,
+// and waits for people or cannot enter unless a person acts.
 func (f *following) goesAhead(c *ChannelDecision) bool {
 	if c.Next == nil || c.Next == f.release || c.Next.Line() != f.release.Line() {
 		return false
@@ -126,7 +126,7 @@ func (f *following) goesAhead(c *ChannelDecision) bool {
 		})
 }
 
-// gatesOf are those of the release in a channel in which another one is next.
+// gatesOf are the gates of the release in a channel in which another one is next.
 func (f *following) gatesOf(channel string) []Judgement {
 	spec, _ := f.s.Spec.Channel(channel)
 	v := view{tables: standard, s: f.s, spec: &spec, now: f.now, healths: &healths{}, turn: noTurn, d: &Decision{}, out: &ChannelDecision{}}
@@ -134,7 +134,7 @@ func (f *following) gatesOf(channel string) []Judgement {
 	return v.pass(f.release, nil).gates
 }
 
-// waits says what a pause holds up in a channel.
+// waits states what a pause holds in a channel.
 func (f *following) waits(c *ChannelDecision, mine bool) string {
 	switch {
 	case mine:
@@ -147,7 +147,7 @@ func (f *following) waits(c *ChannelDecision, mine bool) string {
 	return ""
 }
 
-// change is what is said of a channel whose target is set now, or nil.
+// change is the clause of a channel whose target is set now, or nil.
 func (f *following) change(channel string) *clause {
 	for _, c := range f.d.Changes {
 		switch {
@@ -166,8 +166,7 @@ func (f *following) change(channel string) *clause {
 	return nil
 }
 
-// before is what stands before the release that is next in line: what was asked and does not pass, then what will be
-// asked after that.
+// before lists what the release next in line waits for: the evaluated gates that do not pass, then those that are evaluated after them.
 func (f *following) before(gates []Judgement) string {
 	var asked, later []string
 	v := view{tables: standard}
@@ -192,7 +191,7 @@ func (f *following) before(gates []Judgement) string {
 	return strings.Join(parts, "; ")
 }
 
-// still says what a channel is at, where no release waits for it.
+// still describes a channel for which no release waits.
 func (f *following) still(c *ChannelDecision) clause {
 	version, cancelled := "", false
 	for _, i := range f.s.In(c.Channel) {
@@ -223,7 +222,7 @@ func (f *following) phase(channel string) maestro.Phase {
 	return p
 }
 
-// few are the first parts of a text, and how many are left out.
+// few are the first parts of a text, and the number of the others.
 func few(parts []string, sep string) string {
 	if more := len(parts) - followedMost; more > 0 {
 		parts = append(parts[:followedMost:followedMost], fmt.Sprintf("%d more", more))

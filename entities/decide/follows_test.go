@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// Whatever a service has, what is said of it has room in an answer.
+// The text fits into an answer for any service.
 func TestFollowsIsBounded_I1(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	long := strings.Repeat("é", 200)

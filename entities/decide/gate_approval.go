@@ -7,12 +7,12 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file holds approvals: people's words on a release, by topic (A14), and on every single apply
-// where a runtime asks for that (C10). A person is waited for once all that comes before passes.
+// This file holds approvals: by people for a release, by topic (A14), and for every single apply if a runtime requires that (C10). A
+// release waits for people only after everything before passes.
 
 func approvalID(topic string) string { return string(KindApproval) + "/" + topic }
 
-// applyApprovalID is the id under which the approval of an apply is judged.
+// applyApprovalID is the id of the judgement on the approval of an apply.
 func applyApprovalID(channel string) string { return approvalID(state.ApplyTopic + channel) }
 
 func judgeApprovals(p *admission, _ entities.Stage) {
@@ -42,7 +42,7 @@ func judgeApprovals(p *admission, _ entities.Stage) {
 	p.addApproval(j, before)
 }
 
-// approvesApplies tells whether every apply of some instance of the channel is approved by a person.
+// approvesApplies reports whether some instance of the channel requires an approval of every apply.
 func (v *view) approvesApplies() bool {
 	return slices.ContainsFunc(v.insts, func(i instance) bool { return i.runtime.ApproveApplies })
 }
@@ -54,7 +54,7 @@ func (p *admission) addApproval(j Judgement, before bool) {
 	}
 }
 
-// judgeApproval passes when enough distinct people who may approve have done so.
+// judgeApproval passes if enough distinct authorized people approved.
 func (p *admission) judgeApproval(c entities.Condition) Judgement {
 	t := p.release.Tally(p.spec.Name, c)
 	j := Judgement{

@@ -11,8 +11,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file holds the gates that the channel itself is: nothing else is going on in it, what is there is known,
-// and nobody holds it where it is.
+// This file holds the gates of the channel itself: no other work is in progress in it, its state is known, and no person holds it.
 
 func judgeInProgress(p *admission, _ entities.Stage) {
 	if p.besides() {
@@ -47,7 +46,7 @@ func judgeInProgress(p *admission, _ entities.Stage) {
 	}
 }
 
-// unfinished is an instance where what a release of another aspect brought is neither good nor taken back; or nil.
+// unfinished is an instance where the result of a release of another aspect is neither good nor rolled back; or nil.
 func (p *admission) unfinished() *instance {
 	for n := range p.insts {
 		if i := &p.insts[n]; p.s.Unfinished(i.Instance, p.release) {
@@ -57,13 +56,13 @@ func (p *admission) unfinished() *instance {
 	return nil
 }
 
-// besides: what is in progress yields to the release.
+// besides reports whether the release in progress yields to this one.
 func (p *admission) besides() bool {
 	return p.turn.Yields && p.release == p.view.release(p.turn.Next)
 }
 
-// judgeHeld holds what comes next while the channel is kept for what succeeded there last (B3). A release that takes another
-// one back is not held.
+// judgeHeld holds the next release while the channel is kept for the last one that succeeded there (B3). A release that takes another one
+// back is not held.
 func judgeHeld(p *admission, _ entities.Stage) {
 	keeper := p.view.release(p.turn.Keeper)
 	if keeper == nil || p.release.Return {
@@ -82,7 +81,7 @@ func whereKept(v *view, entered bool) []string {
 	return []string{string(KindHeld)}
 }
 
-// judgeReading: an unknown state is never "no difference", so it holds ordinary promotion (D17).
+// judgeReading holds ordinary promotion while the state is unknown: an unknown state is never "no difference" (D17).
 func judgeReading(p *admission, _ entities.Stage) {
 	for n := range p.insts {
 		i := &p.insts[n]
@@ -106,7 +105,7 @@ func whereAsked(v *view, entered bool) []string {
 	return v.kindWhere(KindAsked, !entered, func(i instance) bool { return i.runtime.Mode == entities.FetchExitCode })
 }
 
-// kindWhere is the id of a kind that applies where it may and some instance is so.
+// kindWhere is the id of a kind if it may apply and some instance satisfies the predicate.
 func (v *view) kindWhere(kind Kind, may bool, so func(instance) bool) []string {
 	if may && slices.ContainsFunc(v.insts, so) {
 		return []string{string(kind)}
@@ -114,8 +113,8 @@ func (v *view) kindWhere(kind Kind, may bool, so func(instance) bool) []string {
 	return nil
 }
 
-// judgeRollback holds the next release while a rollback is under way, and after it failed: then only a release
-// that was made since goes on.
+// judgeRollback holds the next release during a rollback, and after it failed. After a failure only a release that was made since then
+// continues.
 func judgeRollback(p *admission, _ entities.Stage) {
 	for n := range p.insts {
 		i := &p.insts[n]
@@ -141,12 +140,12 @@ func unblockRollback(v *view, j *Judgement, _ *state.Release) string {
 	return v.retry(j.Subject)
 }
 
-// giveUp is the command that ends a way back which waits.
+// giveUp is the command that cancels a waiting rollback.
 func (v *view) giveUp(back *state.Release, channel string) string {
 	return fmt.Sprintf("converge cancel %s/%s %s --channel %s", v.s.Application, v.s.Title(), back.FullVersion, channel)
 }
 
-// judgeFloor holds what goes back while it may not, since the configuration names a version that it is below.
+// judgeFloor holds a rollback to a version below the minimum that the configuration names.
 func judgeFloor(p *admission, _ entities.Stage) {
 	if !p.release.Return {
 		return
@@ -163,7 +162,7 @@ func judgeFloor(p *admission, _ entities.Stage) {
 	}
 }
 
-// judgePin holds what is released while the channel is pinned.
+// judgePin holds releases while the channel is pinned.
 func judgePin(p *admission, _ entities.Stage) {
 	if p.pin != nil {
 		p.add(Judgement{Kind: KindPin, ID: string(KindPin), Verdict: entities.Wait, Reason: p.pin.Text(), Since: p.pin.At})
@@ -174,8 +173,7 @@ func unblockPin(v *view, _ *Judgement, _ *state.Release) string {
 	return fmt.Sprintf("converge unpin %s/%s %s", v.s.Application, v.s.Title(), v.spec.Name)
 }
 
-// What follows are the gates that other channels are: the release has succeeded where it must have, and can still
-// come here (A8).
+// The following gates concern other channels: the release succeeded in the required ones, and can still come here (A8).
 
 func judgeChannelsStable(p *admission, _ entities.Stage) {
 	for _, c := range p.spec.Conditions {
@@ -213,9 +211,9 @@ func unknownConditions(v *view, entered bool) []string {
 	return out
 }
 
-// judgeChannelStable passes when the release has succeeded in all named channels, as long ago as is asked, and, where that is
-// asked, they are healthy now. A success is part of the release, so it is sticky for that release even if the channel moves on,
-// and its time runs on (A8). Health is of this very decision, so that no preflight need ask again (A10).
+// judgeChannelStable passes if the release succeeded in all named channels, the required time ago, and, if required, they are healthy
+// now. A success belongs to the release: it stays valid even if the channel moves on, and its time continues to count (A8). Health is
+// computed in this decision, so no preflight needs to evaluate it again (A10).
 func (v *view) judgeChannelStable(c entities.Condition, r *state.Release) Judgement {
 	j := Judgement{Kind: KindChannelStable, ID: c.ID, Verdict: entities.Pass}
 	if r.Return && c.Kind != entities.ChannelHealthy {
@@ -273,8 +271,8 @@ func (v *view) stableIn(c entities.Condition, channel string, r *state.Release) 
 	return j
 }
 
-// succeededIn judges a release by its success in another channel. One that was added after the release was made is a gate like
-// any other: it never passed that one, and will not (G2). Of two releases of one version each succeeds by itself.
+// succeededIn judges a release by its success in another channel. A channel that was added after the release was made is a gate like any
+// other: the release never passed it, and will not (G2). Two releases of one version each need their own success.
 func (v *view) succeededIn(c entities.Condition, channel string, r *state.Release) Judgement {
 	p := r.Phases[channel]
 	switch {
@@ -307,7 +305,7 @@ func (v *view) succeededIn(c entities.Condition, channel string, r *state.Releas
 	return j
 }
 
-// waitOut has what passes since a time pass only once that is so long ago.
+// waitOut lets a passed judgement pass only after it held for that duration.
 func (j *Judgement) waitOut(long time.Duration, now time.Time) {
 	until := j.Since.Add(long)
 	j.Reason += " since " + day(j.Since)
@@ -320,13 +318,13 @@ func (j *Judgement) waitOut(long time.Duration, now time.Time) {
 	j.Reason += ", for more than " + entities.Length(long)
 }
 
-// day is a moment of some day for people.
+// day formats a moment with its date, for people.
 func day(t time.Time) string { return t.UTC().Format("Mon 2006-01-02 15:04 MST") }
 
-// healths remember, for one decision, how channels are: many releases may wait for one to be healthy.
+// healths caches the health of channels during one decision: many releases may wait for one channel.
 type healths map[string]channelHealth
 
-// channelHealth is how a channel is, and at which version: "" is none.
+// channelHealth is the health of a channel and its version; "" is none.
 type channelHealth struct {
 	is entities.Status
 	at string
@@ -347,7 +345,7 @@ func (v *view) healthIn(channel string) channelHealth {
 func (v *view) askHealth(channel string) channelHealth {
 	n := slices.IndexFunc(v.s.Spec.Channels, func(c entities.ChannelSpec) bool { return c.Name == channel })
 	if n < 0 {
-		return channelHealth{is: entities.StatusUnknown} // which is not compiled
+		return channelHealth{is: entities.StatusUnknown} // it is not in the compiled spec
 	}
 	o := &view{tables: v.tables, s: v.s, spec: &v.s.Spec.Channels[n], now: v.now, out: &ChannelDecision{}}
 	o.turn.Holder = slices.IndexFunc(v.s.Releases, func(r *state.Release) bool {
@@ -366,18 +364,18 @@ func (v *view) askHealth(channel string) channelHealth {
 	return h
 }
 
-// health is how the channel is by the facts of its instances, whoever has paused it and whatever waits to come: CONVERGED is
-// well. While a release is in progress there it is on its way.
+// health is the health of the channel from the facts of its instances, independent of pauses and of waiting releases: CONVERGED is
+// healthy. While a release is in progress there, it is converging.
 func (v *view) health(f entities.Facts) entities.Status {
 	f.Converging = f.Converging || v.turn.Holder != maestro.None
 	return f.Health()
 }
 
-// judgeUpstream: a failure lies further up than the channels that this one names.
+// judgeUpstream fails if the release failed further upstream than the channels that this one names.
 func judgeUpstream(p *admission, _ entities.Stage) {
 	for _, j := range p.gates {
 		if j.Kind == KindChannelStable && j.Verdict == entities.Fail {
-			return // it says so itself
+			return // that gate states it already
 		}
 	}
 	stuck := p.turn.Stuck

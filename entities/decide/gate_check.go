@@ -10,9 +10,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file holds checks: what is evaluated outside of the state, protections (A19, A20) and conditions
-// on other services (D20–D22). A decision says which are to be evaluated now; nobody is asked while
-// something cheaper holds a release anyway.
+// This file holds checks: evaluations of external systems, namely protections (A19, A20) and conditions on other services (D20–D22). A
+// decision names those to evaluate now. None is evaluated while a cheaper gate holds a release anyway.
 
 // checks adds the judgements of the checks whose first stage this is.
 func (p *admission) checks(stage entities.Stage) {
@@ -35,20 +34,21 @@ func (p *admission) checks(stage entities.Stage) {
 	}
 }
 
-// watched: checks are evaluated for what is in progress, which yields to the release. A preflight alone asks them about this one.
+// watched reports whether checks are evaluated for the release in progress, which yields to this one. Only a preflight evaluates them for
+// this one.
 func (p *admission) watched() bool {
 	w := p.out.Wanted
 	return (p.besides() || p.passes(p.release)) && w != nil && w.Release == p.view.release(p.turn.Holder).ID
 }
 
-// notAsked is the judgement on what is asked only once everything before it passes: it says nothing of the
-// release yet.
+// notAsked is the judgement of a gate that is evaluated only after everything before it passes. It makes no statement about the release
+// yet.
 func notAsked(kind Kind, id, reason string) Judgement {
 	return Judgement{Kind: kind, ID: id, Verdict: entities.Wait, Code: CodeNotAsked, Reason: reason}
 }
 
-// judgeCheck gives the verdict of the newest reading of a check, if it is of this release and under
-// today's definition. Of a release that is nil: of a repair.
+// judgeCheck returns the verdict of the newest reading of a check, if it is of this release and of the current definition. A nil release
+// means a repair.
 func (v *view) judgeCheck(c *entities.Check, r *state.Release) Judgement {
 	st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r))
 	if st == nil {
@@ -69,7 +69,7 @@ func unblockCheck(v *view, j *Judgement, r *state.Release) string {
 	return "release a version that passes, or: " + v.command("bypass", r, v.spec.Name, j.ID, "--reason …")
 }
 
-// wanted is what the gates of the channel want to be evaluated, made when it is first spoken of.
+// wanted is the list of evaluations that the gates of the channel need. It is created at the first use.
 func (v *view) wanted() *state.Wanted {
 	if v.out.Wanted == nil {
 		v.out.Wanted = &state.Wanted{}
@@ -77,7 +77,7 @@ func (v *view) wanted() *state.Wanted {
 	return v.out.Wanted
 }
 
-// want says that a check is to be evaluated now for a release.
+// want requests the evaluation of a check for a release.
 func (v *view) want(c *entities.Check, release string) {
 	w := v.wanted()
 	if release != w.Release {
@@ -86,7 +86,7 @@ func (v *view) want(c *entities.Check, release string) {
 	w.Checks = append(w.Checks, c.ID)
 }
 
-// checks lists those that can be bypassed: all before the release enters, then those that can still fail it.
+// checks lists those that can be bypassed: all of them before the release enters, then those that can still fail it.
 func checks(v *view, entered bool) []string {
 	var out []string
 	for n := range v.spec.Checks {
@@ -109,13 +109,12 @@ func refusedByCheck(r *state.Release, p *state.PhaseState, c *entities.ChannelSp
 	return false
 }
 
-// preflightHolds is for how long the readings of a preflight stand for the present moment: the
-// decision that follows it, and no later one.
+// preflightHolds is how long the readings of a preflight are valid: for the decision that follows it, and no later one.
 const preflightHolds = 2 * time.Second
 
-// preflight tells whether everything outside has just been evaluated and lets the release pass; else it
-// starts that: right before a target is set everything outside that holds the release is evaluated once more, so
-// that an alert that began to fire a moment ago is seen (A10). Where nothing outside is asked, there is none.
+// preflight reports whether all external conditions were just evaluated and let the release pass. Otherwise it starts the evaluation:
+// immediately before a target is set all external conditions are evaluated again, to detect an alert that began to fire a moment ago
+// (A10). Without external conditions there is no preflight.
 func (v *view) preflight(next *state.Release) bool {
 	var all []entities.Evaluation
 	for n := range v.spec.Checks {
@@ -127,12 +126,11 @@ func (v *view) preflight(next *state.Release) bool {
 	return len(all) == 0 || v.evaluatedAgain(state.PreflightOp{Channel: v.spec.Name, Release: next.ID, Checks: all})
 }
 
-// preflightPaused: the last preflight did not pass, and the next one comes a little later. Nothing is
-// held meanwhile.
+// preflightPaused reports whether the last preflight did not pass and the next one is not due yet. No lease is held until then.
 func (v *view) preflightPaused(next *state.Release) bool {
 	p := v.remembered().Preflight
 	if p == nil || p.Running || p.Release != next.ID || p.Window || !v.now.Before(p.Next) || !v.wanted().Of(next.ID) {
-		return false // the last: no check is declared any more
+		return false // the last condition: no check is declared any more
 	}
 	v.due(p.Next)
 	v.wait(KindPreflight, "did not pass a moment ago")
@@ -141,8 +139,8 @@ func (v *view) preflightPaused(next *state.Release) bool {
 	return true
 }
 
-// evaluatedAgain tells whether the checks of a preflight have just been evaluated; else it starts that, one
-// preflight at a time per channel, and says so among the gates. The gates are judged by what it reads.
+// evaluatedAgain reports whether the checks of a preflight were just evaluated. Otherwise it starts that, one preflight at a time per
+// channel, and adds a judgement. The gates use its readings.
 func (v *view) evaluatedAgain(op state.PreflightOp) bool {
 	p := v.remembered().Preflight
 	same := p != nil && p.Release == op.Release && !p.Window
@@ -165,7 +163,7 @@ func (v *view) evaluatedAgain(op state.PreflightOp) bool {
 	return false
 }
 
-// covers: all of these checks were just evaluated, under today's rules, and all passed.
+// covers reports whether all of these checks were just evaluated, with their current definition, and all passed.
 func covers(p *state.Preflight, op state.PreflightOp, now time.Time) bool {
 	if p.Running || now.Before(p.Done) || now.Sub(p.Done) > preflightHolds || !p.Next.IsZero() {
 		return false
@@ -178,7 +176,7 @@ func covers(p *state.Preflight, op state.PreflightOp, now time.Time) bool {
 	return true
 }
 
-// ordinal writes 1st, 2nd, 3rd, 4th, 11th, 21st.
+// ordinal formats 1st, 2nd, 3rd, 4th, 11th, 21st.
 func ordinal(n int) string {
 	end := "th"
 	if n%100 < 11 || n%100 > 13 {

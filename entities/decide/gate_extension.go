@@ -9,13 +9,12 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file holds extensions: commands of the user's that run once per release at a stage, and hold
-// what comes after until they have succeeded (A21).
+// This file holds extensions: commands of the user that run once per release at a stage, and hold everything after them until they
+// succeed (A21).
 
 func extensionID(name string) string { return string(KindExtension) + "/" + name }
 
-// extensions adds the judgements of the extensions of a stage, and starts those whose turn it is: each after
-// those it names.
+// extensions adds the judgements of the extensions of a stage, and starts those that are due: each after the ones that it names.
 func (p *admission) extensions(stage entities.Stage) {
 	if len(p.spec.Extensions) == 0 {
 		return
@@ -59,7 +58,7 @@ func (v *view) judgeExtension(r *state.Release, e *entities.Extension, ready boo
 	return j
 }
 
-// extensionUnderWay says how far an extension is that was started: it waits for a worker, runs, or is tried again.
+// extensionUnderWay describes the progress of a started extension: it waits for a worker, runs, or waits for a retry.
 func (v *view) extensionUnderWay(j *Judgement, r *state.Release, e *entities.Extension, ready bool, elsewhere string) {
 	st := r.Extensions[e.RunKey()]
 	switch {
@@ -86,7 +85,7 @@ func unblockExtension(v *view, _ *Judgement, r *state.Release) string {
 	return v.command("retry", r)
 }
 
-// startExtension starts an extension unless something comes first, and says what.
+// startExtension starts an extension unless something else must happen first, and returns the reason.
 func (v *view) startExtension(r *state.Release, e *entities.Extension) string {
 	op := state.ExtensionOp{Channel: v.spec.Name, Release: r.ID, Extension: *e, Attempt: 1}
 	if st := r.Extensions[e.RunKey()]; st != nil && !st.Over() {
@@ -103,14 +102,14 @@ func (v *view) startExtension(r *state.Release, e *entities.Extension) string {
 	case v.mode.Drain:
 		return "runs once the workflow has continued as new"
 	}
-	if by := v.starting(r, e); by != "" { // another channel that shares it starts it in this very moment
+	if by := v.starting(r, e); by != "" { // another channel that shares it starts it in this decision
 		return "runs for " + by
 	}
 	v.d.Extensions = append(v.d.Extensions, op)
 	return "starts"
 }
 
-// starting is the channel for which an extension starts in this very moment, or "".
+// starting is the channel for which this decision starts an extension, or "".
 func (v *view) starting(r *state.Release, e *entities.Extension) string {
 	for n := range v.d.Extensions {
 		if o := &v.d.Extensions[n]; o.Release == r.ID && o.Extension.RunKey() == e.RunKey() {
@@ -120,7 +119,7 @@ func (v *view) starting(r *state.Release, e *entities.Extension) string {
 	return ""
 }
 
-// missing are the extensions that must have succeeded first, and have not.
+// missing are the extensions that must succeed first and have not.
 func (v *view) missing(r *state.Release, e *entities.Extension) []string {
 	var out []string
 	for n := range v.spec.Extensions {
@@ -136,7 +135,7 @@ func (v *view) missing(r *state.Release, e *entities.Extension) []string {
 	return out
 }
 
-// extensions lists those that can be bypassed: all before the release enters, then those that come after.
+// extensions lists those that can be bypassed: all before the release enters, then those that run afterwards.
 func extensions(v *view, entered bool) []string {
 	var out []string
 	for n := range v.spec.Extensions {

@@ -11,64 +11,64 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// Kind is a kind of gate: something that a release must pass on its way into a channel.
+// Kind is a kind of gate: a requirement that a release must meet to enter a channel.
 type Kind string
 
-// The kinds of gate. Each is a row of the table below, and a file of its own where it takes more than a few lines.
+// The kinds of gate. Each is a row of the table below, with a file of its own if it needs more than a few lines.
 const (
-	KindInProgress    Kind = "in-progress"            // another release or apply is under way in the channel
-	KindFloor         Kind = entities.NoRollbackBelow // what goes back may not go below what the configuration names
-	KindReading       Kind = "reading"                // what is there must be known (D17)
-	KindRollback      Kind = "rollback"               // a rollback is under way, or failed
+	KindInProgress    Kind = "in-progress"            // another release or apply is in progress in the channel
+	KindFloor         Kind = entities.NoRollbackBelow // a rollback may not go below the version that the configuration names
+	KindReading       Kind = "reading"                // the current state must be known (D17)
+	KindRollback      Kind = "rollback"               // a rollback is in progress, or failed
 	KindPin           Kind = "pin"                    // the channel is pinned (A17)
 	KindHeld          Kind = "held"                   // the channel is kept for the release before (B3)
-	KindChannelStable Kind = "channel-stable"         // the release has succeeded in other channels (A8)
+	KindChannelStable Kind = "channel-stable"         // the release succeeded in other channels (A8)
 	KindUnknown       Kind = "unknown"                // a condition of a kind that this version does not know
-	KindUpstream      Kind = "upstream"               // a channel further up will not let it come
+	KindUpstream      Kind = "upstream"               // a channel further upstream prevents it
 	KindCheck         Kind = "check"                  // a protection, or a condition on another service (A19–A20, D20–D22)
-	KindExtension     Kind = "extension"              // a command has run (A21)
-	KindApproval      Kind = "approval"               // people have approved it, or its apply (A14, C10)
-	KindPaused        Kind = "paused"                 // what is left to move is paused
+	KindExtension     Kind = "extension"              // a command ran (A21)
+	KindApproval      Kind = "approval"               // people approved it, or its apply (A14, C10)
+	KindPaused        Kind = "paused"                 // the instances left to move are paused
 	KindDown          Kind = "down"                   // the channel is taken down
 	KindDrain         Kind = "drain"                  // the workflow is about to continue as new
-	KindRender        Kind = "render"                 // what a config release would change is being rendered
-	KindAsked         Kind = "asked"                  // an exit-code runtime is asked before (C7)
-	KindPreflight     Kind = "preflight"              // everything outside is evaluated once more (A10)
+	KindRender        Kind = "render"                 // the result of a config release is being rendered
+	KindAsked         Kind = "asked"                  // an exit-code runtime is queried before (C7)
+	KindPreflight     Kind = "preflight"              // all external conditions are evaluated again (A10)
 	KindRollout       Kind = "rollout"                // the policy of the channel lets no instance move now (D24)
-	KindLease         Kind = "lease"                  // a place among the applies of the runtime (C10)
+	KindLease         Kind = "lease"                  // a slot among the concurrent applies of the runtime (C10)
 )
 
-// gate is a row of the table: how a kind of gate is judged, and what may be done about it.
+// gate is a row of the table: how a kind of gate is evaluated, and what a person can do about it.
 type gate struct {
 	kind Kind
-	// id of its judgements: "approval/NAME", "NAME" as it is declared, or the kind alone.
+	// id of its judgements: "approval/NAME", "NAME" as declared, or the kind alone.
 	id string
-	// at are the stages at which it is judged, in the order of stages; none: right before the target is set.
+	// at are the stages at which it is evaluated, in the order of stages; none: immediately before the target is set.
 	at []entities.Stage
 	// judge adds the judgements of a stage.
 	judge func(p *admission, at entities.Stage)
-	// bypassable: a person can let one release pass it (A15). Nobody's word makes room where something is going
-	// on, holds a lease, unpins, or undoes a rollback.
+	// bypassable: a person can let one release pass it (A15). No bypass ends work in progress, holds a lease, unpins, or undoes a
+	// rollback.
 	bypassable bool
-	// sticky: once it has passed it passes for good, so that no preflight evaluates it again.
+	// sticky: once passed it stays passed, so no preflight evaluates it again.
 	sticky bool
-	// repairs: a repair of drift asks it too, where it is declared to.
+	// repairs: a repair of drift waits for it too, if it is declared so.
 	repairs bool
-	// steps: a release that goes through a channel in steps is asked again before each.
+	// steps: a release that goes through a channel in steps is evaluated again before each step.
 	steps bool
-	// plain: its reason says what is judged, so that a line about it goes without the id.
+	// plain: its reason names the subject, so a line about it omits the id.
 	plain bool
-	// bypassed lists the ids of a channel that a release can be let pass; nil: the kind alone, where it applies.
+	// bypassed lists the ids of a channel that a release can be let pass; nil: the kind alone, if it applies.
 	bypassed func(v *view, entered bool) []string
-	// unblock is what a person can do about a judgement of the verdict when, or, where that is not said, about any
-	// that does not pass; nil: nothing by a command.
+	// unblock is what a person can do about a judgement with the verdict when, or, if that is empty, about any that does not pass; nil:
+	// no command helps.
 	when    entities.Verdict
 	unblock func(v *view, j *Judgement, r *state.Release) string
 }
 
-// The stages around those that a check or an extension can be declared at.
+// The stages around those at which a check or an extension can be declared.
 const (
-	atEntry    entities.Stage = "entry" // before anything that costs something to know is asked
+	atEntry    entities.Stage = "entry" // before anything that is expensive to evaluate
 	atApproval entities.Stage = "approval"
 )
 
@@ -77,7 +77,7 @@ var stages = [...]entities.Stage{atEntry, entities.PreApproval, atApproval, enti
 
 var declaredStages = []entities.Stage{entities.PreApproval, entities.PostApproval, entities.Deployment}
 
-// gates is the table; within a stage they are judged in its order.
+// gates is the table. Within a stage its order is the order of evaluation.
 var gates = [...]gate{
 	{kind: KindInProgress, id: "in-progress", at: []entities.Stage{atEntry}, judge: judgeInProgress, plain: true},
 	{kind: KindReading, id: "reading", at: []entities.Stage{atEntry}, judge: judgeReading, bypassable: true, steps: true, plain: true, bypassed: whereObservable},
@@ -101,36 +101,36 @@ var gates = [...]gate{
 	{kind: KindLease, id: "lease", plain: true},
 }
 
-// Code tells judgements apart where the verdict does not: nobody reads a reason for it.
+// Code distinguishes judgements with equal verdicts. No code parses a reason for that.
 type Code string
 
 // The codes of judgements. Most have none.
 const (
-	CodeNotAsked Code = "not-asked" // something before it does not pass, so that it says nothing yet
+	CodeNotAsked Code = "not-asked" // an earlier gate does not pass, so this one was not evaluated
 	CodeBypassed Code = "bypassed"  // a person let the release pass it
 	CodeRejected Code = "rejected"  // a person rejected the release
 )
 
-// Judgement is the verdict on one gate, with its reason and, where known, when it may change.
+// Judgement is the verdict on one gate, with its reason and, if known, when it may change.
 type Judgement struct {
 	Kind    Kind
 	ID      string
-	Subject string // what it is about within its kind: an approval's topic, an extension's name
+	Subject string // its subject within the kind: the topic of an approval, the name of an extension
 	Verdict entities.Verdict
 	Code    Code
 	Reason  string // for people
 	Since   time.Time
-	Next    time.Time // when it may next change by itself
+	Next    time.Time // when it may next change without an event
 	Unblock string    // what a person can do
-	// Errors in a row of a check that cannot be evaluated, and the Interval that its tries grow from.
+	// Errors is the number of consecutive errors of a check. Interval is the base interval of its retries.
 	Errors   int
 	Interval time.Duration
-	// Have are the people who approved, and Need is how many it takes.
+	// Have are the people who approved. Need is the required number.
 	Have []string
 	Need int
-	// Elsewhere is the channel that a shared extension ran for, when that is another one.
+	// Elsewhere is the channel for which a shared extension ran, if it is another one.
 	Elsewhere string
-	// Bypassable: a person can let the release pass it. Plain: the reason says what is judged.
+	// Bypassable: a person can let the release pass it. Plain: the reason names the subject.
 	Bypassable, Plain bool
 }
 
@@ -141,7 +141,7 @@ func (t *tables) gate(kind Kind) *gate {
 	return &gate{kind: kind, id: string(kind)}
 }
 
-// line says what a judgement says by itself, with its id where the reason does not tell what is judged.
+// line formats a judgement, with its id unless the reason names the subject.
 func (v *view) line(j Judgement) string {
 	if v.gate(j.Kind).plain {
 		return j.Reason
@@ -149,19 +149,18 @@ func (v *view) line(j Judgement) string {
 	return j.ID + entities.Because(j.Reason)
 }
 
-// admission is one release on its way through the gates of one channel.
+// admission evaluates the gates of one channel for one release.
 type admission struct {
 	*view
-	row     *gate // that is being judged
+	row     *gate // the current row
 	release *state.Release
 	gates   []Judgement
 	clear   bool // all judgements so far pass
-	asked   bool // the preconditions hold: what costs something to know is asked for
+	asked   bool // the preconditions hold: expensive gates are evaluated
 }
 
-// pass takes a release through all that it must pass before it may enter, in order; of gives the rows that are asked, nil
-// all. What is left is in enter: a lease, a preflight, and then the target is set. After that come its objects, and the
-// post-deployment window.
+// pass evaluates all gates that a release must pass before it may enter, in order; of selects the rows, nil selects all. The rest is in
+// enter: a lease, a preflight, and then the target is set. After that come its objects, and the post-deployment window.
 func (v *view) pass(r *state.Release, of func(*gate) bool) *admission {
 	most := len(v.spec.Conditions) + len(v.spec.Checks) + len(v.spec.Extensions)
 	p := &admission{view: v, release: r, clear: true, gates: make([]Judgement, 0, most)}
@@ -196,13 +195,12 @@ func (p *admission) add(j Judgement) {
 	}
 }
 
-// bypassed is what a bypassed gate says.
+// bypassed is the judgement of a bypassed gate.
 func bypassed(kind Kind, b *entities.Bypass) Judgement {
 	return Judgement{Kind: kind, ID: b.Condition, Verdict: entities.Pass, Code: CodeBypassed, Reason: b.Text(), Since: b.At, Bypassable: true}
 }
 
-// since is when the last of the judgements so far passed: from then on the release waits for the
-// next one.
+// since is when the last of the judgements so far passed: from then on the release waits for the next gate.
 func (p *admission) since() time.Time {
 	last := p.release.At
 	for _, j := range p.gates {
@@ -213,14 +211,14 @@ func (p *admission) since() time.Time {
 	return last
 }
 
-// command is what a person types about a release.
+// command is a command line about a release.
 func (v *view) command(verb string, r *state.Release, more ...string) string {
 	text := fmt.Sprintf("converge %s %s/%s %s", verb, v.s.Application, v.s.Title(), r.FullVersion)
 	return strings.Join(append([]string{text}, more...), " ")
 }
 
-// Bypassable lists the ids that a release can be let pass in a channel: all of them before it enters, and what can
-// still fail it afterwards.
+// Bypassable lists the ids that a release can be let pass in a channel: all of them before it enters, afterwards those that can still
+// fail it.
 func Bypassable(s *state.State, channel string, r *state.Release, now time.Time) []string {
 	v := viewOf(s, channel, r, now)
 	phase := r.Phases[channel].Phase
@@ -237,7 +235,7 @@ func Bypassable(s *state.State, channel string, r *state.Release, now time.Time)
 	return out
 }
 
-// BypassableKind tells whether an id is of a kind of gate that a person can let a release pass, declared or not.
+// BypassableKind reports whether an id belongs to a bypassable kind of gate, declared or not.
 func BypassableKind(id string) bool {
 	for n := range gates {
 		if gates[n].id == id {
@@ -247,14 +245,14 @@ func BypassableKind(id string) bool {
 	return true
 }
 
-// Gate is what a gate of a channel says of a release now, whoever is next in line there.
+// Gate is the judgement of a gate of a channel on a release now, even if another release is next in line there.
 func Gate(s *state.State, channel, id string, r *state.Release, now time.Time) (Judgement, bool) {
 	c := ChannelDecision{Gates: viewOf(s, channel, r, now).pass(r, nil).gates}
 	return c.Gate(id)
 }
 
-// viewOf looks at one release in one channel, whoever is next in line there. Nothing that it starts
-// is carried out.
+// viewOf is the view of one release in one channel, even if another release is next in line there. The work that it decides is not
+// started.
 func viewOf(s *state.State, channel string, r *state.Release, now time.Time) *view {
 	for n := range s.Spec.Channels {
 		c := &s.Spec.Channels[n]
@@ -280,9 +278,9 @@ func viewOf(s *state.State, channel string, r *state.Release, now time.Time) *vi
 	return nil
 }
 
-// Bypass lets a release pass a condition of a channel (A15): the condition must be one that the release needs
-// there. One that passes already is not bypassed, and the answer says so. It stands here since only the table of
-// gates knows what a channel asks for; like every verb it returns its effect, and changes nothing itself.
+// Bypass lets a release pass a condition of a channel (A15). The release must need the condition there. A condition that passes already
+// is not bypassed, and the answer states that. It is in this package because only the table of gates knows the conditions of a channel.
+// Like every verb it returns its effect and changes nothing itself.
 func Bypass(s *state.State, version string, b entities.Bypass) (state.Effect, error) {
 	r, err := s.FindOpen(version, b.Channel)
 	if err != nil {
@@ -311,7 +309,7 @@ func Bypass(s *state.State, version string, b entities.Bypass) (state.Effect, er
 	return s.Bypass(r, b), nil
 }
 
-// endedOtherwise refuses to bypass what a person holds, and names the verb that ends it.
+// endedOtherwise returns an error for a bypass of a pause or a pin, with the command that ends it.
 func endedOtherwise(s *state.State, b entities.Bypass) error {
 	switch b.Condition {
 	case "pause", string(KindPaused):
@@ -336,7 +334,7 @@ func pauseOf(s *state.State, channel string) (entities.Pause, bool) {
 	return s.PauseIn(channel)
 }
 
-// says is the effect of what is so already: none.
+// says is an effect that changes nothing and returns a text.
 func says(format string, args ...any) state.Effect {
 	return func() string { return fmt.Sprintf(format, args...) }
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file decides about what instances have left on runtimes that they moved from: it stays there and is shown, or is
-// taken down once nothing would return to it.
+// This file decides about the objects that instances left on runtimes that they moved away from. Either they stay there and are shown, or
+// they are taken down once nothing would return to them.
 
-// clearUp decides about what the instances of the channel have left elsewhere.
+// clearUp decides about the objects that the instances of the channel left elsewhere.
 func (v *view) clearUp() {
 	for n := range v.insts {
 		i := &v.insts[n]
@@ -23,14 +23,14 @@ func (v *view) clearUp() {
 	}
 }
 
-// settled tells whether an instance is where it is to be for good: what it moved for has succeeded in the whole channel.
+// settled reports whether an instance stays where it is: the release that moved it succeeded in the whole channel.
 func (v *view) settled(i *instance) bool {
 	d := &i.Delivery
 	return !v.changed && v.turn.Holder == maestro.None && v.turn.Aside == maestro.None && v.pin == nil && !i.paused &&
 		d.Converged && i.current.Stable && d.Rollback == nil && !d.Apply.Running && !i.applies
 }
 
-// left decides about one thing that an instance has left, and says what becomes of it.
+// left decides about the objects that an instance left on one runtime, and describes what happens to them.
 func (d *Decision) left(s *state.State, i *state.Instance, l *state.Left, settled bool, now time.Time, mode Mode) string {
 	what := fmt.Sprintf("%s was left on %s", l.Target.FullVersion, l.Runtime)
 	pause, paused := s.PauseOn(i.ID, l.Runtime)
@@ -58,8 +58,7 @@ func (d *Decision) left(s *state.State, i *state.Instance, l *state.Left, settle
 	return what + ": to be taken down"
 }
 
-// leftOf decides about what an instance that is no longer declared has left elsewhere; true: there is some to be taken down
-// before the instance itself.
+// leftOf decides about the objects that an undeclared instance left elsewhere. true: some of them must be taken down before the instance.
 func (d *Decision) leftOf(c *ChannelDecision, s *state.State, i *state.Instance, now time.Time, mode Mode) (first bool) {
 	for k := range i.Left {
 		l := &i.Left[k]

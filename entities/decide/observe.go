@@ -7,27 +7,27 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file says what is to be observed: instances by their runtimes, and checks by their evaluators.
+// This file lists the required observations: of instances by runtime, and of checks by evaluator.
 
-// Watch is one observation that should be under way: instances of one runtime, either moving
-// (observed often) or steady (seldom). Two exist per runtime at most, and part of the instances of a service.
+// Watch is one required observation: instances of one runtime that are either moving (observed often) or steady (seldom). There are at
+// most two per runtime and part of the instances of a service.
 type Watch struct {
 	Runtime string
 	Moving  bool
 	Part    int
-	Place   int       // where the runtime is first of that part, in the spec's order
+	Place   int       // position of the runtime's first instance in that part, in the spec's order
 	Watched []Watched // in the spec's order
 }
 
-// partOfInstances is how many instances of a service, in the spec's order, one observation has at most: what it is asked fits into a payload
-// (F8). By their places, so that none is observed by another when one of them begins to move.
+// partOfInstances is the maximum number of instances of a service, in the spec's order, in one observation: its request fits into a
+// payload (F8). The position decides, so an instance that begins to move does not shift others to another observation.
 const partOfInstances = 100
 
 // Watched is one instance of a watch.
 type Watched struct {
 	Instance entities.InstanceID
-	Target   entities.Target // zero when nothing was applied yet
-	Known    string          // digest of what is known; empty: any reading is news
+	Target   entities.Target // zero if nothing was applied yet
+	Known    string          // digest of the known reading; empty: any reading is a change
 }
 
 // placed is a runtime in a part of the instances of a service.
@@ -36,7 +36,7 @@ type placed struct {
 	part    int
 }
 
-// Key tells watches of one service apart.
+// Key identifies a watch within a service.
 func (w Watch) Key() string {
 	key := w.Runtime + "/steady"
 	if w.Moving {
@@ -48,8 +48,8 @@ func (w Watch) Key() string {
 	return key
 }
 
-// Watches says what should be under observation, sorted by key, whole where it may be as large as it is. An instance with an apply running
-// is not observed: the apply ends with a reading of its own.
+// Watches returns the required observations, sorted by key. whole: not split into parts. An instance with a running apply is not
+// observed: the apply ends with a reading of its own.
 func Watches(s *state.State, whole bool) []Watch {
 	byKey := map[string]*Watch{}
 	if s.Spec == nil {
@@ -86,7 +86,7 @@ func Watches(s *state.State, whole bool) []Watch {
 	return out
 }
 
-// firstOf is the first place of a runtime in a part, of the places that have come so far.
+// firstOf is the first position of a runtime in a part, among the positions visited so far.
 func firstOf(places map[placed]int, at placed, place int) int {
 	if _, known := places[at]; !known {
 		places[at] = place
@@ -94,7 +94,7 @@ func firstOf(places map[placed]int, at placed, place int) int {
 	return places[at]
 }
 
-// watchedAs is an instance as it is known.
+// watchedAs is an instance with its known digest.
 func watchedAs(i *state.Instance) Watched {
 	one := Watched{Instance: i.ID, Known: i.Observed.Digest}
 	if i.Delivery.Target != nil {
@@ -106,13 +106,12 @@ func watchedAs(i *state.Instance) Watched {
 	return one
 }
 
-// observable tells whether an instance can be observed; by exit code only once it has a version to
-// ask about (C7).
+// observable reports whether an instance can be observed; by exit code only once it has a version to query (C7).
 func observable(r *entities.RuntimeSpec, i *state.Instance) bool {
 	return r.Observable && (r.Mode != entities.FetchExitCode || i.Delivery.Target != nil)
 }
 
-// moving: something is expected to change soon, so that a short interval pays.
+// moving reports whether a change is expected soon, so a short interval pays.
 func moving(i *state.Instance) bool {
 	d := &i.Delivery
 	switch {
@@ -126,7 +125,7 @@ func moving(i *state.Instance) bool {
 	return d.Apply.Attempts > 0 || !i.Observed.Fresh && d.Apply.OK
 }
 
-// Evaluations are the checks that a decision wants to be evaluated now, channel by channel. None: nothing is.
+// Evaluations are the checks that a decision needs evaluated now, channel by channel.
 func (d *Decision) Evaluations(s *state.State) []entities.Evaluation {
 	if s.Spec == nil {
 		return nil

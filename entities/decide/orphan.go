@@ -9,16 +9,16 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// orphans are the instances that are no longer declared: of channels that are gone, or of fleets that shrank.
+// orphans decides about the instances that are not declared any more: of removed channels, or of fleets that shrank.
 func (d *Decision) orphans(s *state.State, now time.Time, mode Mode) {
 	orphaned := false
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for id := range s.Instances {
 		orphaned = orphaned || !s.Declared(id)
 	}
 	if !orphaned {
-		return // as nearly always: no need to sort
+		return // the usual case: no need to sort
 	}
 	byChannel := map[string][]entities.InstanceID{}
 	for _, id := range entities.SortedIDs(s.Instances) {
@@ -31,8 +31,8 @@ func (d *Decision) orphans(s *state.State, now time.Time, mode Mode) {
 	}
 }
 
-// orphanedIn decides about what is left of one channel, and shows it as a channel of its own unless the channel
-// is still declared: then it stands among its instances.
+// orphanedIn decides about the orphans of one channel, and shows them as a channel of their own. If the channel is still declared, they
+// are listed among its instances.
 func (d *Decision) orphanedIn(s *state.State, channel string, ids []entities.InstanceID, now time.Time, mode Mode) {
 	c := ChannelDecision{Channel: channel}
 	var facts []entities.Facts
@@ -62,9 +62,9 @@ func (d *Decision) orphanedIn(s *state.State, channel string, ids []entities.Ins
 	d.Channels = append(d.Channels, c)
 }
 
-// orphan decides about one instance that is no longer declared: left in place and shown (D10), or
-// taken down when the configuration or a person said so, the last channel first, one after another. First: what it has left
-// on other runtimes goes before it.
+// orphan decides about one instance that is not declared any more. It is left in place and shown (D10), or taken down if the
+// configuration or a person requires that, the last channel first, one after another. first: the objects that it left on other runtimes
+// go before it.
 func (d *Decision) orphan(s *state.State, i *state.Instance, first bool, now time.Time, mode Mode) (entities.Facts, string) {
 	facts := entities.Facts{Orphaned: true, Deleted: s.IsGone(i.ID)}
 	runtime, _ := s.Runtime(i.ID)
@@ -96,7 +96,7 @@ func (d *Decision) orphan(s *state.State, i *state.Instance, first bool, now tim
 	return facts, d.remove(s, i, now, mode)
 }
 
-// remove starts to take an instance down, once what comes after it is gone.
+// remove starts to take an instance down, once the instances after it are gone.
 func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode Mode) string {
 	if first := removedBefore(s, i.ID); first != i.ID {
 		return "to be taken down after " + first.String()
@@ -114,17 +114,17 @@ func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode
 	return "to be taken down"
 }
 
-// removedBefore is the instance that goes before this one, or itself: what is just being taken down, then the last
-// channel in the spec's order.
+// removedBefore is the instance that is removed before this one, or itself: one that is being taken down, then the last channel in the
+// spec's order.
 func removedBefore(s *state.State, id entities.InstanceID) entities.InstanceID {
 	first := id
 	for _, other := range entities.SortedIDs(s.Instances) {
 		if s.Declared(other) {
 			continue
 		}
-		a := &s.Instances[other].Delivery.Apply // of nothing: it takes down, though what it takes down was declared again for a while
+		a := &s.Instances[other].Delivery.Apply // without a version: a removal, even if the instance was declared again for a while
 		if a.Running && (s.Instances[other].Removed || a.Of == "") {
-			return other // whatever is declared of its channel by now
+			return other // even if its channel is declared now
 		}
 		if !s.Removable(other) || s.IsGone(other) || !s.Removes(s.Instances[other]) {
 			continue

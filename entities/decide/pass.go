@@ -9,9 +9,9 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file has values of an aspect pass a release that goes through a fleet in steps (B5). They enter while its pause runs and all is
-// well, and go through all instances before its next step, in steps of their own: so one release moves at a time, what comes last
-// is suspected first, and each way back leads to what was there.
+// This file lets values of an aspect pass a release that goes through a fleet in steps (B5). They enter during a pause between its steps
+// while the channel is healthy, and go through all instances before its next step, in steps of their own. So one release moves at a time,
+// the latest one is suspected first, and each rollback leads to the previous state.
 
 // Passes implements maestro.Known. A version, whose steps may take days, passes nothing.
 func (k *knowledge) Passes(release, other, channel int) bool {
@@ -25,7 +25,7 @@ func (k *knowledge) Passes(release, other, channel int) bool {
 	return v.pauses(in)
 }
 
-// pauses tells whether the release in progress is between two steps that a pause lies between, in a channel where values may pass it.
+// pauses reports whether the release in progress is in a pause between two steps, in a channel where values may pass it.
 func (v *view) pauses(r *state.Release) bool {
 	if !v.rolls(r) || v.pin != nil || v.paused || v.spec.NoRollback || v.spec.Rollout.ByCommand() || v.compares() {
 		return false
@@ -38,25 +38,25 @@ func (v *view) pauses(r *state.Release) bool {
 	return v.selected(r, nil).Wait == selection.Pause
 }
 
-// compares tells whether the channel compares what is updated with what is not: values would be in both groups.
+// compares reports whether the channel compares updated instances with the others: values would be in both groups.
 func (v *view) compares() bool {
 	return slices.ContainsFunc(v.spec.Checks, func(c entities.Check) bool { return c.Kind == entities.CheckCompare })
 }
 
-// passes tells whether a release enters beside the one in progress, which is set aside.
+// passes reports whether a release enters while the one in progress is set aside.
 func (v *view) passes(r *state.Release) bool { return v.turn.Passes && r == v.release(v.turn.Next) }
 
 // aside is the release that is set aside in the channel, or nil.
 func (v *view) aside() *state.Release { return v.release(v.turn.Aside) }
 
-// setAside has the release in progress wait for the one that passes it.
+// setAside lets the release in progress wait for the one that passes it.
 func (v *view) setAside(next *state.Release) {
 	if r := v.release(v.turn.Holder); r != nil && v.passes(next) {
 		v.note(state.Change{Kind: state.ChangeAside, Release: r.ID, Cause: next.FullVersion + " passes it between two of its steps"})
 	}
 }
 
-// rendersWays has the ways back rendered of what a release is to pass, before it does: there is nothing to render in a failure.
+// rendersWays requests the renders of the rollback targets of the passed release before it is passed: a failure leaves no time to render.
 func (v *view) rendersWays(r *state.Release) (rendering bool) {
 	under := v.aside()
 	if under == nil {
@@ -78,14 +78,14 @@ func (v *view) rendersWays(r *state.Release) (rendering bool) {
 	return rendering
 }
 
-// explainAside says what waits for the release in progress, which passes it.
+// explainAside names the release that waits for the one that passes it.
 func (v *view) explainAside() {
 	if r := v.aside(); r != nil {
 		v.reason(ReasonProgress, r.FullVersion+" goes on afterwards: "+r.Phases[v.spec.Name].Reason)
 	}
 }
 
-// resume has what is set aside go on, once what passed it is good everywhere or was taken back.
+// resume continues the release that is set aside, once the one that passed it is good everywhere or was rolled back.
 func (v *view) resume() {
 	r := v.aside()
 	if r == nil || v.turn.Holder != maestro.None || v.pin != nil || v.changed {
@@ -99,7 +99,7 @@ func (v *view) resume() {
 	v.change(state.Change{Kind: state.ChangeResume, Release: r.ID})
 }
 
-// unsettled tells whether an instance has something of what passes a release that is neither good nor taken back.
+// unsettled reports whether an instance has values of the passing release that are neither good nor rolled back.
 func (v *view) unsettled(i *instance, r *state.Release) bool {
 	d := &i.Delivery
 	if d.Target == nil {
@@ -113,15 +113,15 @@ func (v *view) unsettled(i *instance, r *state.Release) bool {
 	return left || d.Apply.Running || d.BeforePin != nil || v.s.Unfinished(i.Instance, r) || by == nil && v.s.Carries(i.Instance, r)
 }
 
-// leaves tells whether a release that is in progress leaves an instance alone for now: it has nothing for it, it is paused or busy, or something
-// of another aspect is not good there, or could not be taken back.
+// leaves reports whether the release in progress skips an instance for now: it has nothing for it, the instance is paused or busy, or a
+// release of another aspect is not good there or could not be rolled back.
 func (v *view) leaves(i *instance, r *state.Release) bool {
 	return !r.Concerns(i.ID) || i.paused || i.Delivery.Apply.Running || v.aside() != nil && v.s.Unfinished(i.Instance, r) ||
 		!r.Phases[v.spec.Name].Doubted.IsZero() && i.RollbackFailed() && !r.PastRollback(v.spec.Name, i.Delivery.Rollback)
 }
 
-// giveWay takes back what passes a release that has failed meanwhile where it was alone: that one is judged by itself, and then the values
-// come once more.
+// giveWay rolls back the values that pass a release if that release failed in an instance that has it alone. That failure is judged
+// first, and then the values enter again.
 func (v *view) giveWay() bool {
 	r, values := v.aside(), v.release(v.turn.Holder)
 	if r == nil || values == nil {

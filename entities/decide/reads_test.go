@@ -16,16 +16,16 @@ import (
 
 const stateOf = "github.com/converge-engine/converge/entities/state"
 
-// reading lists the methods of State that a decision may call: they write nothing. (Bypass returns an effect, which
-// is carried out elsewhere.)
+// reading lists the methods of State that a decision may call: they write nothing. (Bypass returns an effect, which another package
+// carries out.)
 var reading = []string{
 	"Barred", "Bound", "AsideIn", "Brought", "Carries", "WayUnder", "Bypass", "CheckBypass", "Declared", "Evaluation", "FindOpen", "GoesBack", "In", "IsGone", "KeptByFloor", "Known", "LeavesToRemove", "Merged", "Unfinished",
 	"PauseIn", "PauseOf", "PassFloor", "PauseOn", "PinOf", "ReleaseByID", "Removable", "Removes", "RemovesLeft", "DownIn", "HeldFromOutside", "ReportsOnly",
 	"DrainOf", "Missed", "PausedBeside", "Staying", "ResumeWith", "ReturnsTo", "Runtime", "Strategy", "RuntimeNamed", "ShownPeople", "TallyText", "Title",
 }
 
-// Nothing in this package writes into a state: no field of its types is assigned to, nothing is put into a map or a
-// list of theirs, and of State's methods only those are called that read.
+// This package writes nothing into a state: it assigns no field of its types, changes none of their maps or lists, and calls only reading
+// methods of State.
 func TestDecideWritesNothing(t *testing.T) {
 	fset := token.NewFileSet()
 	names, err := filepath.Glob("*.go")
@@ -83,7 +83,7 @@ func written(n ast.Node) []ast.Expr {
 	return nil
 }
 
-// work is what a decision is made of: values of its own, declared beside the state that takes them in.
+// work are the types of a decision: values of its own, declared in the package of the state that applies them.
 var work = []string{"Change", "Move", "Work", "ApplyOp", "AskOp", "RenderOp", "PreflightOp", "ExtensionOp", "LeaseOp", "RemoveOp", "Wanted"}
 
 // remembered is the field of a type of the state that an expression is in, or "".
@@ -112,7 +112,7 @@ func remembered(info *types.Info, e ast.Expr) string {
 	}
 }
 
-// owner is the type of the state that a field belongs to, embedded ones included, or "".
+// owner is the type of the state that a field belongs to, including embedded ones, or "".
 func owner(s *types.Selection) string {
 	t := s.Recv()
 	for _, n := range s.Index() {

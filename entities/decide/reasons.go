@@ -9,13 +9,13 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file gives the reasons of every status but CONVERGED. They are for people: nothing branches on a text.
+// This file computes the reasons of every status but CONVERGED. They are for people: no code depends on a text.
 
 func (v *view) reason(code ReasonCode, text string) {
 	v.out.Reasons = append(v.out.Reasons, Reason{code, text})
 }
 
-// explained is for how many instances of a fleet the reasons of its status are given.
+// explained is the number of instances of a fleet for which reasons are given.
 const explained = 3
 
 func (v *view) explain() {
@@ -28,7 +28,7 @@ func (v *view) explain() {
 	case entities.StatusPaused:
 		v.explainPause()
 	case entities.StatusBlocked, entities.StatusPreconditions, entities.StatusManualApproval:
-		for _, j := range v.out.Gates[:len(v.out.Gates)-len(v.ofStep)] { // what holds a step it says itself
+		for _, j := range v.out.Gates[:len(v.out.Gates)-len(v.ofStep)] { // the reasons of a step are in explainStep
 			if j.Verdict != entities.Pass && j.Code != CodeNotAsked {
 				v.reason(ReasonGate, v.line(j))
 			}
@@ -48,13 +48,13 @@ func (v *view) explain() {
 	}
 }
 
-// mayExplain tells whether what one more instance waits for is said: of a large fleet only the first are named.
+// mayExplain reports whether the wait of one more instance is described: of a large fleet only the first are named.
 func (v *view) mayExplain() bool {
 	v.said++
 	return v.said <= explained
 }
 
-// explainFleet says how many instances are where.
+// explainFleet counts the instances by status.
 func (v *view) explainFleet() {
 	if v.out.Status == entities.StatusConverged {
 		return
@@ -72,7 +72,7 @@ func (v *view) explainFleet() {
 		}
 	}
 	if len(order) == 1 && order[0] != string(v.out.Instances[0].Status) {
-		return // all are where they should be: what follows is of the release that waits
+		return // all are where they should be: the other reasons concern the waiting release
 	}
 	parts := make([]string, len(order))
 	for n, what := range order {
@@ -84,13 +84,13 @@ func (v *view) explainFleet() {
 func (v *view) explainPause() {
 	if len(v.insts) == 0 {
 		if len(v.away) > 0 {
-			return // they say so themselves
+			return // their reasons are given in leaveAll
 		}
 		pause, _ := v.s.PauseIn(v.spec.Name)
 		v.reason(ReasonPause, "paused by "+pause.By+entities.Because(pause.Reason))
 		return
 	}
-	for n := range v.insts { // the first that is: there may be others in a fleet
+	for n := range v.insts { // the first paused one: a fleet may have more
 		i := &v.insts[n]
 		if !i.paused {
 			if r := v.release(v.turn.Holder); r != nil && !v.paused && v.heldThere(i, r) != "" {
@@ -110,7 +110,7 @@ func (v *view) explainPause() {
 	v.explainFailurePaused()
 }
 
-// explainFailurePaused says what failed beneath a pause, and what becomes of it afterwards.
+// explainFailurePaused describes a failure during a pause, and what follows after the pause.
 func (v *view) explainFailurePaused() {
 	n := slices.IndexFunc(v.insts, func(i instance) bool { return i.Delivery.Failure != "" })
 	if n < 0 {
@@ -129,7 +129,7 @@ func (v *view) explainFailurePaused() {
 	}
 }
 
-// say gives a reason of one instance.
+// say adds a reason of one instance.
 func (v *view) say(i *instance, code ReasonCode, format string, args ...any) {
 	v.reason(code, v.of(i, fmt.Sprintf(format, args...)))
 }
@@ -153,7 +153,7 @@ func (v *view) explainInstance(i *instance) {
 		}
 	case entities.StatusUnknown:
 		switch e := i.Observed.Reading.Err; {
-		case !d.Apply.Untaken.IsZero(): // that is said of the apply
+		case !d.Apply.Untaken.IsZero(): // explainApply describes it
 		case e != nil:
 			v.say(i, ReasonFailure, "%s: %s", e.Code, e.Message)
 			if e.Code == entities.CodeNoWorker {
@@ -193,7 +193,7 @@ func (v *view) explainApply(i *instance) {
 	}
 }
 
-// startWorker is what a person can do where nobody polls for a runtime.
+// startWorker adds the command that starts a worker for a runtime without one.
 func (v *view) startWorker(i *instance) {
 	runtime, _ := v.s.Runtime(i.ID)
 	command := "start one where it can be reached: converge worker --runtime " + runtime
@@ -210,7 +210,7 @@ func (v *view) explainMoving(i *instance) {
 		v.soaking, v.soaked = nil, true
 	}
 	if v.soaked {
-		return // that is of all instances
+		return // the reasons concern all instances
 	}
 	a, before := &i.Delivery.Apply, len(v.out.Reasons)
 	v.explainApply(i)
@@ -229,7 +229,7 @@ func (v *view) explainMoving(i *instance) {
 	}
 }
 
-// explainUnrepaired says why nothing is done about what is not as it should be, and what a person can do; nothing, where it is being repaired.
+// explainUnrepaired states why a degraded instance is not repaired, and what a person can do; nothing if it is being repaired.
 func (v *view) explainUnrepaired(i *instance) {
 	why := ""
 	switch {
@@ -253,7 +253,7 @@ func (v *view) explainUnrepaired(i *instance) {
 	v.reason(ReasonCommand, command)
 }
 
-// explainRollback says what was taken back, why, and what a person can do.
+// explainRollback describes a rollback, its cause, and what a person can do.
 func (v *view) explainRollback(i *instance) {
 	b, back := i.Delivery.Rollback, i.Delivery.Target.FullVersion
 	switch {
@@ -273,7 +273,7 @@ func (v *view) explainRollback(i *instance) {
 	}
 }
 
-// retry is what a person can do about a version that failed.
+// retry is the advice for a version that failed.
 func (v *view) retry(version string) string {
 	return fmt.Sprintf("release a fix, or: converge retry %s/%s %s", v.s.Application, v.s.Title(), version)
 }

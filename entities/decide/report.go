@@ -9,34 +9,35 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file is about channels that only report (A25): a release is let in there as anywhere, its target is set, and nothing is
-// applied, removed, rolled back or run. What is there is read on, so that what somebody else brings there counts.
+// This file is about report-only channels (A25): a release enters there as usual and its target is set, but nothing is applied, removed,
+// rolled back or run. The channel is still observed, so a version that another tool brings there counts.
 
-// reports: the channel only reports.
+// reports reports whether the channel is report-only.
 func (v *view) reports() bool { return v.spec.Report != "" }
 
-// waits: the target is not there, and is not applied.
+// waits reports whether the target has not arrived and is not applied.
 func (i *instance) waits() bool {
 	d := &i.Delivery
 	return i.idle && d.Target != nil && !d.Converged && d.Failure == "" && d.Rollback == nil && !d.Apply.Running &&
 		(d.Reported || !i.current.Stable)
 }
 
-// supersedes: the release may enter though another one has the channel. Nothing of that one is under way, and what
-// brings it, if anything does, may bring the next one at once. What is halted makes room for its own aspect alone (B5).
+// supersedes reports whether the release may enter although another one has the channel. No work of that one is in progress; in a
+// report-only channel another tool brings it, if any, and may bring the next one at once. A halted release yields only to its own aspect
+// (B5).
 func (p *admission) supersedes(holder *state.Release) bool {
 	v := p.view
 	return v.halted() && holder.Line() == p.release.Line() || v.reports() && v.remembered().StableSince.IsZero() && slices.ContainsFunc(v.insts, func(i instance) bool { return i.waits() })
 }
 
-// supersede ends what has the channel, for the release that enters: what yields to it (B3), or was only to be reported.
+// supersede ends the release that has the channel, for the one that enters: because it yields (B3), or was only reported.
 func (v *view) supersede(next *state.Release) {
 	if holder := v.release(v.turn.Holder); holder != nil && !v.passes(next) {
 		v.note(state.Change{Kind: state.ChangeSkip, Release: holder.ID, Cause: supersededBy(next)})
 	}
 }
 
-// explainReport says what would be done, of the first instances that anything would be done to.
+// explainReport describes the actions that are only reported, for the first instances that have one.
 func (v *view) explainReport() {
 	said := 0
 	for n := range v.insts {
@@ -52,7 +53,7 @@ func (v *view) explainReport() {
 	}
 }
 
-// toCome tells whether a release is still to bring the target.
+// toCome reports whether a release is still to bring the target.
 func (v *view) toCome(i *instance) bool {
 	return slices.ContainsFunc(v.s.Releases, func(r *state.Release) bool {
 		p := r.Phases[v.spec.Name]
@@ -60,13 +61,13 @@ func (v *view) toCome(i *instance) bool {
 	})
 }
 
-// calledOff tells whether the target came with a release that a person cancelled here.
+// calledOff reports whether a person cancelled the release of the target here.
 func (v *view) calledOff(i *instance) bool {
 	r := v.s.Brought(i.Instance)
 	return v.pin == nil && r != nil && r.Phases[v.spec.Name].Phase == maestro.Cancelled && !i.Delivery.Converged
 }
 
-// would is what would be done to an instance, since when, and why; "" is nothing.
+// would describes the action that is only reported for an instance, since when, and why; "" is none.
 func (v *view) would(i *instance) string {
 	d := &i.Delivery
 	switch {

@@ -10,17 +10,17 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file judges what comes between stable objects and success: the windows of post-deployment
-// checks and the post-deployment extensions (A19, A21). A channel without any is converged at once.
+// This file judges the time between stable objects and success: the windows of post-deployment checks and the post-deployment extensions
+// (A19, A21). A channel without any of them converges at once.
 
-// deploymentBroken says which check fails the release while it is deploying, or "", and has those
-// evaluated that may (A19).
+// deploymentBroken returns which check fails the release during its deployment, or "", and requests the evaluation of those that may
+// (A19).
 func (v *view) deploymentBroken(r *state.Release) string {
 	if r == nil || !v.remembered().StableSince.IsZero() || !v.rolls(r) && !slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Converged }) {
 		return ""
 	}
 	if calm := r.Phases[v.spec.Name].Doubted.Add(v.spec.ProgressDeadline); v.now.Before(calm) {
-		v.due(calm) // what was taken back may have been the cause
+		v.due(calm) // the values that were rolled back may have been the cause
 		return ""
 	}
 	why := ""
@@ -37,8 +37,8 @@ func (v *view) deploymentBroken(r *state.Release) string {
 	return why
 }
 
-// breaks tells whether a check fails a release that is in progress: it says WAIT or FAIL. An ERROR and
-// a check that was not evaluated yet fail nothing (A19).
+// breaks reports whether a check fails a release that is in progress: its verdict is WAIT or FAIL. An ERROR and a check that was not
+// evaluated yet fail nothing (A19).
 func (v *view) breaks(c *entities.Check, r *state.Release) (Judgement, bool) {
 	st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r))
 	if st == nil || st.Verdict != entities.Wait && st.Verdict != entities.Fail {
@@ -47,9 +47,8 @@ func (v *view) breaks(c *entities.Check, r *state.Release) (Judgement, bool) {
 	return v.judgeCheck(c, r), true
 }
 
-// soak goes through the post-deployment window of the release in progress. A verdict in its window
-// that is neither PASS nor ERROR fails the channel; at the end a fresh reading must PASS, and every
-// extension must be done.
+// soak evaluates the post-deployment window of the release in progress. A verdict in its window that is neither PASS nor ERROR fails the
+// channel. At the end a fresh reading must PASS, and every extension must be done.
 func (v *view) soak(r *state.Release, insts []*instance) {
 	if v.remembered().StableSince.IsZero() {
 		v.change(state.Change{Kind: state.ChangeStable, Release: r.ID, Target: insts[0].Delivery.Target})
@@ -89,8 +88,8 @@ func (v *view) soak(r *state.Release, insts []*instance) {
 	}
 }
 
-// judgePostconditions says which postcondition fails the channel, or "". Each may WAIT for a while; last of all they have to pass
-// together, freshly read.
+// judgePostconditions returns which postcondition fails the channel, or "". Each may WAIT for a while. At the end all must pass together,
+// with fresh readings.
 func (v *view) judgePostconditions(r *state.Release, all []entities.Window, last bool) (failed string) {
 	var say []string
 	var met []entities.Evaluation
@@ -123,13 +122,13 @@ func (v *view) judgePostconditions(r *state.Release, all []entities.Window, last
 	return ""
 }
 
-// dueAgain tells whether a check that said when to look again has not been asked since, such as after an outage.
+// dueAgain reports whether a check is overdue for its own next evaluation, for example after an outage.
 func (v *view) dueAgain(c *entities.Check, r *state.Release) bool {
 	st := v.remembered().Reading(v.s.Evaluation(v.spec, c, r))
 	return st.At.Before(st.Next) && !v.now.Before(st.Next)
 }
 
-// extensionFailed says which post-deployment extension has spent its attempts, or "".
+// extensionFailed returns which post-deployment extension has used all its attempts, or "".
 func (v *view) extensionFailed(r *state.Release) string {
 	for n := range v.spec.Extensions {
 		e := &v.spec.Extensions[n]
@@ -141,7 +140,7 @@ func (v *view) extensionFailed(r *state.Release) string {
 	return ""
 }
 
-// judgeWindows tells whether a window is still open, or which check fails the channel.
+// judgeWindows reports whether a window is still open, or which check fails the channel.
 func (v *view) judgeWindows(r *state.Release, all []entities.Window) (open bool, failed string) {
 	var say []string
 	var ended []entities.Evaluation
@@ -174,7 +173,7 @@ func (v *view) judgeWindows(r *state.Release, all []entities.Window) (open bool,
 	return open, ""
 }
 
-// brief is the verdict with its id, and with the reason where it does not pass.
+// brief is the verdict with its id, and with the reason if it does not pass.
 func (j Judgement) brief() string {
 	if j.Verdict == entities.Pass {
 		return j.ID + " PASS"
@@ -182,7 +181,7 @@ func (j Judgement) brief() string {
 	return j.ID + " " + string(j.Verdict) + entities.Because(j.Reason)
 }
 
-// readAgain asks for the fresh reading of checks whose window has ended.
+// readAgain requests the fresh reading of checks whose window ended.
 func (v *view) readAgain(r *state.Release, ended []entities.Evaluation) {
 	p := v.remembered().Preflight
 	op := state.PreflightOp{Channel: v.spec.Name, Release: r.ID, Checks: ended, Window: true, StableSince: v.remembered().StableSince}
@@ -195,7 +194,7 @@ func (v *view) readAgain(r *state.Release, ended []entities.Evaluation) {
 	}
 }
 
-// clock is a time of day for people, with the day when it is another one.
+// clock formats a time of day for people, with the date if it is not today.
 func clock(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {

@@ -11,19 +11,19 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file has a release go through the instances of a channel in steps (D23–D25). Those that are not selected yet stay at
-// their target, and are repaired to it. What holds a release before it enters is asked again before each step.
+// This file moves a release through the instances of a channel in steps (D23–D25). Instances that are not selected yet keep their
+// target, and are repaired to it. The gates before the entry are evaluated again before each step.
 
-// rolls tells whether a release goes through the channel in steps. One that takes another one back goes everywhere at once.
+// rolls reports whether a release goes through the channel in steps. A release that takes another one back goes everywhere at once.
 func (v *view) rolls(r *state.Release) bool { return v.inSteps(r) && v.fleet() }
 
-// inSteps is the same of a channel that may have one instance left: that one, too, gets the release as a step. What has begun in
-// steps ends so: without a policy the rest is one step, before which the gates are asked again like before any.
+// inSteps is the same for a channel that may have one instance left: that one, too, gets the release as a step. A release that began in
+// steps ends in steps: without a policy the rest is one step, with the gates before it as before any step.
 func (v *view) inSteps(r *state.Release) bool {
 	return r != nil && !r.Return && !v.reports() && (v.spec.Rollout != nil || r == v.release(v.turn.Holder) && v.begun())
 }
 
-// begun tells whether the release in progress has arrived anywhere while there was a policy.
+// begun reports whether the release in progress has arrived in any instance while there was a policy.
 func (v *view) begun() bool {
 	if v.stepped == nil {
 		r := v.release(v.turn.Holder)
@@ -33,16 +33,16 @@ func (v *view) begun() bool {
 	return *v.stepped
 }
 
-// choice is what the policy selects now.
+// choice is the current selection of the policy.
 type choice struct {
 	selection.Selection
 	next []*instance
-	why  string // what holds the first of the instances that hold it
-	// asked is, where a command selects, what it says; nil where it is not asked.
+	why  string // why the instances hold the policy
+	// asked is the judgement of the command, if a command selects; nil if it is not run.
 	asked *Judgement
 }
 
-// selected says which of these instances, that are left to move, a release goes to now.
+// selected returns the instances, of those left to move, that a release goes to now.
 func (v *view) selected(r *state.Release, left []*instance) choice {
 	all := v.selectables(r, left)
 	c := choice{Selection: v.atMost(all)}
@@ -64,7 +64,7 @@ func (v *view) selectables(r *state.Release, left []*instance) []selection.Insta
 	return all
 }
 
-// atMost is what the policy selects of these instances, or, where a command does, lets it choose.
+// atMost is the selection of the policy among these instances, or, with a command, all that it may select.
 func (v *view) atMost(all []selection.Instance) selection.Selection {
 	if v.spec.Rollout.ByCommand() {
 		return selection.Choose(all, v.spec.Rollout, selection.Order(len(all)))
@@ -72,8 +72,8 @@ func (v *view) atMost(all []selection.Instance) selection.Selection {
 	return selection.Select(all, v.spec.Rollout, v.now)
 }
 
-// chosen is what the channel's command says of these instances, as long as they are as it was told. It is asked while anything can
-// be selected; until it has answered, or when it cannot, nothing is.
+// chosen is the selection of the channel's command, as long as the instances are as it received them. The command runs while anything can
+// be selected. Without an answer, or with an error, nothing is selected.
 func (v *view) chosen(r *state.Release, all []selection.Instance) choice {
 	none := choice{Selection: selection.Choose(all, v.spec.Rollout, nil)}
 	check := v.spec.Selection()
@@ -111,7 +111,7 @@ func (v *view) chosen(r *state.Release, all []selection.Instance) choice {
 	return choice{Selection: selection.Choose(all, v.spec.Rollout, chosen), asked: &j}
 }
 
-// candidates are the instances that a release concerns, as the command is told of them.
+// candidates are the instances that a release concerns, in the form that the command receives.
 func (v *view) candidates(all []selection.Instance) string {
 	out := make([]selection.Candidate, 0, len(all))
 	for n, in := range all {
@@ -132,13 +132,13 @@ func (v *view) candidates(all []selection.Instance) string {
 	return string(raw)
 }
 
-// holding names the instances that keep the policy from selecting more, unless the whole channel is paused, which is said anyway.
+// holding names the instances that keep the policy from selecting more, unless the whole channel is paused, which is reported anyway.
 func (v *view) holding(r *state.Release, all []selection.Instance, wait selection.Wait) string {
 	var why []string
 	for n := range all {
 		in, i := &all[n], &v.insts[n]
 		held := wait == selection.Held && in.Held
-		away := wait == selection.Room && !in.Stable && (!in.Updated || i.Delivery.Converged) // and not on its way
+		away := wait == selection.Room && !in.Stable && (!in.Updated || i.Delivery.Converged) // and not in progress
 		if v.paused || !held && !away {
 			continue
 		}
@@ -152,7 +152,7 @@ func (v *view) holding(r *state.Release, all []selection.Instance, wait selectio
 // selectable is an instance as the policy sees it.
 func (v *view) selectable(r *state.Release, i *instance, left []*instance) selection.Instance {
 	d := &i.Delivery
-	// Where nothing is, nothing is missed. What was not looked at again, though it can be, is not known to be well.
+	// Without a target an instance is not missed. An observable instance without a fresh reading does not count as healthy.
 	fresh := i.Observed.Fresh || !i.runtime.Observable
 	in := selection.Instance{Stable: d.Target == nil || i.current.Stable && fresh}
 	switch {
@@ -170,7 +170,7 @@ func (v *view) selectable(r *state.Release, i *instance, left []*instance) selec
 	return in
 }
 
-// stands says why an instance holds the policy, or cannot move.
+// stands returns why an instance holds the policy, or cannot move.
 func (v *view) stands(r *state.Release, i *instance) string {
 	pause, paused := v.s.PauseOf(i.ID)
 	switch e := i.Observed.Reading.Err; {
@@ -190,19 +190,19 @@ func (v *view) stands(r *state.Release, i *instance) string {
 	return i.current.Reason
 }
 
-// updatedBy tells whether an instance that is at a release came there by it: not before it was made.
+// updatedBy reports whether an instance that is at a release was brought there by it, not before it was made.
 func (v *view) updatedBy(i *instance, r *state.Release) bool {
 	return !i.Delivery.Converged || !i.Delivery.Since.Before(r.At)
 }
 
-// unmoved: the instance was at the version when the release was made, and is to be applied once more, in its step.
+// unmoved reports whether the instance was at the version before the release was made and is unstable. It is applied again, in its step.
 func (v *view) unmoved(r *state.Release, i *instance) bool {
 	return v.rolls(r) && !v.updatedBy(i, r) && !i.current.Stable
 }
 
-// step takes the release in progress a step further, once it may go.
+// step starts the next step of the release in progress, if it may.
 func (v *view) step(r *state.Release) {
-	if v.pin != nil { // nothing is to come, so that nothing is rendered for it either
+	if v.pin != nil { // no step follows, so nothing is rendered either
 		v.rolling, v.out.Step = true, "between two steps; pinned by "+v.pin.Who.Name
 		return
 	}
@@ -227,7 +227,7 @@ func (v *view) step(r *state.Release) {
 			v.out.Step += "; no step while " + v.out.Next.FullVersion + " is asked about, which comes in its place"
 		}
 	default:
-		ofNext := v.out.Gates // what follows is of the step
+		ofNext := v.out.Gates // the following gates are those of the step
 		v.out.Gates = nil
 		v.takeStep(r, s.next)
 		v.out.Step = at + fmt.Sprintf("; next %d", len(s.next)) + v.stepHeld()
@@ -235,7 +235,7 @@ func (v *view) step(r *state.Release) {
 	}
 }
 
-// joinGates has the channel show what holds a step as it shows what holds an entry, unless the next release comes in its place.
+// joinGates shows the gates that hold a step like those that hold an entry, unless the next release replaces this one.
 func (v *view) joinGates() {
 	if v.ofStep == nil || v.rolling || v.out.Next != nil && v.halted() {
 		v.ofStep = nil
@@ -247,7 +247,7 @@ func (v *view) joinGates() {
 	}), v.ofStep...)
 }
 
-// asksForNext: what is evaluated is for the release that this one makes room for.
+// asksForNext reports whether the current queries and evaluations are for the release that this one yields to.
 func (v *view) asksForNext(r *state.Release) bool {
 	if v.turn.Yields && slices.ContainsFunc(v.insts, func(i instance) bool {
 		a := i.Observed.Asked
@@ -266,7 +266,7 @@ func (v *view) takeStep(r *state.Release, next []*instance) {
 	}
 }
 
-// stepWaits says what the policy waits for.
+// stepWaits describes what the policy waits for.
 func (v *view) stepWaits(s *choice) string {
 	next := fmt.Sprintf("; next %d ", s.More)
 	switch s.Wait {
@@ -287,7 +287,7 @@ func (v *view) stepWaits(s *choice) string {
 	return ""
 }
 
-// stepHeld says which gates hold the step.
+// stepHeld lists the gates that hold the step.
 func (v *view) stepHeld() string {
 	var lines []string
 	for _, j := range v.out.Gates {
@@ -301,13 +301,13 @@ func (v *view) stepHeld() string {
 	return " after " + strings.Join(lines, "; ")
 }
 
-// fellOver: the release in progress was stable here, and is no longer.
+// fellOver reports whether the release in progress was stable here, and is no longer.
 func (v *view) fellOver(r *state.Release, i *instance) bool {
 	return v.rolls(r) && i.broughtBy(r) && i.Observed.Fresh && i.current.Known && !i.current.Stable && v.updatedBy(i, r)
 }
 
-// lacksRoom: a release that is left to move to these instances takes no step, since another one, that it does not move, is unavailable
-// and stays so by itself. Where one of them is still to be read, it may.
+// lacksRoom reports whether a release cannot take a step to these instances because another instance, which it does not move, is
+// unavailable and stays so unless something changes it. If one of these instances has no fresh reading yet, the release may still move.
 func (v *view) lacksRoom(r *state.Release, left []*instance) bool {
 	all := v.selectables(r, left)
 	away := false
@@ -322,27 +322,27 @@ func (v *view) lacksRoom(r *state.Release, left []*instance) bool {
 	return away && v.atMost(all).Wait == selection.Room
 }
 
-// crammed tells whether the release in progress lacks room for all that it could move now.
+// crammed reports whether the release in progress lacks room for all instances that it could move now.
 func (v *view) crammed(r *state.Release) bool {
 	left, renders := v.toMove(r)
 	return len(left) > 0 && len(renders) == 0 && v.lacksRoom(r, left)
 }
 
-// staysAway tells whether an instance that is not well stays so until a release brings it something: what is there has failed, is not
-// applied, or is not repaired.
+// staysAway reports whether an unavailable instance stays so until a release changes it: its target failed, is not applied, or is not
+// repaired.
 func (v *view) staysAway(i *instance) bool {
 	d := &i.Delivery
 	unapplied := d.Reported && !d.Converged || i.stopped() || d.Converged && !v.spec.Repairs()
 	return d.Failure != "" || unapplied && !d.Apply.Running && !i.current.Stable
 }
 
-// cameBy: the release in progress has come to an instance, and not as a mere report.
+// cameBy reports whether the release in progress arrived in an instance, and was not only reported.
 func (v *view) cameBy(i *instance, r *state.Release) bool {
 	return i.broughtBy(r) && (!i.Delivery.Reported || i.Delivery.Converged)
 }
 
-// halted: the release in progress goes no further by itself. It has more steps to go, nothing of it is under way, and it has failed
-// in a channel before this one, or another instance leaves it no room. So a fix need not wait for it (B10).
+// halted reports whether the release in progress cannot continue unless a person acts. It has more steps left, no work of it is in
+// progress, and it failed in an upstream channel, or an unavailable instance leaves it no room. So a fix need not wait for it (B10).
 func (v *view) halted() bool {
 	r := v.release(v.turn.Holder)
 	if !v.inSteps(r) {
@@ -366,14 +366,14 @@ func (v *view) halted() bool {
 	return slices.ContainsFunc(p.gates, func(j Judgement) bool { return j.Verdict == entities.Fail })
 }
 
-// explainStep says how far a release is that goes in steps.
+// explainStep describes the progress of a release that goes in steps.
 func (v *view) explainStep() {
 	switch {
 	case v.out.Step != "":
 		v.reason(ReasonProgress, v.out.Step)
 		v.explainAside()
 	case slices.ContainsFunc(v.insts, func(i instance) bool { return !i.Delivery.Converged }):
-		return // it says so itself
+		return // its own reasons state it
 	}
 	for _, text := range v.soaking {
 		v.reason(ReasonProgress, text)

@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// flag is a kind of entity that nothing else here has heard of: a feature flag that follows the version.
+// flag is a kind of entity that no other code knows: a feature flag that follows the version.
 type flag struct{ *state.Instance }
 
 func (f flag) at() string {
@@ -33,7 +33,7 @@ func (f flag) HasWork(target *entities.Target, current entities.Current) (bool, 
 	return target != nil && !current.Stable, "flag is at " + entities.ShownVersions(current.Active)
 }
 
-// A new kind of gate and a new kind of entity are a row each: the decision takes both through, unchanged.
+// A new kind of gate and a new kind of entity are one row each: the decision handles both without a change.
 func TestNewKindsByTheTable_A6(t *testing.T) {
 	moon := "waning"
 	toy := gate{
@@ -79,7 +79,7 @@ func TestNewKindsByTheTable_A6(t *testing.T) {
 	require.Equal(t, []string{"v1"}, d.Channels[0].Current.Active)
 }
 
-// How a channel is does not hang on who asks: however many releases wait for it to be healthy, it is looked at once.
+// The health of a channel is computed once, even if many releases wait for it.
 func TestHealthIsLookedAtOnce_A8(t *testing.T) {
 	looks := 0
 	kinds := newTables(gates[:], []entityKind{{"", func(i *state.Instance) entities.Entity {
@@ -106,7 +106,7 @@ func TestHealthIsLookedAtOnce_A8(t *testing.T) {
 	require.Equal(t, of(2), of(200))
 }
 
-// serviceOn is a service of one channel on a kind of runtime, with a release that waits.
+// serviceOn is a service with one channel on a kind of runtime, with a waiting release.
 func serviceOn(kind entities.RuntimeKind) *state.State {
 	s := state.New("shop", "web")
 	s.TakeSpec(&entities.Spec{
@@ -121,7 +121,7 @@ func serviceOn(kind entities.RuntimeKind) *state.State {
 	return s
 }
 
-// What is no longer declared is shown, and counts neither for nor against what is.
+// Orphaned objects are shown, and do not affect the status of the declared ones.
 func TestOrphanedObjectsDoNotCount_D10(t *testing.T) {
 	left := entities.Object{Name: "old", Type: "ConfigMap", Status: entities.ObjectPending, Orphaned: true, Versions: []entities.ObjectVersion{{Version: "v1", Active: true, Drifted: true}}}
 	web := entities.Object{Name: "web", Type: "Deployment", Status: entities.ObjectSucceeded, Versions: []entities.ObjectVersion{{Version: "v2", Active: true}}}
@@ -134,7 +134,7 @@ func TestOrphanedObjectsDoNotCount_D10(t *testing.T) {
 	require.NotEqual(t, entities.Reading{Objects: []entities.Object{left, web}}.Digest(), entities.Reading{Objects: []entities.Object{web}}.Digest(), "it is news")
 }
 
-// A preflight counts for its moment, for what it read, and only when all of it passed.
+// A preflight is valid for its moment, for the checks that it read, and only if all of them passed.
 func TestPreflightCounts_A10(t *testing.T) {
 	op := state.PreflightOp{Channel: "prod", Release: "1", Checks: []entities.Evaluation{{ID: "slo", Definition: "d1"}}}
 	passed := state.Preflight{Release: "1", Done: noon, Read: []string{"slo@d1"}}

@@ -10,14 +10,14 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file sees whether the present targets of a channel are reached or have failed.
+// This file evaluates whether the current targets of a channel are reached or have failed.
 
-// judgement of targets, as far as it concerns the channel.
+// judged is the evaluation of the targets of a channel.
 type judged struct {
 	holder    *state.Release // in progress here, or nil
 	converged []*instance
 	unstable  []*instance // no longer stable in the post-deployment window
-	ready     []*instance // stable at the release in progress; the window is still to pass
+	ready     []*instance // stable at the release in progress; the window has not passed yet
 }
 
 func (v *view) judgeTargets() {
@@ -55,8 +55,8 @@ func (j *judged) id() string {
 	return j.holder.ID
 }
 
-// of is the release that what becomes of an instance is told of: the one in progress. What it has not come to yet, as it goes in
-// steps or a pause holds the instance, may fail at what it was at.
+// of is the release that the result of an instance is attributed to: the one in progress. An instance that it has not reached yet,
+// because it goes in steps or a pause holds the instance, may fail at its previous target.
 func (j *judged) of(i *instance) *state.Release {
 	if j.holder != nil && !i.broughtBy(j.holder) {
 		return nil
@@ -70,7 +70,7 @@ func (v *view) judgeTarget(j *judged, i *instance, broken string) {
 	switch {
 	case d.Failure != "" && of != nil:
 		v.change(state.Change{Kind: state.ChangeFail, Release: of.ID, Instances: []entities.InstanceID{i.ID}, Cause: v.of(i, d.Failure), Failure: d.Failure})
-	case d.Failure != "", d.Reported: // the latter is to enter anew first
+	case d.Failure != "", d.Reported: // a reported target must enter again first
 	case !d.Converged:
 		v.judgeMoving(j, i, broken)
 	default:
@@ -78,7 +78,7 @@ func (v *view) judgeTarget(j *judged, i *instance, broken string) {
 	}
 }
 
-// judgeArrived sees whether what has converged stays so: drift is repaired, and while a release is in progress it may fail yet.
+// judgeArrived evaluates a converged instance: drift is repaired, and it may still fail while a release is in progress.
 func (v *view) judgeArrived(j *judged, i *instance, broken string) {
 	switch {
 	case broken != "" && v.rolls(j.holder): // between two steps
@@ -92,8 +92,8 @@ func (v *view) judgeArrived(j *judged, i *instance, broken string) {
 	}
 }
 
-// judgeMoving sees how far a target is that has not converged: its objects become stable, the
-// post-deployment window passes, or something fails.
+// judgeMoving evaluates a target that has not converged: its objects become stable, the post-deployment window passes, or something
+// fails.
 func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 	stable := i.current.Stable && (!i.Delivery.Reapply || i.Delivery.Apply.OK || v.reports())
 	switch {
@@ -105,7 +105,7 @@ func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 		j.converged = append(j.converged, i)
 	case !v.soaks(j, i):
 		v.judgeProgress(j.of(i), i)
-	case !i.current.Known: // the window goes on; it does not end before something is known
+	case !i.current.Known: // the window continues; it does not end before the state is known
 		v.soaking = append(v.soaking, "soaking")
 	case i.Observed.Fresh && i.current.Failed != "":
 		v.fail(j.of(i), i, i.current.Failed)
@@ -114,13 +114,13 @@ func (v *view) judgeMoving(j *judged, i *instance, broken string) {
 	}
 }
 
-// soaks tells whether an instance is in the post-deployment window of its channel, and not what the release in it is not for.
+// soaks reports whether an instance is in the post-deployment window of its channel and the release in the window concerns it.
 func (v *view) soaks(j *judged, i *instance) bool {
 	return !v.remembered().StableSince.IsZero() && (j.holder == nil || j.of(i) != nil)
 }
 
-// converge notes which instances have converged. With the last of them the release has succeeded in the channel, unless all
-// are to soak together then.
+// converge records which instances have converged. With the last of them the release has succeeded in the channel, unless all must soak
+// together then.
 func (v *view) converge(r *state.Release, insts []*instance, toSoak bool) {
 	c := state.Change{Kind: state.ChangeConverged, Instances: ids(insts), Target: insts[0].Delivery.Target}
 	if c.Partial = toSoak || !v.placed(r, insts); !c.Partial && r != nil {
@@ -129,11 +129,11 @@ func (v *view) converge(r *state.Release, insts []*instance, toSoak bool) {
 	v.change(c)
 }
 
-// mostEvidence bounds, in bytes, what is kept of comparisons with a release.
+// mostEvidence bounds, in bytes, the stored text of comparisons with a release.
 const mostEvidence = 2000
 
-// evidence is what comparisons with a control group said of a release that succeeds, so that it can be read for as long as there is
-// an audit trail (D26).
+// evidence is the result of comparisons with a control group for a release that succeeds. It stays readable as long as the audit trail
+// (D26).
 func (v *view) evidence(r *state.Release) string {
 	var say []string
 	for n := range v.spec.Checks {
@@ -148,8 +148,8 @@ func (v *view) evidence(r *state.Release) string {
 	return entities.Clip(strings.Join(say, "; "), mostEvidence)
 }
 
-// allThere tells whether nothing of a release in progress is left to do: those that were still on their way are no
-// longer declared, or their configuration is as it was.
+// allThere reports whether a release in progress has nothing left to do: the instances that were still in progress are not declared any
+// more, or their configuration was reverted.
 func (v *view) allThere(r *state.Release) bool {
 	for n := range v.insts {
 		i := &v.insts[n]
@@ -164,16 +164,16 @@ func (v *view) allThere(r *state.Release) bool {
 	return true
 }
 
-// arrive has a release succeed that is everywhere in the channel where it is to be.
+// arrive completes a release that is in all instances of the channel that it concerns.
 func (v *view) arrive(r *state.Release) {
 	var at []*instance
 	for n := range v.insts {
-		if i := &v.insts[n]; i.IsAt(r) && i.Delivery.Rollback == nil { // what was gone back to has arrived as such
+		if i := &v.insts[n]; i.IsAt(r) && i.Delivery.Rollback == nil { // an instance that went back has arrived as a rollback
 			at = append(at, i)
 		}
 	}
 	switch {
-	case len(at) == 0 && v.goesAway(r): // it was shown nowhere: it goes on once they are back
+	case len(at) == 0 && v.goesAway(r): // it has run nowhere here: it continues when the instances are back
 	case len(at) == 0:
 		v.change(state.Change{Kind: state.ChangeUnchanged, Release: r.ID, Cause: "what it was to change is declared here no longer"})
 	case v.spec.Soaks():
@@ -183,8 +183,8 @@ func (v *view) arrive(r *state.Release) {
 	}
 }
 
-// placed tells whether all instances of the channel have converged or are among those given, each where the
-// release in progress, if any, wants it.
+// placed reports whether all instances of the channel have converged or are among the given ones, each where the release in progress, if
+// any, wants it.
 func (v *view) placed(r *state.Release, insts []*instance) bool {
 	now := map[entities.InstanceID]bool{}
 	for _, i := range insts {
@@ -202,15 +202,15 @@ func (v *view) placed(r *state.Release, insts []*instance) bool {
 	return true
 }
 
-// comes tells whether a target is still to arrive. What was cancelled, has failed, or is only reported, does not: a release in progress
-// that has nothing for the instance does not wait for it.
+// comes reports whether a target is still to arrive. A cancelled, failed or only reported target is not: a release in progress that has
+// nothing for the instance does not wait for it.
 func (i *instance) comes(r *state.Release) bool {
 	d := &i.Delivery
 	held := d.Cancelled != "" || d.Failure != "" || d.Reported
 	return d.Target != nil && !d.Converged && !(held && r != nil && !r.Concerns(i.ID))
 }
 
-// fail ends the attempts at a target for good. A release that is nil: of a target that none is under way to.
+// fail ends the attempts at a target permanently. The release is nil if none is in progress for the target.
 func (v *view) fail(r *state.Release, i *instance, cause string) {
 	c := state.Change{Kind: state.ChangeFail, Instances: []entities.InstanceID{i.ID}, Cause: v.of(i, cause), Failure: cause}
 	if r != nil {
@@ -230,9 +230,8 @@ func (v *view) failAll(r *state.Release, cause string) {
 	v.change(c)
 }
 
-// judgeRepair forgets repairs once the instance has stayed as it should be for as long as they may
-// be apart. Until then the next one waits longer than the last: where somebody else keeps changing
-// things back, neither side storms the runtime.
+// judgeRepair resets the repair attempts once the instance has stayed stable for the maximum backoff. Until then each repair waits longer
+// than the one before: if another tool keeps reverting changes, neither side floods the runtime.
 func (v *view) judgeRepair(i *instance) {
 	calm := i.Delivery.Apply.Ended.Add(i.runtime.Timing.RetryMax)
 	if v.now.Before(calm) {
@@ -243,7 +242,7 @@ func (v *view) judgeRepair(i *instance) {
 	v.changed = v.changed || !v.fleet()
 }
 
-// judgeProgress fails a target whose objects say so, or that is not stable by its deadline.
+// judgeProgress fails a target whose objects report a failure, or that is not stable by its deadline.
 func (v *view) judgeProgress(r *state.Release, i *instance) {
 	a := &i.Delivery.Apply
 	if a.OK && i.Observed.Fresh && i.current.Known && i.current.Failed != "" {
@@ -274,8 +273,8 @@ func (v *view) judgeProgress(r *state.Release, i *instance) {
 	v.fail(r, i, fmt.Sprintf("not stable within %s: %s", v.spec.ProgressDeadline, why))
 }
 
-// lastReading: nothing was read since the deadline passed (the engine may have been away), so something
-// is first. A reading that hangs does not hold the deadline up.
+// lastReading reports whether a last reading is outstanding: nothing was read since the deadline passed (the engine may have been
+// stopped), so a reading comes first. A reading that hangs does not delay the deadline further.
 func (v *view) lastReading(i *instance, deadline time.Time) bool {
 	if !i.runtime.Observable || !i.Observed.At.Before(deadline) {
 		return false
@@ -294,10 +293,9 @@ func (v *view) lastReading(i *instance, deadline time.Time) bool {
 	return false
 }
 
-// takeBack decides what follows from targets that failed here for good: back to the last good ones, unless that
-// is turned off, there are none, or a pin or a pause holds them (A22). It looks at what is so, not at what just
-// happened: a rollback that a pause held follows when it ends. A rollback that fails is FAILED_ROLLBACK, and
-// nothing follows from that by itself.
+// takeBack decides what follows from targets that failed permanently here: a rollback to the last good ones, unless rollback is disabled,
+// there are none, or a pin or a pause holds them (A22). It evaluates the state, not the event: a rollback that a pause held follows when
+// the pause ends. A rollback that fails is FAILED_ROLLBACK, and nothing follows automatically.
 func (v *view) takeBack() {
 	for n := range v.insts {
 		d := &v.insts[n].Delivery
@@ -315,7 +313,7 @@ func (v *view) takeBack() {
 	for n := range v.insts {
 		i := &v.insts[n]
 		r, why := v.failedHere(i)
-		if r != nil && r != v.aside() && v.rollBack(r, why, false) { // what passes that one is out of the way first
+		if r != nil && r != v.aside() && v.rollBack(r, why, false) { // the release that passes it is rolled back first
 			return
 		}
 	}
@@ -325,12 +323,12 @@ func (v *view) takeBack() {
 func (v *view) failedHere(i *instance) (*state.Release, string) {
 	d := &i.Delivery
 	if d.Target == nil || d.Rollback != nil || d.Restarting || d.ComesBack || i.paused {
-		return nil, "" // that it does not start anew, or after a drain, says nothing against the version
+		return nil, "" // a failed restart, or a failed return after a drain, is no evidence against the version
 	}
 	if d.Failure != "" && !d.Apply.Running {
 		r := v.s.Brought(i.Instance)
 		if v.fleet() && r != nil && r.Phases[v.spec.Name].Phase == maestro.Failed {
-			return r, r.Phases[v.spec.Name].Reason // which says of what instance, if of one
+			return r, r.Phases[v.spec.Name].Reason // it names the instance, if the failure is of one
 		}
 		return r, v.of(i, d.Failure)
 	}
@@ -340,8 +338,8 @@ func (v *view) failedHere(i *instance) (*state.Release, string) {
 	return v.takenElsewhere(i)
 }
 
-// takenElsewhere is the release of an instance, and why it was taken back elsewhere in the channel while a pause held this one; or nil. Where a person
-// takes back through the gates nothing follows that.
+// takenElsewhere is the release of an instance, and why it was rolled back elsewhere in the channel while a pause held this one; or nil.
+// If a person rolls back through the gates, the others do not follow.
 func (v *view) takenElsewhere(i *instance) (*state.Release, string) {
 	r := v.s.Brought(i.Instance)
 	if r == nil || r.Phases[v.spec.Name].Phase != maestro.RolledBack {
@@ -354,7 +352,7 @@ func (v *view) takenElsewhere(i *instance) (*state.Release, string) {
 	return r, p.Reason
 }
 
-// rollBack takes a release back wherever it is the target and something good was before it. Again: it enters once more.
+// rollBack rolls a release back in all instances where it is the target and a good version precedes it. again: it enters again later.
 func (v *view) rollBack(r *state.Release, cause string, again bool) bool {
 	c := state.Change{Kind: state.ChangeRollback, Release: r.ID, Cause: cause, Again: again}
 	for n := range v.insts {
@@ -373,8 +371,7 @@ func (v *view) rollBack(r *state.Release, cause string, again bool) bool {
 	return true
 }
 
-// moveToPin moves instances to what their channel is pinned to, or back when it is pinned no longer. A pause
-// holds both.
+// moveToPin moves instances to the version that their channel is pinned to, or back after unpin. A pause holds both.
 func (v *view) moveToPin() {
 	if v.changed {
 		return
@@ -420,7 +417,7 @@ func (v *view) pinMoves(i *instance) *entities.Target {
 	return nil
 }
 
-// of says which instance a cause is of, where there are several.
+// of prefixes a cause with its instance, if there are several.
 func (v *view) of(i *instance, cause string) string {
 	if v.fleet() && cause != "" {
 		return i.ID.Name + ": " + cause

@@ -9,13 +9,13 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file asks maestro which release is next in each channel (B1–B4, B10), and tells it what the state itself knows. Where
-// gates ask outside, one release of a channel is asked about at a time: it goes on until something says no, whatever is
-// released meanwhile, so that releases that come faster than they are asked about get through all the same.
+// This file calls maestro for the next release of each channel (B1–B4, B10), and supplies what the state knows. External gates evaluate
+// one release of a channel at a time: it continues until a gate refuses it, even if newer releases arrive. So releases that arrive faster
+// than their evaluation still get through.
 
 var noTurn = maestro.Turn{Holder: maestro.None, Aside: maestro.None, Newest: maestro.None, Next: maestro.None, Keeper: maestro.None}
 
-// turnsOf asks maestro, unless every release is over and there is no turn to take.
+// turnsOf calls maestro, unless every release is over.
 func (t *tables) turnsOf(s *state.State, now time.Time, h *healths, mode Mode) []maestro.Turn {
 	if !slices.ContainsFunc(s.Releases, func(r *state.Release) bool { return isOpen(r, s.Spec) }) {
 		return nil
@@ -39,7 +39,7 @@ func (t *tables) turnsOf(s *state.State, now time.Time, h *healths, mode Mode) [
 	return maestro.Arrange(s.Releases, channels, &known)
 }
 
-// isOpen tells whether a release is still to go on somewhere. In channels that are not declared it is over.
+// isOpen reports whether a release can still continue in some channel. In undeclared channels it is over.
 func isOpen(r *state.Release, spec *entities.Spec) bool {
 	if r.Over() { // as most are
 		return false
@@ -52,7 +52,7 @@ func isOpen(r *state.Release, spec *entities.Spec) bool {
 	return false
 }
 
-// knowledge is what the state says of releases in channels: maestro.Known.
+// knowledge implements maestro.Known from the state.
 type knowledge struct {
 	*tables
 	s        *state.State
@@ -62,12 +62,12 @@ type knowledge struct {
 	standing []standing // by channel
 }
 
-// standing is how the instances of a channel stand, as far as it concerns all releases that wait there.
+// standing is the state of the instances of a channel, as far as it concerns all releases that wait there.
 type standing struct {
-	failed   *entities.Rollback // the rollback that failed, the last one; nil: none has
-	under    *entities.Rollback // one that is under way, or nil
-	approves bool               // people approve every apply of some instance
-	broken   bool               // some instance has failed, or is at what is not applied: a release has to come
+	failed   *entities.Rollback // the last rollback that failed; nil: none
+	under    *entities.Rollback // a rollback in progress, or nil
+	approves bool               // some instance requires an approval of every apply
+	broken   bool               // some instance failed, or its target is not applied: only a release can change that
 }
 
 func standingOf(s *state.State, c *entities.ChannelSpec, mode Mode) (st standing) {
@@ -96,7 +96,7 @@ func standingOf(s *state.State, c *entities.ChannelSpec, mode Mode) (st standing
 	return st
 }
 
-// isBroken: what is there has failed, or is at what is not applied.
+// isBroken reports whether the target failed, or is not applied.
 func isBroken(d *state.Delivery) bool {
 	return d.Failure != "" || d.Cancelled != "" || d.Reported
 }
@@ -116,7 +116,7 @@ func (k *knowledge) Held(release, channel int) bool {
 	return refused(r, c) || k.apart(r, c) || k.crowded(r, c, channel) || k.floored(r, c)
 }
 
-// floored: a release leads back below what the configuration names.
+// floored reports whether a release leads back below the minimum version that the configuration names.
 func (k *knowledge) floored(r *state.Release, c *entities.ChannelSpec) bool {
 	if !r.Return {
 		return false
@@ -126,8 +126,8 @@ func (k *knowledge) floored(r *state.Release, c *entities.ChannelSpec) bool {
 	})
 }
 
-// crowded: the first step of a release cannot begin, since an instance that it leaves as it is takes another one to be well again. What
-// that takes may be the release behind it.
+// crowded reports whether the first step of a release cannot start, because an instance that it does not change needs another release to
+// become healthy. The release behind it may be that one.
 func (k *knowledge) crowded(r *state.Release, c *entities.ChannelSpec, channel int) bool {
 	if p, _ := r.PhaseIn(c.Name); p != maestro.Pending || !k.standing[channel].broken || c.Rollout == nil {
 		return false
@@ -138,7 +138,7 @@ func (k *knowledge) crowded(r *state.Release, c *entities.ChannelSpec, channel i
 	return v.rolls(r) && len(p.moves) > 0 && len(p.renders) == 0 && v.lacksRoom(r, p.moves)
 }
 
-// apart: what another aspect does in the channel comes first, or there is nothing yet whose values could change.
+// apart reports whether a release of another aspect in the channel must finish first, or there is nothing yet whose values could change.
 func (k *knowledge) apart(r *state.Release, c *entities.ChannelSpec) bool {
 	if len(k.s.Spec.Aspects) == 0 && r.Line() == "" {
 		return false
@@ -169,12 +169,12 @@ func (k *knowledge) Rested(release, channel int) bool {
 	})
 }
 
-// rests tells whether a condition on other channels asks for more than that the release has succeeded there.
+// rests reports whether a condition on other channels requires more than success there.
 func (v *view) rests(c entities.Condition) bool {
 	return c.Kind.OnChannels() && c.Kind != entities.ChannelStable
 }
 
-// awaitRest wakes the channel when a release has rested for as long as is asked, whichever is next until then.
+// awaitRest schedules a decision for the time when a release meets the required duration, even if it is not next until then.
 func (v *view) awaitRest() {
 	for _, c := range v.spec.Conditions {
 		if !v.rests(c) || c.For == 0 {
@@ -231,7 +231,7 @@ func (k *knowledge) Let(release, channel int) bool {
 	})
 }
 
-// keepAsking has the release that was asked about so far be next as long as it is as near as the newest and nothing says no.
+// keepAsking keeps the release that is being evaluated as the next one, as long as it is as near as the newest and nothing refuses it.
 func (v *view) keepAsking() {
 	for _, n := range v.turn.Peers {
 		if r := v.s.Releases[n]; r.ID == v.remembered().Candidate {
@@ -245,7 +245,7 @@ func (v *view) keepAsking() {
 	}
 }
 
-// undecided tells whether a release is being asked about outside, or could be, and nothing has said no so far.
+// undecided reports whether a release is being evaluated externally, or could be, and nothing has refused it so far.
 func (v *view) undecided(r *state.Release) bool {
 	p := &admission{view: v, release: r, clear: !v.paused}
 	for _, s := range v.steps {
@@ -262,7 +262,7 @@ func (v *view) undecided(r *state.Release) bool {
 	return !no && !failing && (checks || extensions || !v.turn.People)
 }
 
-// checksOpen tells whether a check that comes before people are asked was not evaluated yet, and whether any says no.
+// checksOpen reports whether a check before the approval stage was not evaluated yet, and whether any check does not pass.
 func (v *view) checksOpen(r *state.Release) (early, no bool) {
 	for n := range v.spec.Checks {
 		c := &v.spec.Checks[n]
@@ -276,8 +276,7 @@ func (v *view) checksOpen(r *state.Release) (early, no bool) {
 	return early, no
 }
 
-// extensionsOpen tells whether an extension that comes before people are asked has not succeeded yet, and whether any failed
-// or finds no worker.
+// extensionsOpen reports whether an extension before the approval stage has not succeeded yet, and whether any failed or finds no worker.
 func (v *view) extensionsOpen(r *state.Release) (early, failing bool) {
 	for n := range v.spec.Extensions {
 		e := &v.spec.Extensions[n]
@@ -291,7 +290,7 @@ func (v *view) extensionsOpen(r *state.Release) (early, failing bool) {
 	return early, failing
 }
 
-// answeredError tells whether an exit-code runtime could not say anything about a release.
+// answeredError reports whether an exit-code runtime returned an error for a release.
 func (v *view) answeredError(r *state.Release) bool {
 	return slices.ContainsFunc(v.insts, func(i instance) bool {
 		a := i.Observed.Asked

@@ -11,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// applied is a channel on a runtime where every apply is approved, with two releases of one version that wait.
+// applied is a channel on a runtime where every apply is approved, with two waiting releases of one version.
 func applied(t *testing.T) *world {
 	t.Helper()
 	w := newWorld()
@@ -30,7 +30,7 @@ func (w *world) says(reject bool, who string) (string, error) {
 	return done(w.s.Approve("v1", entities.Approval{Topic: "apply/prod", Who: entities.Who{Name: who}, At: w.now, Reject: reject}))
 }
 
-// The approval of an apply is of one release: when that is cancelled, another of the same version is approved anew.
+// The approval of an apply is for one release: after its cancellation, another release of the same version needs its own.
 func TestApprovalOfAnApplyIsOfItsRelease_C10(t *testing.T) {
 	t.Parallel()
 	w := applied(t)
@@ -43,7 +43,7 @@ func TestApprovalOfAnApplyIsOfItsRelease_C10(t *testing.T) {
 	require.Equal(t, maestro.Pending, w.s.ReleaseByID("second").Phases["prod"].Phase)
 }
 
-// One that was approved can be rejected for as long as it has not begun.
+// An approved apply can be rejected until it starts.
 func TestApprovedApplyCanBeRejected_C10(t *testing.T) {
 	t.Parallel()
 	w := applied(t)

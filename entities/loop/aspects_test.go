@@ -16,7 +16,7 @@ import (
 )
 
 // aspectPlay is a world in which versions, configurations and values of two aspects are released in any order, and fail, are cancelled,
-// taken back and held. It judges each change of a target by what it changes.
+// rolled back and held. It checks for each change of a target what it changes.
 type aspectPlay struct {
 	*world
 	t     *rapid.T
@@ -24,8 +24,8 @@ type aspectPlay struct {
 	n     int
 }
 
-// TestAspectsAtRandom_B5: a release changes its own aspect and no other, one change at a time is tried at an instance, the way back
-// leads back in one aspect, and with all well every release ends.
+// TestAspectsAtRandom_B5: a release changes only its own aspect, one change at a time is in progress at an instance, a rollback changes
+// one aspect, and with everything healthy every release ends.
 func TestAspectsAtRandom_B5(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &aspectPlay{world: newWorld(), t: t, order: map[string]int{}}
@@ -65,7 +65,7 @@ func TestAspectsAtRandom_B5(t *testing.T) {
 	})
 }
 
-// midway has a version be everywhere, and, where there are steps, another one on its way, and values that pass it.
+// midway releases a version to all channels, and, if there are steps, starts another one, with values that pass it.
 func (p *aspectPlay) midway() {
 	for _, version := range []string{"v1", "v2"} {
 		for range 5 {
@@ -83,7 +83,7 @@ func (p *aspectPlay) midway() {
 	}
 }
 
-// note counts releases in the order in which they were made.
+// note numbers releases in the order of their creation.
 func (p *aspectPlay) note() {
 	for _, r := range p.s.Releases {
 		if _, known := p.order[r.ID]; !known {
@@ -155,15 +155,15 @@ func (p *aspectPlay) endOne(err string) {
 		return
 	}
 	id := ids[0]
-	if b := p.s.Instances[id].Delivery.Rollback; err == "" || b != nil && b.Who != nil { // what a person goes back to is well
+	if b := p.s.Instances[id].Delivery.Rollback; err == "" || b != nil && b.Who != nil { // the target of a manual rollback is healthy
 		p.obeyApply(id)
 		return
 	}
 	p.applyEnded(id, err, true)
-	p.observe(id, p.s.Instances[id].Observed.Reading, true) // which is as it was
+	p.observe(id, p.s.Instances[id].Observed.Reading, true) // unchanged
 }
 
-// fallsOver has an instance be unwell that was well, until an apply of it ends well.
+// fallsOver makes a healthy instance unhealthy, until an apply of it succeeds.
 func (p *aspectPlay) fallsOver(status entities.ObjectStatus) {
 	ids := slices.DeleteFunc(entities.SortedIDs(p.s.Instances), func(id entities.InstanceID) bool {
 		d := &p.s.Instances[id].Delivery
@@ -175,7 +175,7 @@ func (p *aspectPlay) fallsOver(status entities.ObjectStatus) {
 	}
 }
 
-// components of what each instance is at: the version ("") and the values of each aspect.
+// components are the version ("") and the values of each aspect at each instance.
 func (p *aspectPlay) components() map[entities.InstanceID]map[string]string {
 	out := map[entities.InstanceID]map[string]string{}
 	for _, id := range entities.SortedIDs(p.s.Instances) {
@@ -205,7 +205,7 @@ func differ(a, b map[string]string) (lines []string) {
 	return lines
 }
 
-// goesBack judges what a person takes back at once.
+// goesBack checks a manual rollback.
 func (p *aspectPlay) goesBack(act func()) {
 	before := p.components()
 	act()
@@ -224,7 +224,7 @@ func (p *aspectPlay) journal() string {
 	return strings.Join(lines, "\n")
 }
 
-// settle decides pass by pass, and judges each.
+// settle decides pass by pass, and checks each pass.
 func (p *aspectPlay) settle() *decide.Decision {
 	all := &decide.Decision{}
 	for range 100 {
@@ -290,7 +290,7 @@ func (p *aspectPlay) judge(c state.Change, d *decide.Decision) {
 	}
 }
 
-// rest has runtimes obey until nothing is left to do by itself.
+// rest lets runtimes carry out all work until nothing is left to do.
 func (p *aspectPlay) rest() {
 	for range 200 {
 		p.start(p.settle())
@@ -305,7 +305,7 @@ func (p *aspectPlay) rest() {
 	p.t.Fatalf("it does not come to rest:\n%s\n%s%s", p.decision, p.phases(), p.targets())
 }
 
-// comeToEnd: with all well, approved and let go on, every release ends, but where it did not succeed before.
+// comeToEnd: with everything healthy, approved and resumed, every release ends, unless it failed before.
 func (p *aspectPlay) comeToEnd() {
 	for _, channel := range []string{"", "c0", "c1"} {
 		_, _ = done(p.s.Resume(channel, bob, p.now))
@@ -318,13 +318,13 @@ func (p *aspectPlay) comeToEnd() {
 	if _, err := p.release("last", ""); err != nil {
 		p.t.Fatal(err)
 	}
-	for _, fix := range []string{"flags", "size"} { // what failed and was not taken back is mended by its own aspect
+	for _, fix := range []string{"flags", "size"} { // a failure that was not rolled back is fixed by a release of its own aspect
 		if err := p.releaseAspect(fix, fix+"=last", ""); err != nil {
 			p.t.Fatal(err)
 		}
 	}
 	p.note()
-	for _, id := range entities.SortedIDs(p.s.Instances) { // what failed in a fleet in two aspects at once a person mends
+	for _, id := range entities.SortedIDs(p.s.Instances) { // a person fixes simultaneous failures of two aspects in a fleet
 		if by := p.s.Brought(p.s.Instances[id]); by != nil && p.s.Instances[id].Delivery.Cancelled != "" && p.s.AsideIn(id.Channel) != nil {
 			_, _ = p.rollBack(state.RollingBack{Version: entities.ByID + by.ID, Channel: id.Channel, Who: bob})
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// plainEvents are what happens to releases, configurations, runtimes and pauses.
+// plainEvents are the events of releases, configurations, runtimes and pauses.
 func (c *chaos) plainEvents() map[string]func() {
 	any := func() string { return c.pick(append(c.s.Spec.ChannelNames(), "")...) }
 	end := func() { c.endApply(c.pick("ok", "ok", "ok", "fails", "for good", "lost", "PENDING", "FAILED")) }
@@ -51,7 +51,7 @@ func (c *chaos) plainEvents() map[string]func() {
 	}
 }
 
-// stormEvents are what happens at all.
+// stormEvents are all events.
 func (c *chaos) stormEvents() map[string]func() {
 	any := func() string { return c.pick("c0", "c1", "c2", "") }
 	end := func() { c.endApply(c.pick("ok", "ok", "ok", "FAILED", "fails", "lost")) }
@@ -97,15 +97,15 @@ func (c *chaos) stormEvents() map[string]func() {
 	return all
 }
 
-// must skips an event that there is nothing for.
+// must skips an event that has no subject.
 func (c *chaos) must(ok bool) {
 	if !ok {
 		c.t.Skip("nothing to do")
 	}
 }
 
-// act is a person's act: what is paused or pinned stays at its target, and so does everything when it
-// is refused. What moves all the same passes the gates of its channel by a bypass that is recorded.
+// act is an action of a person. A paused or pinned instance keeps its target, and after a refusal everything is unchanged. A target that
+// still changes passes the gates of its channel by a recorded bypass.
 func (c *chaos) act(do func() (string, error)) {
 	held, before := map[entities.InstanceID]entities.Target{}, entities.DigestOf(c.s)
 	at, lines := c.at(), c.s.AuditLines
@@ -136,7 +136,7 @@ func (c *chaos) act(do func() (string, error)) {
 	}
 }
 
-// at is the target of each instance, with the number of it.
+// at is the target of each instance, with its number.
 func (c *chaos) at() map[entities.InstanceID]string {
 	out := map[entities.InstanceID]string{}
 	for id, i := range c.s.Instances {
@@ -153,7 +153,7 @@ func (c *chaos) bypassedSince(line int64, channel string) bool {
 	})
 }
 
-// cancel notes what nothing is to lead to any more: where the release is in progress, and was never good.
+// cancel records the targets that nothing may lead to any more: where the release is in progress, and was never good.
 func (c *chaos) cancel(channel string) {
 	cancelling := state.Cancelling{Version: c.anyVersion(), Channel: channel, Terminate: c.oneIn(2, "terminate"), Who: bob}
 	r, _ := c.s.FindOpen(cancelling.Version, channel)
@@ -189,14 +189,14 @@ func note(in map[entities.InstanceID]map[string]bool, id entities.InstanceID, wh
 	in[id][what] = is
 }
 
-// retry notes what is to enter once more.
+// retry records the releases that enter again.
 func (c *chaos) retry(channel string) {
 	version, off := c.anyVersion(), map[entities.InstanceID]bool{}
 	for id, i := range c.s.Instances {
 		off[id] = i.Delivery.Cancelled != ""
 	}
 	c.act(func() (string, error) { return done(c.s.Retry(version, channel, bob, c.now)) })
-	for id, i := range c.s.Instances { // where it was cancelled it starts again, also what is away on a drained runtime
+	for id, i := range c.s.Instances { // a cancelled release restarts, also at an instance on a drained runtime
 		if off[id] && i.Delivery.Cancelled == "" && i.Delivery.Target != nil {
 			note(c.spoiled, id, i.Delivery.Target.Payload, false)
 		}
@@ -231,7 +231,7 @@ func (c *chaos) waitingVersion() string {
 	return c.anyVersion()
 }
 
-// releaseMany has more releases wait than are kept whole.
+// releaseMany adds more waiting releases than are kept complete.
 func (c *chaos) releaseMany() {
 	for range state.MaxWhole + 5 {
 		c.n++
@@ -257,7 +257,7 @@ func (c *chaos) sameRelease() {
 	}
 }
 
-// anyDeclared is an instance of the configuration to come.
+// anyDeclared is an instance of the next configuration.
 func (c *chaos) anyDeclared() *entities.InstanceSpec {
 	c.must(len(c.next.Channels) > 0)
 	ch := &c.next.Channels[rapid.IntRange(0, len(c.next.Channels)-1).Draw(c.t, "channel")]
@@ -308,7 +308,7 @@ func (c *chaos) changeRules() {
 	c.publishNow()
 }
 
-// reportOnly has a channel report, or be enforced again: then what is in progress there enters anew.
+// reportOnly makes a channel report-only, or enforced again: then a release in progress there enters again.
 func (c *chaos) reportOnly() {
 	c.must(len(c.next.Channels) > 0)
 	enforcement(&c.next.Channels[rapid.IntRange(0, len(c.next.Channels)-1).Draw(c.t, "channel")], c.pick("report", "enforce"))
@@ -332,7 +332,7 @@ func (c *chaos) comeAndGo() {
 	c.publishNow()
 }
 
-// endApply ends one that runs: well, with objects of some status, lost, or failing.
+// endApply ends a running apply: with success, with objects of some status, lost, or with a failure.
 func (c *chaos) endApply(how string) {
 	id := c.pickID(entities.SortedIDs(c.applies))
 	op := c.applies[id]
@@ -354,7 +354,7 @@ func (c *chaos) endApply(how string) {
 	}
 }
 
-// canObserve tells whether anybody reads an instance now.
+// canObserve reports whether an instance is observed now.
 func (c *chaos) canObserve(id entities.InstanceID) bool {
 	i := c.s.Instances[id]
 	_, rt := c.s.Runtime(id)
@@ -362,7 +362,7 @@ func (c *chaos) canObserve(id entities.InstanceID) bool {
 		(rt.Mode != entities.FetchExitCode || i.Delivery.Target != nil)
 }
 
-// look reports what is there.
+// look reports the current objects.
 func (c *chaos) look(id entities.InstanceID) {
 	if c.canObserve(id) {
 		c.observe(id, c.rt[id], true)
@@ -406,7 +406,7 @@ func (c *chaos) wakeUp() {
 	c.now = later(c.now, c.decision.Wake)
 }
 
-// seen evaluates the checks that are wanted.
+// seen evaluates the wanted checks.
 func (c *chaos) seen() {
 	for _, e := range c.decision.Evaluations(c.s) {
 		c.evaluated(e, entities.CheckReading{Verdict: c.truth[e.Channel], At: c.now})
@@ -428,7 +428,7 @@ func (c *chaos) preflightDone() {
 	c.s.PreflightDone(op, readings, c.now)
 }
 
-// flip changes what is so outside; meanwhile nothing is decided.
+// flip changes the external truth, without a decision.
 func (c *chaos) flip() {
 	c.truth[c.pick(entities.SortedKeys(c.truth)...)] = rapid.SampledFrom([]entities.Verdict{
 		entities.Pass, entities.Pass, entities.Wait, entities.Fail, entities.Error,
@@ -459,7 +459,7 @@ func (c *chaos) approve(reject bool) {
 	})
 }
 
-// changeMind approves a release, rejects it after all, and has another channel ask for that approval too.
+// changeMind approves a release, then rejects it, and makes another channel require that approval too.
 func (c *chaos) changeMind() {
 	version := c.waitingVersion()
 	for _, who := range []string{"alice", "bob"} {
@@ -486,7 +486,7 @@ func (c *chaos) endExtension(err string) {
 	delete(c.runs, name)
 }
 
-// turns does some of what is left to do, with something happening outside now and then.
+// turns does some of the remaining work, with occasional external events.
 func (c *chaos) turns() {
 	if n := c.s.Newest(); n == nil || n.Over() {
 		c.newRelease()
@@ -502,7 +502,7 @@ func (c *chaos) turns() {
 	}
 }
 
-// turn does what is left to do, or lets time pass until something is due; false: nothing is.
+// turn does the remaining work, or lets time pass until something is due; false: nothing is.
 func (c *chaos) turn() bool {
 	for _, id := range entities.SortedIDs(c.removes) {
 		c.s.Removed(c.removes[id], "", c.now)
@@ -532,7 +532,7 @@ func (c *chaos) turn() bool {
 	return true
 }
 
-// approveWaiting gives one approval that somebody waits for.
+// approveWaiting gives one required approval.
 func (c *chaos) approveWaiting() bool {
 	for _, ch := range c.decision.Channels {
 		for _, i := range c.s.In(ch.Channel) {
@@ -556,12 +556,12 @@ func (c *chaos) mayApprove(version, topic string) bool {
 	return false
 }
 
-// observeAll has checks evaluated and instances read where there is news, or lets time pass until something is due.
+// observeAll evaluates checks and reads instances that changed, or lets time pass until something is due.
 func (c *chaos) observeAll() bool {
 	asked := entities.DigestOf(c.decision.Evaluations(c.s))
 	c.seen()
 	c.settle()
-	news := entities.DigestOf(c.decision.Evaluations(c.s)) != asked // what is asked about now was not answered yet
+	news := entities.DigestOf(c.decision.Evaluations(c.s)) != asked // a new evaluation has no answer yet
 	for _, id := range c.s.Spec.IDs() {
 		o := &c.s.Instances[id].Observed
 		if c.canObserve(id) && (o.Requested || o.Digest != c.rt[id].Digest() || !o.Fresh) {
@@ -579,7 +579,7 @@ func (c *chaos) observeAll() bool {
 	return true
 }
 
-// letGo ends all that people hold.
+// letGo ends all pauses and pins.
 func (c *chaos) letGo() {
 	c.tame = true
 	for n := range c.next.Channels {
@@ -602,14 +602,14 @@ func (c *chaos) letGo() {
 	}
 }
 
-// fix lets go of everything, releases a fix, and plays people, runtimes and checks that are well
-// again: the fix arrives everywhere (B10), and nothing is left to do.
+// fix resumes everything, releases a fix, and simulates people, runtimes and checks that are healthy again: the fix arrives everywhere
+// (B10), and no work is left.
 func (c *chaos) fix() {
 	c.letGo()
 	c.now = c.now.Add(time.Second)
 	fix, err := c.release("fix", "")
 	if err != nil {
-		return // as many as can be are in flight
+		return // the maximum number of releases is in flight
 	}
 	c.opened(fix)
 	c.comeToRest()
@@ -634,7 +634,7 @@ func (c *chaos) fix() {
 	}
 }
 
-// comeToRest plays people, runtimes and checks that are well until nothing is left to happen.
+// comeToRest simulates people, runtimes and checks without failures until nothing is left to happen.
 func (c *chaos) comeToRest() {
 	turns := 60*(len(c.s.Releases)+2)*(len(c.s.Spec.IDs())+1) + 3000
 	for range turns {

@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// judge holds one pass to what never may happen.
+// judge checks the invariants of one pass.
 func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 	c.decided = d.Changes
 	for _, ch := range d.Changes {
@@ -43,9 +43,9 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 		applied[op.Instance] = true
 		c.judgeApply(op, mode, d)
 	}
-	removing := 0 // instances, one by one; what they left elsewhere goes by itself, as does what was declared again meanwhile
+	removing := 0 // instances, one by one; objects left elsewhere do not count, nor does an instance that was declared again since
 	for id, op := range c.removes {
-		i := c.s.Instances[id] // which may have been on another runtime when that began
+		i := c.s.Instances[id] // it may have been on another runtime when the removal started
 		if op.From == "" && !c.s.Declared(id) && i != nil && i.Delivery.Target != nil {
 			removing++
 		}
@@ -82,7 +82,7 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 	}
 }
 
-// judgeEndOf: a run of an extension is asked to end only where it was cancelled, once, and where no channel waits for it.
+// judgeEndOf: the end of a run of an extension is requested only if it was cancelled, once, and if no channel waits for it.
 func (c *chaos) judgeEndOf(r *state.Release, op state.EndOp, d *decide.Decision) {
 	e := r.Extensions[op.Extension]
 	for channel, p := range r.Phases {
@@ -107,7 +107,7 @@ func (c *chaos) nextIn(channel string, d *decide.Decision) *state.Release {
 	return nil
 }
 
-// judgeWrites: nothing is written where it is only reported, or was when the channel was last declared (A25).
+// judgeWrites: nothing is written in a report-only channel, or in an undeclared one that was report-only (A25).
 func (c *chaos) judgeWrites(d *decide.Decision) {
 	var written []string
 	for _, op := range d.Applies {
@@ -127,7 +127,7 @@ func (c *chaos) judgeWrites(d *decide.Decision) {
 	}
 }
 
-// judgeLeaving: what is declared is removed only from a drained runtime, in its turn, and unless by force while others remain.
+// judgeLeaving: a declared instance is removed only from a drained runtime, in its turn, and, except with force, while others remain.
 func (c *chaos) judgeLeaving(op state.RemoveOp, mode decide.Mode, d *decide.Decision) {
 	i := c.s.Instances[op.Instance]
 	p := c.s.DrainOf(i.Runtime)
@@ -145,7 +145,7 @@ func (c *chaos) judgeLeaving(op state.RemoveOp, mode decide.Mode, d *decide.Deci
 	}
 }
 
-// judgeClearing: what was left on another runtime goes only where that is declared, and once nothing would return to it.
+// judgeClearing: objects left on another runtime are removed only if that is declared, and once nothing would return to them.
 func (c *chaos) judgeClearing(op state.RemoveOp, mode decide.Mode, d *decide.Decision) {
 	_, paused := c.s.PauseOn(op.Instance, op.From)
 	_, twice := c.removes[op.Instance]
@@ -206,8 +206,8 @@ func (c *chaos) judgeChange(ch state.Change, mode decide.Mode, d *decide.Decisio
 	c.judgeMoves(ch, refuse)
 }
 
-// judgeSteps: a release goes to no more instances than the policy of the channel allows now (D23–D25). It goes by what it
-// saw itself, not by what the state says of steps, and is written apart from entities/selection.
+// judgeSteps: a release goes to no more instances than the policy of the channel allows now (D23–D25). It uses its own observations,
+// not the state's record of steps, and is implemented separately from entities/selection.
 func (c *chaos) judgeSteps(ch state.Change, d *decide.Decision) {
 	key := ch.Channel + "/" + ch.Release
 	switch ch.Kind {
@@ -261,7 +261,7 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		}
 		stable := c.stands(i)
 		came := c.came[spec.Name+"/"+r.ID][id]
-		// Or somebody else brought it, where it was only reported. What is damaged since then is applied anew.
+		// Or another tool brought it, while it was only reported. A damaged instance is applied again.
 		others := !came && !i.Delivery.Since.Before(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "" && stable
 		if i.IsAt(r) && (came || others) {
 			if moved[id] && i.Delivery.Cancelled == "" && !i.Delivery.Reported {
@@ -295,7 +295,7 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 			return
 		}
 		if done < met || done <= c.waited[spec.Name+"/"+r.ID] {
-			continue // a step that it did not have to take, or whose pause was over before the next one: what was damaged and repaired since changes nothing
+			continue // a step that it did not have to take, or whose pause ended before the next one: a later damage and repair changes nothing
 		}
 		if len(since) < done || c.now.Before(since[done-1].Add(step.Pause)) {
 			c.t.Fatalf("%s goes to %d in %s, and %d must have been stable for %s:\n%s%s%s", r.FullVersion, updated, spec.Name, done, step.Pause, d, c.phases(), c.deliveries())
@@ -304,7 +304,7 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 	}
 }
 
-// judgeLeftOver: a release in progress ends unchanged only where nothing that is declared waits for it.
+// judgeLeftOver: a release in progress ends unchanged only if no declared instance waits for it.
 func (c *chaos) judgeLeftOver(r *state.Release, ch state.Change, refuse func(string)) {
 	for _, i := range c.s.In(ch.Channel) {
 		nothing := i.Delivery.Target == nil && !r.Keeps(ch.Channel) // there is no version that it keeps
@@ -314,7 +314,7 @@ func (c *chaos) judgeLeftOver(r *state.Release, ch state.Change, refuse func(str
 	}
 }
 
-// deliveries are the instances that are at anything, and how, what the journal has, and what releases keep.
+// deliveries formats the instances with a target and their state, the journal, and the kept targets of releases.
 func (c *chaos) deliveries() string {
 	var b strings.Builder
 	for _, id := range entities.SortedIDs(c.s.Instances) {
@@ -333,14 +333,14 @@ func (c *chaos) deliveries() string {
 	return b.String()
 }
 
-// judgeSpoiled: nothing leads back to what was cancelled before it was good, but a release of it.
+// judgeSpoiled: only a release leads back to a target that was cancelled before it was good.
 func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
 	r := c.s.ReleaseByID(ch.Release)
 	for _, m := range ch.Moves {
 		switch {
 		case (ch.Kind == state.ChangePromote || ch.Kind == state.ChangeTarget) && !r.Return:
 			base, _, _ := strings.Cut(m.Target.FullVersion, "-i")
-			there := slices.ContainsFunc(c.s.In(ch.Channel), func(i *state.Instance) bool { // another release, or somebody else, brought it
+			there := slices.ContainsFunc(c.s.In(ch.Channel), func(i *state.Instance) bool { // another release, or another tool, brought it
 				d := &i.Delivery
 				return (d.Converged || !d.Reported && !c.s.ReportsOnly(ch.Channel)) && d.Cancelled == "" && c.s.VersionOf(i) == base
 			})
@@ -364,7 +364,7 @@ func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
 	}
 }
 
-// judgeMoves: no instance goes backwards unless something is taken back, or a person says so.
+// judgeMoves: no instance goes backwards except by a rollback or an action of a person.
 func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 	c.judgeSpoiled(ch, refuse)
 	if ch.Kind == state.ChangeBack {
@@ -389,13 +389,13 @@ func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 			c.brought[m.Instance], c.ranAt[m.Instance] = map[string]bool{}, map[string]string{}
 		}
 		c.brought[m.Instance][m.Target.FullVersion] = true
-		if c.ranAt[m.Instance][m.Target.Payload] == "" || !r.Return { // what is gone back to is on the runtime that it was on
+		if c.ranAt[m.Instance][m.Target.Payload] == "" || !r.Return { // the rollback target is on its earlier runtime
 			c.ranAt[m.Instance][m.Target.Payload] = c.rendered[r.ID][m.Instance]
 		}
 	}
 }
 
-// judgeReturns: what comes back to a runtime that was drained comes at what has succeeded in its channel.
+// judgeReturns: an instance that returns to a runtime after a drain gets a target that has succeeded in its channel.
 func (c *chaos) judgeReturns(ch state.Change, refuse func(string)) {
 	for _, m := range ch.Moves {
 		at := slices.IndexFunc(c.s.Releases, func(r *state.Release) bool {
@@ -415,7 +415,7 @@ func (c *chaos) judgeReturns(ch state.Change, refuse func(string)) {
 	}
 }
 
-// atNewer tells whether an instance is at what a newer release alone brought.
+// atNewer reports whether an instance is at a target that only a newer release brought.
 func (c *chaos) atNewer(id entities.InstanceID, r *state.Release) bool {
 	newer := false
 	for _, other := range c.s.Releases {
@@ -427,7 +427,7 @@ func (c *chaos) atNewer(id entities.InstanceID, r *state.Release) bool {
 			continue
 		}
 		if c.strayed[id] && (p.Phase == maestro.Failed || p.Phase == maestro.RolledBack) {
-			continue // it was not declared when a person had the older one wait again: nothing of the newer one was there
+			continue // it was not declared when a person let the older one wait again: nothing of the newer one was there
 		}
 		if c.sequence[other.ID] <= c.sequence[r.ID] {
 			return false
@@ -439,7 +439,7 @@ func (c *chaos) atNewer(id entities.InstanceID, r *state.Release) bool {
 	return newer
 }
 
-// mayPass tells whether a release may enter before an older one that waits, by its strategy. (Written apart from maestro.)
+// mayPass reports whether a release may enter before an older one that waits, by its strategy. (Implemented separately from maestro.)
 func (c *chaos) mayPass(r, older *state.Release, spec *entities.ChannelSpec) bool {
 	spoken := slices.ContainsFunc(r.Bypasses, func(b entities.Bypass) bool { return b.Channel == spec.Name })
 	for _, a := range r.Approvals {
@@ -457,7 +457,7 @@ func (c *chaos) mayPass(r, older *state.Release, spec *entities.ChannelSpec) boo
 	return false
 }
 
-// leftBehind tells whether a newer release entered a channel before, and the decision skips this one for that.
+// leftBehind reports whether a newer release entered a channel before, and the decision skips this one for that.
 func (c *chaos) leftBehind(older *state.Release, channel string, d *decide.Decision) bool {
 	skipped := slices.ContainsFunc(d.Changes, func(ch state.Change) bool {
 		return ch.Kind == state.ChangeSkip && ch.Channel == channel && ch.Release == older.ID
@@ -468,7 +468,7 @@ func (c *chaos) leftBehind(older *state.Release, channel string, d *decide.Decis
 	})
 }
 
-// yields tells whether a decision has what is in progress yield to a release that may end it.
+// yields reports whether the release in progress yields, in this decision, to a release that may end it.
 func (c *chaos) yields(other, r *state.Release, channel string, d *decide.Decision) bool {
 	return c.s.Strategy(r) == maestro.Immediate && c.sequence[other.ID] < c.sequence[r.ID] &&
 		slices.ContainsFunc(d.Changes, func(ch state.Change) bool {
@@ -476,7 +476,7 @@ func (c *chaos) yields(other, r *state.Release, channel string, d *decide.Decisi
 		})
 }
 
-// judgeEntry: the channel is free, what is there is known, and nothing is overtaken.
+// judgeEntry: the channel is free, its state is known, and no release is overtaken.
 func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(string)) {
 	r := c.s.ReleaseByID(ch.Release)
 	spec, _ := c.s.Spec.Channel(ch.Channel)
@@ -519,7 +519,7 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 	}
 	newest, key := c.entered[ch.Channel], ch.Channel+"/"+r.ID
 	if r.Return && c.undone(newest, ch.Channel) {
-		newest = 0 // this one leads back to what was there before
+		newest = 0 // this one leads back to the version before
 	}
 	if newest > c.sequence[r.ID] && c.retried[key] && c.unseen[key][newest] {
 		c.reopened[key] = true
@@ -532,8 +532,8 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 	c.entered[ch.Channel] = max(c.entered[ch.Channel], c.sequence[r.ID])
 }
 
-// callOffs notes which releases wait in a channel themselves, or were cancelled, and nothing is at them but as a mere report, when a person
-// has an older one enter there once more: that one goes on, though somebody brings them or a pin keeps them afterwards.
+// callOffs records the newer releases that wait in a channel, or were cancelled, and are at most reported there, when a person lets an
+// older one enter again: the older one continues, even if another tool brings them or a pin keeps them afterwards.
 func (c *chaos) callOffs(key, channel string) {
 	c.unseen[key] = map[int]bool{}
 	for _, r := range c.s.Releases {
@@ -558,7 +558,7 @@ func (c *chaos) undone(sequence int, channel string) bool {
 	return false
 }
 
-// passedOver: a release that will not come by itself. (Written apart from maestro and decide.)
+// passedOver: a release that cannot enter unless a person acts. (Implemented separately from maestro and decide.)
 func (c *chaos) passedOver(r *state.Release, spec *entities.ChannelSpec) bool {
 	for _, i := range c.s.In(spec.Name) {
 		if b := i.Delivery.Rollback; b != nil && !b.Failed.IsZero() && r.At.Before(b.Failed) && !c.retriedPast(r, spec.Name, b) {
@@ -580,7 +580,8 @@ func (c *chaos) passedOver(r *state.Release, spec *entities.ChannelSpec) bool {
 	return len(r.Phases[spec.Name].Refused) > 0 || c.doomed(r, spec.Name) || c.crowded(r, spec)
 }
 
-// crowded: as many as may be unavailable are, the release brings none of them anything, and one of them takes something else to be well again.
+// crowded: the maximum number of instances is unavailable, the release changes none of them, and one of them needs another release to
+// become healthy.
 func (c *chaos) crowded(r *state.Release, spec *entities.ChannelSpec) bool {
 	if spec.Rollout == nil || spec.Rollout.MaxUnavailable == nil {
 		return false
@@ -603,7 +604,7 @@ func (c *chaos) crowded(r *state.Release, spec *entities.ChannelSpec) bool {
 	return stuck && unavailable >= spec.Rollout.MaxUnavailable.Number
 }
 
-// stands tells whether an instance is well, as far as is known; where nothing is to be, nothing is missed.
+// stands reports whether an instance is known to be healthy. An instance without a target counts as healthy.
 func (c *chaos) stands(i *state.Instance) bool {
 	o := &i.Observed
 	known := o.Digest != "" && o.Reading.Err == nil && o.Fresh
@@ -615,8 +616,8 @@ func (c *chaos) retriedPast(r *state.Release, channel string, b *entities.Rollba
 	return b.Release == r.ID && c.retried[channel+"/"+r.ID]
 }
 
-// notePhases sees what people have a release enter once more, and how many of its approvals count no longer: those from
-// before it failed further up, or was rolled back here.
+// notePhases records the releases that people let enter again, and how many of their approvals are not valid any more: those from before
+// a failure upstream, or a rollback here.
 func (c *chaos) notePhases() {
 	for _, r := range c.s.Releases {
 		for channel, p := range r.Phases {
@@ -625,7 +626,7 @@ func (c *chaos) notePhases() {
 			c.phase[key] = p.Phase
 			switch {
 			case before == p.Phase:
-			case before == "" && !r.Config() && !r.Return: // a person releases it, once more perhaps
+			case before == "" && !r.Config() && !r.Return: // a person releases it, perhaps again
 				delete(c.cutOff, channel+"/"+r.Version)
 			case before == maestro.Cancelled && p.Phase == maestro.InProgress: // a person retries it
 				delete(c.cutOff, channel+"/"+r.Version)
@@ -643,7 +644,7 @@ func (c *chaos) notePhases() {
 			case before == maestro.RolledBack && p.Phase == maestro.Pending:
 				c.waits[key], c.retried[key] = true, true
 				c.callOffs(key, channel)
-			case before == maestro.Cancelled && p.Phase == maestro.Pending: // a person retries what was only reported
+			case before == maestro.Cancelled && p.Phase == maestro.Pending: // a person retries a release that was only reported
 				c.waits[key] = true
 				delete(c.cutOff, channel+"/"+r.Version)
 			case p.Phase == maestro.RolledBack:
@@ -656,10 +657,10 @@ func (c *chaos) notePhases() {
 	}
 }
 
-// failedAbove: what was said of a release counts no longer where it would enter after the channel in which it failed.
+// failedAbove: the approvals of a release are not valid any more downstream of the channel in which it failed.
 func (c *chaos) failedAbove(r *state.Release, failed string) {
 	below := map[string]bool{failed: true}
-	for range c.s.Spec.Channels { // as deep as it may be
+	for range c.s.Spec.Channels { // the maximum depth
 		for _, spec := range c.s.Spec.Channels {
 			for _, cond := range spec.Conditions {
 				for _, up := range cond.Channels {
@@ -675,8 +676,8 @@ func (c *chaos) failedAbove(r *state.Release, failed string) {
 	}
 }
 
-// doomed: something above the channel ended this release for good, or it would make more unavailable beside what has failed, which waits for
-// people.
+// doomed: an upstream channel ended this release permanently, or it would make more instances unavailable in addition to failed ones that
+// wait for people.
 func (c *chaos) doomed(r *state.Release, channel string) bool {
 	if c.besideFailed(r, channel) {
 		return true
@@ -696,8 +697,8 @@ func (c *chaos) doomed(r *state.Release, channel string) bool {
 	return false
 }
 
-// besideFailed: what has failed in the channel, or is not applied since it was only reported, is not touched by a release that waits
-// for it to be available. Others may wait behind that one.
+// besideFailed: a waiting release does not change the failed instance, or the one that was only reported, whose availability it waits
+// for. Others may wait behind that release.
 func (c *chaos) besideFailed(r *state.Release, channel string) bool {
 	return slices.ContainsFunc(c.decision.Channels, func(d decide.ChannelDecision) bool {
 		stuck := d.Status == entities.StatusFailed && d.Next == r || c.onlyReported(channel) && d.Next != nil && c.sequence[d.Next.ID] <= c.sequence[r.ID]
@@ -707,7 +708,7 @@ func (c *chaos) besideFailed(r *state.Release, channel string) bool {
 	})
 }
 
-// cutShort: a release has come to some instances of a channel, and ended for good further up before it came to the others.
+// cutShort: a release has reached some instances of a channel, and ended permanently upstream before it reached the others.
 func (c *chaos) cutShort(r *state.Release, channel string) bool {
 	spec, _ := c.s.Spec.Channel(channel)
 	return (spec.Rollout != nil || c.stepped[channel+"/"+r.ID]) && c.doomed(r, channel) && slices.ContainsFunc(c.s.In(channel), func(i *state.Instance) bool {
@@ -724,7 +725,7 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 		case waived(cond.ID):
 		case cond.Kind == entities.ManualApproval:
 			c.judgeApprovals(r, ch.Channel, cond, refuse)
-		case r.Return: // it went there by the same conditions before
+		case r.Return: // it went there under the same conditions before
 			for _, m := range ch.Moves {
 				if !c.brought[m.Instance][m.Target.FullVersion] {
 					refuse("as what was good there before, which it was not")
@@ -740,7 +741,7 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 	}
 	for _, check := range spec.Checks {
 		if check.Before() == "" || waived(check.ID) || ch.Kind != state.ChangePromote {
-			continue // nothing is delivered: what was read last is enough
+			continue // nothing is delivered: the last reading is sufficient
 		}
 		if c.truth[ch.Channel] != entities.Pass {
 			refuse("though its check says " + string(c.truth[ch.Channel]))
@@ -756,7 +757,7 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 	}
 }
 
-// judgeGatesAgain: no step goes past a condition on other channels, or a check, that says no just then.
+// judgeGatesAgain: no step passes a condition on other channels, or a check, that fails at that moment.
 func (c *chaos) judgeGatesAgain(r *state.Release, ch state.Change, d *decide.Decision) {
 	spec, _ := c.s.Spec.Channel(ch.Channel)
 	waived := func(id string) bool { return c.waived[waiver(r.ID, ch.Channel, id)] }
@@ -791,7 +792,7 @@ func (c *chaos) judgeApprovals(r *state.Release, channel string, cond entities.C
 	}
 }
 
-// judgeApply: one at a time, of the present target, with what its runtime asks for.
+// judgeApply: one at a time, of the current target, with the requirements of its runtime.
 func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decision) {
 	on, _ := c.s.Runtime(op.Instance)
 	if clearing, runs := c.removes[op.Instance]; runs && clearing.From == on {
@@ -800,7 +801,7 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 	if at := c.ranAt[op.Instance][op.Target.Payload]; at != on {
 		c.t.Fatalf("%s was brought to %s, and is applied to %s:\n%s%s%s", op.Target.FullVersion, at, on, d, c.phases(), c.deliveries())
 	}
-	anew := slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool { // and comes to what is back from a drained runtime, too
+	anew := slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool { // including the delivery to an instance that is back from a drained runtime
 		p, _ := r.PhaseIn(op.Instance.Channel)
 		return p == maestro.InProgress && !r.Config() && r.Payloads[op.Instance] == op.Target.Payload
 	})
@@ -831,8 +832,8 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 	}
 }
 
-// judgeSuccess: nothing succeeds before its extensions, and the windows of its checks; and in a fleet only once every
-// instance that the release has a payload for has converged at it, or is not touched by it.
+// judgeSuccess: nothing succeeds before its extensions, and the windows of its checks; and in a fleet only once every instance that the
+// release has a payload for has converged at it, or is not changed by it.
 func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 	spec, _ := c.s.Spec.Channel(ch.Channel)
 	for _, id := range ch.Instances {
@@ -842,7 +843,7 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 	}
 	r := c.s.ReleaseByID(ch.Release)
 	if r == nil {
-		return // a rollback, a pin, or what was cancelled
+		return // a rollback, a pin, or a cancelled target
 	}
 	for _, s := range spec.Instances {
 		i := c.s.Instances[spec.ID(s)]
@@ -851,7 +852,7 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 		}
 		arrived := i.IsAt(r) && (i.Delivery.Converged || slices.Contains(ch.Instances, i.ID))
 		untouched := r.Config() && i.Delivery.Converged && r.Present[i.ID].Payload == i.Delivery.Target.Payload
-		// There is no version that it keeps; or it was rendered for those that were there, and this one came back from a drained runtime since.
+		// There is no version that it keeps; or it was rendered for other instances, and this one came back from a drained runtime since.
 		left := r.Keeps(ch.Channel) && (i.Delivery.Target == nil || r.Present[i.ID].FullVersion == "")
 		if !arrived && !untouched && !left {
 			refuse("before " + i.ID.String() + " has converged")
@@ -875,7 +876,7 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 	}
 }
 
-// judgeState holds what is left once nothing changes any more to what never may be.
+// judgeState checks the invariants of the state after nothing changes any more.
 func (c *chaos) judgeState(mode decide.Mode) {
 	for _, ch := range c.decision.Channels {
 		if ch.Status != entities.StatusConverged && len(ch.Reasons) == 0 {
@@ -907,8 +908,7 @@ func (c *chaos) judgeState(mode decide.Mode) {
 	}
 }
 
-// judgeOffloaded: of releases that wait behind many the store alone knows what they are made of, and nothing is done with what is
-// not known here.
+// judgeOffloaded: for releases that wait behind many others only the store has the payloads, and unknown payloads are not used.
 func (c *chaos) judgeOffloaded() {
 	for _, id := range entities.SortedIDs(c.s.Instances) {
 		d := &c.s.Instances[id].Delivery
@@ -932,7 +932,8 @@ func (c *chaos) judgeOffloaded() {
 			whole++
 		}
 	}
-	// What an instance is at, or may return to, stays whole besides, and so does what is next or takes something back.
+	// The current targets of instances, their possible rollback targets, the next releases, and those that take one back also stay
+	// complete.
 	if most := state.MaxWhole + 20 + len(c.s.Instances)*(state.MaxEarlier+5); whole > most {
 		c.t.Fatalf("%d releases are whole, of %d", whole, len(c.s.Releases))
 	}
@@ -956,7 +957,7 @@ func (c *chaos) judgeReleases() {
 	}
 }
 
-// judgeAudit: lines are numbered without gaps, whoever takes them away.
+// judgeAudit: lines are numbered without gaps, even if some are removed.
 func (c *chaos) judgeAudit() {
 	for _, l := range c.s.Audit {
 		if l.N <= c.audited {
@@ -972,7 +973,7 @@ func (c *chaos) judgeAudit() {
 	}
 }
 
-// judgeWake: until the wake-up, nothing becomes due by itself.
+// judgeWake: until the wake-up, nothing becomes due without an event.
 func (c *chaos) judgeWake(mode decide.Mode) {
 	if w := c.decision.Wake; !w.IsZero() && !w.After(c.now) {
 		c.t.Fatalf("wake-up in the past:\n%s", c.decision)
@@ -992,7 +993,7 @@ func (c *chaos) judgeWake(mode decide.Mode) {
 	}
 }
 
-// onlyReported: what was cancelled while it was only reported is not applied afterwards.
+// onlyReported: a release that was cancelled while it was only reported is not applied afterwards.
 func (c *chaos) onlyReported(channel string) bool {
 	return slices.ContainsFunc(c.s.In(channel), func(i *state.Instance) bool {
 		return i.Delivery.Reported && !slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool {
@@ -1002,7 +1003,7 @@ func (c *chaos) onlyReported(channel string) bool {
 	})
 }
 
-// behindFailed tells whether a channel waits for one that has failed, or was only reported, where a newer release waits for people too.
+// behindFailed reports whether a channel waits for one that has failed, or was only reported, where a newer release waits for people too.
 func (c *chaos) behindFailed(ch *decide.ChannelDecision) bool {
 	return slices.ContainsFunc(c.decision.Channels, func(o decide.ChannelDecision) bool {
 		return (o.Status == entities.StatusFailed || o.Status == entities.StatusBlocked || c.onlyReported(o.Channel)) && slices.ContainsFunc(ch.Gates, func(g decide.Judgement) bool {
@@ -1011,7 +1012,7 @@ func (c *chaos) behindFailed(ch *decide.ChannelDecision) bool {
 	})
 }
 
-// judgeEnd: what could come has come; what could not says why.
+// judgeEnd: every release that can arrive has arrived; the others have a reason.
 func (c *chaos) judgeEnd() {
 	for _, ch := range c.decision.Channels {
 		switch ch.Status {

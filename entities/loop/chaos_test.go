@@ -19,19 +19,19 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// chaos is a world in which everything happens in any order: releases, approvals and rejections, bypasses, checks
-// that change their mind, extensions that fail, leases granted and forgotten, pins, rollbacks, pauses of every
-// scope, draining, other runs, runtimes that lie, and channels and instances that come, go and move. It knows what
-// is true outside, and judges every pass and every state (chaos_judge_test.go).
+// chaos is a world in which all events happen in any order: releases, approvals and rejections, bypasses, checks with changing results,
+// extensions that fail, leases granted and lost, pins, rollbacks, pauses of every scope, draining, other runs, runtimes with wrong
+// reports, and channels and instances that are added, removed and moved. It knows the external truth, and checks every pass and every
+// state (chaos_judge_test.go).
 type chaos struct {
 	settles int            // so far
-	decided []state.Change // by the decision that is judged
+	decided []state.Change // by the decision that is checked
 	*world
 	t *rapid.T
 	setting
-	tame    bool                        // all is well: what is asked for is given
+	tame    bool                        // no failures: every request is granted
 	n       int                         // versions ever released
-	truth   map[string]entities.Verdict // by channel: what its check would say if it were asked now
+	truth   map[string]entities.Verdict // by channel: the current result of its check
 	fresh   map[string]bool             // channel/release: a preflight has read the truth, and nothing changed since
 	passed  map[string]bool             // channel/release: the last reading of its window was PASS
 	waived  map[string]bool             // release/channel/condition: a bypass was accepted
@@ -39,41 +39,41 @@ type chaos struct {
 	runs    map[string]state.ExtensionOp
 	audited int64
 	arrived map[entities.InstanceID]time.Time       // when its target converged
-	came    map[string]map[entities.InstanceID]bool // channel/release: the instances that it was let into
-	waited  map[string]int                          // likewise: after how many the longest pause was over that it waited for
-	stepped map[string]bool                         // channel/release: it was let in while there was a policy
+	came    map[string]map[entities.InstanceID]bool // channel/release: the instances that it entered
+	waited  map[string]int                          // channel/release: instances updated before the longest pause that it waited for
+	stepped map[string]bool                         // channel/release: it entered while there was a policy
 
-	rt       map[entities.InstanceID]entities.Reading  // what a runtime would report of an instance, if it is honest
+	rt       map[entities.InstanceID]entities.Reading  // the report of an honest runtime for an instance
 	brought  map[entities.InstanceID]map[string]bool   // full versions that a release brought there
 	newest   map[entities.InstanceID]int               // sequence of the newest release that was ever its target
 	entered  map[string]int                            // channel → sequence of the newest release that entered
-	waits    map[string]bool                           // channel/release: a pin has it enter once more
+	waits    map[string]bool                           // channel/release: a pin lets it enter again
 	rendered map[string]map[entities.InstanceID]string // release id → the runtime that was declared when it was opened
 	ranAt    map[entities.InstanceID]map[string]string // payload → the runtime that a release brought it to
-	behind   map[entities.InstanceID]entities.Reading  // what is on the other runtime
-	unseen   map[string]map[int]bool                   // channel/release: those that were cancelled and not there when a person had it enter once more
+	behind   map[entities.InstanceID]entities.Reading  // the objects on the other runtime
+	unseen   map[string]map[int]bool                   // channel/release: cancelled ones, not there when a person let it enter again
 	strayed  map[entities.InstanceID]bool              // it was not declared for a while, and nothing was brought there since
 	sequence map[string]int                            // release id → order of opening
 	over     map[string]bool                           // release id → was over when last seen
-	retried  map[string]bool                           // channel/release: a person has it enter once more after a rollback
+	retried  map[string]bool                           // channel/release: a person let it enter again after a rollback
 	phase    map[string]maestro.Phase                  // channel/release: when last seen
-	unheard  map[string]int                            // channel/release: so many approvals were given before it failed
-	reopened map[string]bool                           // channel/release: it was skipped, and a person has it wait again
+	unheard  map[string]int                            // channel/release: the number of approvals given before it failed
+	reopened map[string]bool                           // channel/release: it was skipped, and a person let it wait again
 	good     map[entities.InstanceID]map[string]bool   // payloads of releases that succeeded there
-	cutOff   map[string]bool                           // channel/version: a person cancelled it there, and did not release it anew
+	cutOff   map[string]bool                           // channel/version: a person cancelled it there, and did not release it again
 	spoiled  map[entities.InstanceID]map[string]bool   // payloads of releases that were cancelled in progress, and never good there
 }
 
-// setting is what may be drawn in a world.
+// setting is the range of random worlds.
 type setting struct {
 	channels int
 	sizes    []int    // instances of a channel
 	runtimes []string // that an instance may be on
 	gated    bool     // there may be gates, automatic rollbacks, leases and so on
-	cramped  bool     // releases go in steps, of which one that cannot go on may hold up others
+	cramped  bool     // releases go in steps, and one that cannot continue may block others
 }
 
-// ledger is the Runtime workflow: who waits for a lease, and who was given one.
+// ledger is the Runtime workflow: the waiting and the granted leases.
 type ledger struct {
 	waiting []state.LeaseOp
 	held    map[string]bool
@@ -109,7 +109,7 @@ func newChaos(t *rapid.T, of setting, tame bool) *chaos {
 		c.declareChannel(n)
 	}
 	c.publishNow()
-	if of.gated { // something to return to
+	if of.gated { // a rollback target
 		c.tame = true
 		for _, good := range []string{"g1", "g2"} {
 			c.opened(c.mustRelease(good))
@@ -136,8 +136,8 @@ func nameOf(n int) string { return fmt.Sprintf("c%d", n) }
 
 const theCheck = "slo"
 
-// declareChannel draws a channel that depends on any of those before it, its instances, and what stands before
-// and after a deployment there. One that is declared keeps its instances.
+// declareChannel draws a channel that depends on any of those before it, its instances, and the gates before and after a deployment
+// there. A declared channel keeps its instances.
 func (c *chaos) declareChannel(n int) {
 	name := nameOf(n)
 	if c.truth[name] == "" {
@@ -172,7 +172,7 @@ func (c *chaos) declareChannel(n int) {
 	slices.SortFunc(c.next.Channels, func(a, b entities.ChannelSpec) int { return int(a.Name[1]) - int(b.Name[1]) })
 }
 
-// drawRollout draws a policy by numbers alone, which mean the same whatever a release does not concern.
+// drawRollout draws a policy with absolute numbers only, which do not depend on the instances that a release concerns.
 func (c *chaos) drawRollout() *entities.Rollout {
 	r := &entities.Rollout{}
 	for n := range rapid.IntRange(0, 3).Draw(c.t, "steps") {
@@ -275,10 +275,10 @@ func (c *chaos) opened(r *state.Release) {
 	}
 }
 
-// between is how far apart the numbers of releases are: what goes back to something comes before those that wait.
+// between is the distance between the numbers of releases: a rollback comes before the waiting ones.
 const between = 1 << 20
 
-// returned notes the releases that an unpin has opened.
+// returned records the releases that an unpin has opened.
 func (c *chaos) returned() {
 	for n := len(c.s.Releases) - 1; n >= 0; n-- {
 		r := c.s.Releases[n]
@@ -288,7 +288,7 @@ func (c *chaos) returned() {
 		c.opened(r)
 		if n+1 < len(c.s.Releases) {
 			before, next := 0, c.sequence[c.s.Releases[n+1].ID]
-			for _, number := range c.sequence { // those that are forgotten too
+			for _, number := range c.sequence { // including the pruned ones
 				if number < next {
 					before = max(before, number)
 				}
@@ -325,13 +325,13 @@ func (c *chaos) pickID(from []entities.InstanceID) entities.InstanceID {
 	return from[rapid.IntRange(0, len(from)-1).Draw(c.t, "instance")]
 }
 
-// settle decides and judges pass by pass; then the state is as loop.Settle leaves it.
+// settle decides and checks pass by pass; then the state is as loop.Settle leaves it.
 func (c *chaos) settle() {
 	c.firstReadings()
 	mode := decide.Mode{Drain: !c.tame && c.oneIn(10, "drain")}
 	mode.Rollbacks = mode.Drain && c.oneIn(2, "rollbacks go on")
 	c.settles++
-	thorough := c.settles%20 == 0 || len(c.s.Instances) < 50 && !many() // a digest of a large state takes longer than all the rest
+	thorough := c.settles%20 == 0 || len(c.s.Instances) < 50 && !many() // a digest of a large state takes longer than everything else
 	passes := 20 * (len(c.s.Releases) + 2) * (len(c.s.Spec.IDs()) + len(c.s.Spec.Channels) + 1)
 	for pass := 0; ; pass++ {
 		if pass > passes {
@@ -383,7 +383,7 @@ func (c *chaos) places() map[entities.InstanceID]string {
 	return all
 }
 
-// moved has nothing be where an instance has moved to, and keeps what is where it was.
+// moved removes the objects at the new place of a moved instance, and keeps those at the old one.
 func (c *chaos) moved(was map[entities.InstanceID]string) {
 	for id, runtime := range was {
 		now, _ := c.s.Runtime(id)
@@ -394,7 +394,7 @@ func (c *chaos) moved(was map[entities.InstanceID]string) {
 	}
 }
 
-// begin takes note of the work that a pass starts.
+// begin records the work that a pass starts.
 func (c *chaos) begin(d *decide.Decision) {
 	c.start(d)
 	for _, op := range d.Extensions {
@@ -425,8 +425,7 @@ func (l *ledger) take(op state.LeaseOp) {
 	}
 }
 
-// grant gives the next one its lease; what nobody wants any more is given back. False: nobody waits, or no place
-// is free.
+// grant grants the next lease, and takes back leases that are not needed. False: none waits, or no slot is free.
 func (c *chaos) grant() bool {
 	for _, runtime := range entities.SortedKeys(c.ledgers) {
 		l := c.ledgers[runtime]
@@ -444,14 +443,14 @@ func (c *chaos) grant() bool {
 }
 
 var (
-	// small worlds are of channels with one instance, or three.
+	// small worlds have channels with one instance, or three.
 	plain = setting{channels: 5, sizes: []int{1, 1, 3}, runtimes: []string{"local", "local", "code", "blind"}}
 	gated = setting{channels: 3, sizes: []int{1, 1, 3}, runtimes: []string{"local", "local", "other"}, gated: true}
 	steps = setting{channels: 2, sizes: []int{1, 3}, runtimes: []string{"local", "local", "other"}, gated: true, cramped: true}
 	wide  = setting{channels: 2, sizes: []int{200}, runtimes: []string{"local", "other"}, gated: true}
 )
 
-// repeat has the events happen in any order.
+// repeat runs the events in any order.
 func (c *chaos) repeat(t *rapid.T, events map[string]func()) {
 	actions := map[string]func(*rapid.T){}
 	for name, event := range events {
@@ -461,8 +460,8 @@ func (c *chaos) repeat(t *rapid.T, events map[string]func()) {
 	c.t = t
 }
 
-// What was cancelled before it was good never comes back, whatever fails, is taken back, pinned or unpinned: only a release of it, or a
-// person who retries it, brings it (judgeSpoiled).
+// A target that was cancelled before it was good never comes back through a failure, a rollback, a pin or its end: only a release of it,
+// or a retry by a person, brings it (judgeSpoiled).
 func TestCancelledNeverComesBack_A17_A18_A22_I2(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t, setting{channels: 2, sizes: []int{1, 1, 2}, runtimes: []string{"local"}}, false)
@@ -480,8 +479,8 @@ func TestCancelledNeverComesBack_A17_A18_A22_I2(t *testing.T) {
 	})
 }
 
-// Safety whatever happens to releases and runtimes, and then progress once people and runtimes let it: every
-// release has gone as far as it can.
+// Safety under all events of releases and runtimes, and then progress once people and runtimes allow it: every release has gone as far as
+// it can.
 func TestChaos_A8_A16_A18_B7_D17(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newChaos(t, plain, false)
@@ -492,8 +491,8 @@ func TestChaos_A8_A16_A18_B7_D17(t *testing.T) {
 	})
 }
 
-// Whatever happens in whatever order, nothing passes, goes on or goes back that must not; and once people and
-// runtimes let it, a fix arrives everywhere.
+// In any order of events, no release passes, continues or goes back against the rules; and once people and runtimes allow it, a fix
+// arrives everywhere.
 func TestStorm_A10_A14_A15_A17_A19_A21_A22_A24_B7_B10_C10(t *testing.T) {
 	back, entered := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -503,12 +502,12 @@ func TestStorm_A10_A14_A15_A17_A19_A21_A22_A24_B7_B10_C10(t *testing.T) {
 		back, entered = back+b, entered+e
 		c.fix()
 	})
-	if back == 0 && !testing.Short() || entered == 0 { // a short storm rolls back once, on the average
+	if back == 0 && !testing.Short() || entered == 0 { // a short storm has one rollback on average
 		t.Fatalf("%d rolled back, %d entered: the test shows nothing", back, entered)
 	}
 }
 
-// The same while more releases wait than are kept whole.
+// The same while more releases wait than are kept complete.
 func TestStormWhileManyWait_B3_B4(t *testing.T) {
 	few(t, "5", "15")
 	recalled := 0
@@ -520,7 +519,7 @@ func TestStormWhileManyWait_B3_B4(t *testing.T) {
 		c.fix()
 		recalled += c.recalled
 	})
-	if !testing.Short() { // which plays once
+	if !testing.Short() { // which runs once
 		require.Positive(t, recalled, "no release was looked up in the store")
 	}
 }
@@ -535,7 +534,7 @@ func TestStormInAFleet_B7_B10(t *testing.T) {
 	})
 }
 
-// The same where releases go in steps in their order, and one that is unavailable leaves no room for any.
+// The same with releases that go in steps in their order, where one unavailable instance leaves no room for any.
 func TestStormInSteps_B10_D24(t *testing.T) {
 	few(t, "40", "30")
 	rapid.Check(t, func(t *rapid.T) {
@@ -555,21 +554,21 @@ func TestStormInSteps_B10_D24(t *testing.T) {
 	})
 }
 
-// few has rapid check less in a test that is slow.
+// few reduces the number of checks of rapid in a slow test.
 func few(t *testing.T, checks, steps string) {
 	t.Helper()
 	for name, value := range map[string]string{"rapid.checks": checks, "rapid.steps": steps} {
 		f := flag.Lookup(name)
 		before := f.Value.String()
 		if n, _ := strconv.Atoi(before); n > usual {
-			continue // more is asked for
+			continue // the caller requires more
 		}
 		require.NoError(t, f.Value.Set(value))
 		t.Cleanup(func() { require.NoError(t, f.Value.Set(before)) })
 	}
 }
 
-// count says how many releases were rolled back, and how many entered, channel by channel.
+// count counts the releases that were rolled back, and those that entered, channel by channel.
 func (c *chaos) count() (back, entered int) {
 	for _, r := range c.s.Releases {
 		for _, p := range r.Phases {
@@ -584,8 +583,8 @@ func (c *chaos) count() (back, entered int) {
 	return back, entered
 }
 
-// Progress: with all conditions passing and a runtime that obeys, every release converges in every channel, or is
-// replaced by a newer one, within a bounded number of turns.
+// Progress: with all conditions passing and a runtime that carries out all work, every release converges in every channel, or is replaced
+// by a newer one, within a bounded number of turns.
 func TestEveryReleaseConverges_B7(t *testing.T) {
 	for name, of := range map[string]setting{"plain": plain, "gated": gated} {
 		t.Run(name, func(t *testing.T) {
@@ -603,7 +602,8 @@ func TestEveryReleaseConverges_B7(t *testing.T) {
 	}
 }
 
-// superseded tells whether a newer release that goes by a strategy of the newest, or that people let pass, succeeded in a channel.
+// superseded reports whether a newer release with a strategy that prefers the newest, or one that people let pass, succeeded in a
+// channel.
 func (c *chaos) superseded(r *state.Release, channel string) bool {
 	spec, _ := c.s.Spec.Channel(channel)
 	return slices.ContainsFunc(c.s.Releases, func(newer *state.Release) bool {

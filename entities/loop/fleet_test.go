@@ -17,8 +17,8 @@ import (
 	"github.com/converge-engine/converge/entities/view"
 )
 
-// The widest fleet goes from version to version with one instance that fails, one that goes and one that comes meanwhile: it is summed up in
-// a line, and what is said of it stays small.
+// The widest fleet moves from version to version while one instance fails, one is removed and one is added: its summary is one line, and
+// its reasons stay small.
 func TestWidestFleet_A7_F8(t *testing.T) {
 	w := newWorld()
 	digest := func(of string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(of))) }

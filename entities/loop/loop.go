@@ -1,6 +1,5 @@
-// Package loop runs the convergence decision to its end: decide, commit, and again until nothing changes any
-// more. It is the one place where a decision becomes part of the state. It imports what it joins, decide and
-// state.
+// Package loop repeats decide and commit until the state no longer changes. Only here does a decision become part of the state. It
+// imports decide and state only.
 package loop
 
 import (
@@ -11,9 +10,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// Settle decides and commits until nothing changes any more, and returns the last decision with
-// the changes and the work of every pass. It ends: every change moves a release or an instance one
-// way only.
+// Settle decides and commits until nothing changes, and returns the last decision with the changes and the work of every pass. It
+// terminates: every change moves a release or an instance in one direction only.
 func Settle(s *state.State, now time.Time, mode decide.Mode) *decide.Decision {
 	var all decide.Decision
 	for {
@@ -35,8 +33,7 @@ func Settle(s *state.State, now time.Time, mode decide.Mode) *decide.Decision {
 	}
 }
 
-// show takes note of what people are shown of a channel from now on, and forgets what its gates do not ask for
-// any more.
+// show records the new status of a channel for people, and removes the readings that its gates do not need any more.
 func show(s *state.State, c *decide.ChannelDecision, now time.Time) {
 	if c.Status == entities.StatusManualApproval {
 		announceWaiting(s, c, now)
@@ -48,7 +45,7 @@ func show(s *state.State, c *decide.ChannelDecision, now time.Time) {
 	s.Channel(c.Channel).Candidate = candidate(s, c.Next)
 }
 
-// candidate is the id of a release that goes by a strategy, or "".
+// candidate is the id of a release that follows a strategy, or "".
 func candidate(s *state.State, r *state.Release) string {
 	if r == nil || s.Strategy(r) == "" {
 		return ""
@@ -56,7 +53,7 @@ func candidate(s *state.State, r *state.Release) string {
 	return r.ID
 }
 
-// forgetApprovals drops the approvals of applies that will not come any more.
+// forgetApprovals drops the approvals of applies that will not happen any more.
 func forgetApprovals(s *state.State, d *decide.Decision) {
 	if s.Spec == nil {
 		return
@@ -66,7 +63,7 @@ func forgetApprovals(s *state.State, d *decide.Decision) {
 	}
 }
 
-// degraded tells whether an instance is to be repaired, whatever else it goes through: of the only one the channel says so.
+// degraded reports whether an instance needs a repair, in addition to anything else. A single instance has the status of its channel.
 func degraded(c *decide.ChannelDecision, id entities.InstanceID) bool {
 	status, current := c.Status, c.Current
 	for n := range c.Instances {

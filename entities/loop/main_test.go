@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// usual is what rapid checks where nobody asks for another number.
+// usual is the default number of checks of rapid.
 const usual = 100
 
-// The same interleavings are played each time, so that a change is refused for what it does and not for what nobody had met yet.
-// New ones are met by `make fuzz`, or with -rapid.seed or -rapid.checks. What fails there becomes a story.
+// The same interleavings run each time, so a change fails for its own effect and not for an interleaving that was never tested before.
+// `make fuzz`, -rapid.seed or -rapid.checks run new ones. A failure there becomes a story.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	given := false
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// many tells whether more interleavings are asked for than a change is tested with.
+// many reports whether more interleavings are requested than the default.
 func many() bool {
 	n, _ := strconv.Atoi(flag.Lookup("rapid.checks").Value.String())
 	return n > usual

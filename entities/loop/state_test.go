@@ -85,8 +85,8 @@ func TestHeldConfiguration(t *testing.T) {
 	require.Zero(t, w.s.WaitingConfig)
 }
 
-// A long life: 200 releases over 10 channels, each with approvals, checks before and after, an
-// extension that fails at times, bypasses and rollbacks. What is kept stays small, whatever was.
+// A long life: 200 releases over 10 channels, each with approvals, checks before and after, an extension that sometimes fails, bypasses
+// and rollbacks. The state stays small.
 func TestStateStaysSmall(t *testing.T) {
 	w := newWorld()
 	for n := range 10 {
@@ -124,7 +124,7 @@ func TestStateStaysSmall(t *testing.T) {
 	require.Less(t, most, 64_000)
 }
 
-// playRelease brings a release everywhere but where its extension or its window fails it.
+// playRelease brings a release everywhere except where its extension or its window fails it.
 func (w *world) playRelease(t *testing.T, r *state.Release, n int) {
 	t.Helper()
 	bad := func(channel string) bool { return n%5 == 4 && channel == "c0" }
@@ -178,8 +178,7 @@ func (w *world) targetsConverged() bool {
 	return true
 }
 
-// An apply that cannot begin is no failure of the release: neither attempts nor the deadline count,
-// and it is tried again for as long as it takes.
+// An apply that cannot begin is no failure of the release: neither attempts nor the deadline count, and it is retried without a limit.
 func TestApplyUnready(t *testing.T) {
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
 	s := state.New("shop", "web")
@@ -202,8 +201,8 @@ func TestApplyUnready(t *testing.T) {
 	}
 }
 
-// Nobody can say whether a release is stable while the runtime's API allows no more calls: its deadline waits for a reading, and
-// that one decides.
+// While the runtime's API throttles calls, it is unknown whether a release is stable: its deadline waits for a reading, and that one
+// decides.
 func TestThrottledReadingHoldsTheDeadlineUp(t *testing.T) {
 	id := entities.Only("staging")
 	for _, row := range []struct {
@@ -235,8 +234,8 @@ func TestThrottledReadingHoldsTheDeadlineUp(t *testing.T) {
 	}
 }
 
-// An apply that no worker takes has not failed. Where the runtime can be observed the next one waits for a reading, else it
-// is wanted at once; neither attempts nor the deadline count, however long it takes.
+// An apply that no worker takes has not failed. If the runtime can be observed, the next one waits for a reading, else it is required at
+// once. Neither attempts nor the deadline count, for any length of time.
 func TestApplyUntaken_D17(t *testing.T) {
 	for _, observable := range []bool{true, false} {
 		now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)

@@ -8,8 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// This file holds what stories say of rollbacks, pins, pauses from outside, and of taking things down
-// (testdata/back*.txtar).
+// This file holds the story commands for rollbacks, pins, pauses of larger scopes, and removals (testdata/back*.txtar).
 
 var backCommands = map[string]command{
 	// rollback VERSION CHANNEL why…; - is none
@@ -24,7 +23,7 @@ var backCommands = map[string]command{
 	"pin": func(s *story, arg []string) string {
 		return refusal(done(s.s.Pin(at(arg, 1), at(arg, 0), bob, rest(arg, 2), s.now)))
 	},
-	// unpin CHANNEL why…; "unpin-stay" likewise
+	// unpin CHANNEL why…; the same for "unpin-stay"
 	"unpin":      func(s *story, arg []string) string { return s.unpin(state.Unpinning{}, arg) },
 	"unpin-stay": func(s *story, arg []string) string { return s.unpin(state.Unpinning{Stay: true}, arg) },
 	// pause-scope SCOPE why…
@@ -36,7 +35,7 @@ var backCommands = map[string]command{
 	"evict":        func(s *story, arg []string) string { s.drain(entities.Drain{Force: true}, arg); return "" }, // drain --force
 	"turnup":       func(s *story, arg []string) string { s.drain(entities.Drain{Up: true}, arg); return "" },
 	"resume-scope": func(s *story, arg []string) string { s.s.SetPause(arg[0], nil, s.now); return "" },
-	// the service is gone from the configuration
+	// the service is removed from the configuration
 	"undeclare": func(s *story, _ []string) string {
 		s.next.Channels, s.next.Runtimes = nil, nil
 		s.publish()
@@ -51,7 +50,7 @@ var backCommands = map[string]command{
 	"take-down": func(s *story, arg []string) string {
 		return refusal(done(s.s.TakeDown(arg[0], bob, rest(arg, 1), s.now)))
 	},
-	// removed INSTANCE ok, or what went wrong
+	// removed INSTANCE ok, or the error
 	"removed": func(s *story, arg []string) string {
 		id, text := idOf(arg[0]), rest(arg, 1)
 		op := s.removes[id]
@@ -89,7 +88,7 @@ func (s *story) audit() string {
 	return b.String()
 }
 
-// drain has the service hear of a drain: drain RUNTIME go, or what it waits for.
+// drain reports a drain to the service: drain RUNTIME go, or what it waits for.
 func (s *story) drain(d entities.Drain, arg []string) {
 	turn := entities.Turn{Service: "service/shop/web", Go: at(arg, 1) == "go"}
 	if !turn.Go {

@@ -13,9 +13,9 @@ import (
 	"github.com/converge-engine/converge/entities/selection"
 )
 
-// This file holds what stories say of gates (testdata/gates*.txtar).
+// This file holds the story commands for gates (testdata/gates*.txtar).
 
-// someone reads "alice", or "carol/sre" for one of a group; "carol!/sre" has proven it.
+// someone reads "alice", or "carol/sre" for a member of a group; "carol!/sre" is proven.
 func someone(word string) entities.Who {
 	name, groups, _ := strings.Cut(word, "/")
 	name, proven := strings.CutSuffix(name, "!")
@@ -61,13 +61,13 @@ var gateCommands = map[string]command{
 	// check CHANNEL ID VERDICT reason…; VERDICT@30m: it may change by itself in 30 minutes
 	"check":  func(s *story, arg []string) string { return s.evaluate(arg[0], arg[1], arg[2], rest(arg, 3)) },
 	"checks": func(s *story, _ []string) string { return s.checks() },
-	// selects CHANNEL what the command of its policy prints
+	// selects CHANNEL OUTPUT of the command of its policy
 	"selects": func(s *story, arg []string) string { return s.selects(arg[0], rest(arg, 1)) },
-	// candidates CHANNEL: what that command is told
+	// candidates CHANNEL: the input of that command
 	"candidates": func(s *story, arg []string) string { return s.candidates(arg[0]) },
 	// preflight CHANNEL ID=VERDICT…; the others pass, an empty verdict is no answer
 	"preflight": func(s *story, arg []string) string { return s.preflight(arg[0], arg[1:]) },
-	// extension-ended NAME ok, or what went wrong
+	// extension-ended NAME ok, or the error
 	"extension-ended": func(s *story, arg []string) string {
 		text := rest(arg, 1)
 		if text == "ok" {
@@ -79,7 +79,7 @@ var gateCommands = map[string]command{
 	"lease-granted": func(s *story, arg []string) string {
 		return fmt.Sprintln(s.s.LeaseGranted(s.leases[idOf(arg[0])].ID, s.now))
 	},
-	// follows VERSION CHANNELS…; - is whatever is next, no channel is all
+	// follows VERSION CHANNELS…; - is the next in line, no channel is all
 	"follows": func(s *story, arg []string) string {
 		channels := arg[1:]
 		if len(channels) == 0 {
@@ -112,8 +112,7 @@ func (s *story) runtime(name string, settings []string) {
 	s.next.Runtimes[name] = rt
 }
 
-// evaluate answers a check as the activity does: an ERROR says nothing of when the check is tried again, and what
-// is known already is no news.
+// evaluate answers a check as the activity does: an ERROR has no time of the next attempt, and a known result is no change.
 func (s *story) evaluate(channel, id, verdict, reason string) string {
 	verdict, next, timed := strings.Cut(verdict, "@")
 	r := entities.CheckReading{Verdict: entities.Verdict(verdict), Reason: reason, At: s.now}
@@ -132,7 +131,7 @@ func (s *story) evaluate(channel, id, verdict, reason string) string {
 	return "nobody asks\n"
 }
 
-// selects has the command of a channel's policy answer, as the activity does.
+// selects answers for the command of a channel's policy, as the activity does.
 func (s *story) selects(channel, printed string) string {
 	for _, e := range s.decision.Evaluations(s.s) {
 		if e.Channel != channel || e.Kind != entities.CheckSelection {
@@ -200,7 +199,7 @@ func (s *story) preflight(channel string, verdicts []string) string {
 	return ""
 }
 
-// why prints the judgements of a channel with all that explain shows of them.
+// why prints the judgements of a channel with all details that explain shows.
 func (s *story) why(channel string) string {
 	var b strings.Builder
 	at := func(what string, t time.Time) string {
@@ -223,7 +222,7 @@ func (s *story) why(channel string) string {
 	return b.String()
 }
 
-// declareGate reads a setting of a channel that is about gates; false: it is not.
+// declareGate reads a setting of a channel about gates; false: it is another setting.
 func (s *story) declareGate(c *entities.ChannelSpec, key, value string) bool {
 	parts := strings.Split(value, ":")
 	switch key {

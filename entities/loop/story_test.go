@@ -24,9 +24,9 @@ import (
 
 var update = flag.Bool("update", false, "write what the stories really say")
 
-// TestStories plays testdata/*.txtar. Each file of an archive is a story, named by the requirements
-// it shows: lines that begin with "> " happen in a world, the lines below are all that it
-// answers. `go test ./entities/loop -update` writes the answers anew. The commands are in (*story).run.
+// TestStories runs testdata/*.txtar. Each file of an archive is a story, named after the requirements that it shows: lines that begin
+// with "> " are commands, and the lines below are the complete answer. `go test ./entities/loop -update` writes the answers. The commands
+// are in (*story).run.
 func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func play(t *testing.T, text string) string {
 	return b.String()
 }
 
-// story is a world in which what happens is said in words.
+// story is a world that is driven by commands.
 type story struct {
 	*world
 	t       *testing.T
@@ -74,7 +74,7 @@ type story struct {
 	audited int64 // audit lines already printed
 }
 
-// commands of a story: each carries out its words, and answers; nil words end a line that is none of its own.
+// command carries out one line of a story, and returns its answer.
 type command func(*story, []string) string
 
 // run carries out one line.
@@ -88,7 +88,7 @@ func (s *story) run(words []string) string {
 	return ""
 }
 
-// at is a word, or "" where there are fewer; "-" is none.
+// at is a word, or "" if there are fewer; "-" is none.
 func at(words []string, n int) string {
 	if n < len(words) && words[n] != "-" {
 		return words[n]
@@ -107,7 +107,7 @@ func idOf(word string) entities.InstanceID {
 	return entities.InstanceID{Channel: channel, Name: name}
 }
 
-// ordinary is the configuration, in force once published, and what people do.
+// ordinary are commands for the configuration, which takes effect once published, and for actions of people.
 var ordinary = map[string]command{
 	"channel": func(s *story, arg []string) string { s.declare(arg[0], arg[1:]); return "" },
 	"remove": func(s *story, arg []string) string {
@@ -139,9 +139,9 @@ var ordinary = map[string]command{
 	"refresh": func(s *story, arg []string) string { return refusal(done(s.s.Refresh(at(arg, 0)))) },
 }
 
-// answers is what comes back from outside, and the time.
+// answers are commands for results of activities, and for the time.
 var answers = map[string]command{
-	"apply-ended": func(s *story, arg []string) string { // apply-ended INSTANCE ok, or what went wrong
+	"apply-ended": func(s *story, arg []string) string { // apply-ended INSTANCE ok, or the error
 		text := rest(arg, 1)
 		permanent := strings.HasPrefix(text, "for good: ")
 		if text == "ok" {
@@ -156,7 +156,7 @@ var answers = map[string]command{
 		delete(s.applies, id)
 		return ""
 	},
-	"apply-unready": func(s *story, arg []string) string { // apply-unready INSTANCE what it lacks
+	"apply-unready": func(s *story, arg []string) string { // apply-unready INSTANCE what is missing
 		id := idOf(arg[0])
 		s.s.ApplyUnready(id, s.applies[id].Target, rest(arg, 1), s.now)
 		delete(s.applies, id)
@@ -173,12 +173,12 @@ var answers = map[string]command{
 	},
 	"answer": func(s *story, arg []string) string { s.answerWith(idOf(arg[0]), arg[1:]); return "" },
 	"render": func(s *story, _ []string) string { s.render(); return "" },
-	"unrendered": func(s *story, arg []string) string { // unrendered INSTANCE cause: all else is rendered
+	"unrendered": func(s *story, arg []string) string { // unrendered INSTANCE cause: everything else is rendered
 		s.renderBut(rest(arg, 1), idOf(arg[0]))
 		return ""
 	},
 	"obey": func(s *story, _ []string) string { s.obey(); return "" },
-	"obey-in": func(s *story, arg []string) string { // ends the applies of these instances well
+	"obey-in": func(s *story, arg []string) string { // ends the applies of these instances with success
 		for _, word := range arg {
 			s.obeyApply(idOf(word))
 		}
@@ -188,7 +188,7 @@ var answers = map[string]command{
 	"carry-over": func(s *story, _ []string) string { s.carryOver(); return "" },
 }
 
-// shown is what is to be seen.
+// shown are commands that print the state.
 var shown = map[string]command{
 	"decide": func(s *story, arg []string) string {
 		return s.decide(decide.Mode{Drain: at(arg, 0) != "", Rollbacks: at(arg, 0) == "drain-but-rollbacks"}).String()
@@ -248,7 +248,7 @@ func (s *story) declareChannel(c *entities.ChannelSpec, key, value string) bool 
 		c.Conditions = append(c.Conditions, entities.Condition{ID: value + "/x", Kind: entities.ConditionKind(value)})
 	case "freely":
 		c.Conditions = nil
-	case "rollback": // automatic: most stories say what happens without
+	case "rollback": // automatic: most stories have none
 		c.NoRollback = value != "auto"
 	case "enforcement":
 		enforcement(c, value)
@@ -270,7 +270,7 @@ func (s *story) declareChannel(c *entities.ChannelSpec, key, value string) bool 
 	return true
 }
 
-// rollout reads `1,10m,25%,10m,100%,max=2` or `./select.sh,max=2`; nothing is none.
+// rollout reads `1,10m,25%,10m,100%,max=2` or `./select.sh,max=2`; empty is none.
 func (s *story) rollout(value string) *entities.Rollout {
 	if value == "" {
 		return nil
@@ -375,7 +375,7 @@ func (s *story) service(settings []string) {
 			s.next.Maestro.Strategy = value
 		case "holdUntil":
 			s.next.Maestro.HoldUntil = value
-		case "gates": // of a rollback by hand
+		case "gates": // of a manual rollback
 			s.next.AskGates = value == "ask"
 		case "noRollbackBelow":
 			s.next.NoRollbackBelow = value
@@ -395,8 +395,8 @@ func (s *story) service(settings []string) {
 	}
 }
 
-// reading reads `v2 SUCCEEDED`, `v1+v2 PENDING`, `v2 SUCCEEDED drifted`, `v2 PENDING as-declared why`, `nothing`,
-// `error unreachable connection refused`; with a leading `stale` it is from before the last apply.
+// reading reads `v2 SUCCEEDED`, `v1+v2 PENDING`, `v2 SUCCEEDED drifted`, `v2 PENDING as-declared why`, `nothing`, `error unreachable
+// connection refused`; with a leading `stale` it is from before the last apply.
 func reading(words []string) (entities.Reading, bool) {
 	fresh := words[0] != "stale"
 	if !fresh {
@@ -426,7 +426,7 @@ func reading(words []string) (entities.Reading, bool) {
 	return entities.Reading{Objects: []entities.Object{o}}, fresh
 }
 
-// answerWith is what an exit-code runtime says about the version asked about.
+// answerWith is the answer of an exit-code runtime about a version.
 func (s *story) answerWith(id entities.InstanceID, words []string) {
 	var r entities.Reading
 	switch words[0] {

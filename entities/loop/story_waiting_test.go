@@ -10,9 +10,9 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// waitingCommands are of stories in which many releases wait.
+// waitingCommands are the commands for stories in which many releases wait.
 var waitingCommands = map[string]command{
-	"releases": func(s *story, arg []string) string { // releases N: v1, v2 and so on, each played until it waits
+	"releases": func(s *story, arg []string) string { // releases N: v1, v2 and so on, each run until it waits
 		n, _ := strconv.Atoi(arg[0])
 		for range n {
 			if _, err := s.release(fmt.Sprint("v", s.s.LastRelease+1), ""); err != nil {
@@ -34,8 +34,8 @@ var waitingCommands = map[string]command{
 	},
 }
 
-// tally says how many releases are how far, a line for each channel, and how many targets were set there; then how many
-// releases the store alone knows.
+// tally counts the releases by phase, a line for each channel, and the targets that were set there; then the releases that only the store
+// has.
 func (s *story) tally() string {
 	var b strings.Builder
 	for _, c := range s.s.Spec.ChannelNames() {

@@ -19,8 +19,8 @@ import (
 	"github.com/converge-engine/converge/entities/view"
 )
 
-// manyWait is a service of four channels, one after the other, in which so many releases are through the first and wait for an
-// approval of the second.
+// manyWait is a service of four channels, one after the other, in which n releases have passed the first and wait for an approval of the
+// second.
 func manyWait(t testing.TB, n int, strategy string) *world {
 	w := newWorld()
 	digest := func(of string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(of))) }
@@ -49,7 +49,7 @@ func manyWait(t testing.TB, n int, strategy string) *world {
 			Version: version, FullVersion: version, Incarnation: 1, Hash: w.next.Hash, Payloads: payloads, By: "ci",
 		}, w.now)
 		w.now = w.now.Add(41*time.Second + time.Duration(i*i*104729%1_000_000_007)*time.Nanosecond)
-		if i < n-1 { // as if all had been played, which takes long
+		if i < n-1 { // as if all had run, which takes long
 			r.Phases["dev"] = &state.PhaseState{Phase: maestro.Succeeded, Since: w.now, Reason: "release " + version + " by ci"}
 		}
 	}
@@ -58,7 +58,7 @@ func manyWait(t testing.TB, n int, strategy string) *world {
 	return w
 }
 
-// A release costs the state little while it waits behind many: a thousand of them, in four channels, fit in one payload (B3, F8).
+// A release needs little state while it waits behind many: a thousand of them, in four channels, fit in one payload (B3, F8).
 func TestManyWaitingReleasesFitInOnePayload_B3_F8(t *testing.T) {
 	w := manyWait(t, 1000, "train")
 	packed, err := protocol.Pack(w.s)
@@ -67,7 +67,7 @@ func TestManyWaitingReleasesFitInOnePayload_B3_F8(t *testing.T) {
 	require.Equal(t, 1000, w.s.Open())
 }
 
-// What is shown is bounded however many wait: the newest, and whichever is next; the others are counted.
+// The status is bounded with any number of waiting releases: the newest and the next ones are listed; the others are counted.
 func TestStatusOfVeryManyIsBounded_B3_F8(t *testing.T) {
 	w := manyWait(t, 3000, "train")
 	status := view.Of(w.s, w.decide(decide.Mode{}))
@@ -80,7 +80,7 @@ func TestStatusOfVeryManyIsBounded_B3_F8(t *testing.T) {
 	require.LessOrEqual(t, len(explain.Markdown(status)), explain.MarkdownLimit)
 }
 
-// What a decision costs grows with the releases that wait as a line does.
+// The cost of a decision grows linearly with the number of waiting releases.
 func BenchmarkDecisionWithManyWaiting(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 10_000} {
 		w := manyWait(b, n, "latest")

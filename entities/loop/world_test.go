@@ -16,8 +16,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// world is a service with what surrounds it: the time, the work it has started, and the
-// configuration that is published next. Stories drive it by hand, properties at random.
+// world is a service with its environment: the time, the work that it has started, and the configuration that is published next. Stories
+// drive it by commands, properties at random.
 type world struct {
 	s          *state.State
 	now        time.Time
@@ -29,7 +29,7 @@ type world struct {
 	leases     map[entities.InstanceID]state.LeaseOp
 	renders    []state.RenderOp
 	recalls    []state.RecallOp
-	recalled   int                                       // releases that were looked up in the store
+	recalled   int                                       // releases that were loaded from the store
 	store      map[string]map[entities.InstanceID]string // release id → templates that it was rendered from
 	preflights map[string]state.PreflightOp              // by channel
 	extensions map[string]state.ExtensionOp              // by name
@@ -67,7 +67,7 @@ func timing() entities.RuntimeTiming {
 	}
 }
 
-// channel declares a channel of one instance, or changes a channel: the fields given replace those it had.
+// channel declares a channel of one instance, or changes a channel: the given fields replace the old ones.
 func (w *world) channel(name string, change func(*entities.ChannelSpec)) {
 	for i := range w.next.Channels {
 		if w.next.Channels[i].Name == name {
@@ -83,7 +83,7 @@ func (w *world) channel(name string, change func(*entities.ChannelSpec)) {
 	w.next.Channels = append(w.next.Channels, c)
 }
 
-// enforcement has a channel be enforced, or only report.
+// enforcement makes a channel enforced, or report-only.
 func enforcement(c *entities.ChannelSpec, value string) {
 	if c.Report != "" {
 		c.Drift, c.Report = c.Report, ""
@@ -94,7 +94,7 @@ func enforcement(c *entities.ChannelSpec, value string) {
 	}
 }
 
-// fleet has a channel declare so many instances: eu-1 to eu-N.
+// fleet declares n instances of a channel: eu-1 to eu-N.
 func fleet(c *entities.ChannelSpec, n int, runtimes ...string) {
 	c.Instances = make([]entities.InstanceSpec, n)
 	for i := range c.Instances {
@@ -107,10 +107,10 @@ func stableAfter(channels ...string) entities.Condition {
 	return entities.Condition{ID: "channel-stable/" + strings.Join(channels, "+"), Kind: entities.ChannelStable, Channels: channels}
 }
 
-// publish takes the declared spec over, and opens what follows from it, as the workflow does.
+// publish applies the declared spec, and opens the release that follows from it, as the workflow does.
 func (w *world) publish() *state.Release {
 	w.next.Incarnation++
-	spec := reread(&w.next) // so that what is changed for the next one does not reach it
+	spec := reread(&w.next) // a copy, so later changes do not affect it
 	for _, c := range spec.Channels {
 		for n := range c.Instances {
 			if i := &c.Instances[n]; i.Runtime != "local" { // a payload names its runtime
@@ -169,7 +169,7 @@ func (w *world) open(version, fullVersion, id string) *state.Release {
 
 func payload(template, fullVersion string) string { return template + "@" + fullVersion }
 
-// decide settles, and takes note of the work that this starts.
+// decide settles, and records the work that this starts.
 func (w *world) decide(mode decide.Mode) *decide.Decision {
 	d := loop.Settle(w.s, w.now, mode)
 	w.renders, w.recalls, w.decision = d.Renders, d.Recalls, d
@@ -177,7 +177,7 @@ func (w *world) decide(mode decide.Mode) *decide.Decision {
 	return d
 }
 
-// start takes note of the work that a decision starts.
+// start records the work that a decision starts.
 func (w *world) start(d *decide.Decision) {
 	for _, op := range d.Applies {
 		w.applies[op.Instance] = op
@@ -203,10 +203,10 @@ func (w *world) start(d *decide.Decision) {
 	}
 }
 
-// render answers what the last decision asked to be rendered, or to be looked up in the store.
+// render answers the renders and the loads from the store of the last decision.
 func (w *world) render() { w.renderBut("", entities.InstanceID{}) }
 
-// renderBut is render; where a cause is given, what is for that instance cannot be rendered.
+// renderBut is render; with a cause, the render for that instance fails.
 func (w *world) renderBut(cause string, not entities.InstanceID) {
 	for _, op := range w.renders {
 		if cause != "" && op.Instance == not {
@@ -265,13 +265,13 @@ func (w *world) extensionEnded(name, err string) {
 	w.s.ExtensionEnded(op, err, "the end of its output", "log-1", w.now)
 }
 
-// observe hands in a reading of an instance.
+// observe reports a reading of an instance.
 func (w *world) observe(id entities.InstanceID, r entities.Reading, fresh bool) {
 	r.At = w.now
 	w.s.Observed(id, w.present(id), r, fresh, w.now)
 }
 
-// present is the full version that an instance is to be at, or "".
+// present is the full version of the target of an instance, or "".
 func (w *world) present(id entities.InstanceID) string {
 	if i := w.s.Instances[id]; i != nil && i.Delivery.Target != nil {
 		return i.Delivery.Target.FullVersion
@@ -286,8 +286,7 @@ func (w *world) answer(id entities.InstanceID, r entities.Reading) {
 	w.s.AskAnswered(id, op.Target, r)
 }
 
-// evaluated takes in what evaluating a check gave, as the activity reports it: what is known is no news. False:
-// it was none.
+// evaluated records the result of a check, as the activity reports it: a known result is ignored. False: it was ignored.
 func (w *world) evaluated(e entities.Evaluation, r entities.CheckReading) bool {
 	if e.Known != "" && r.Digest() == e.Known && !r.Tells(e) {
 		return false
@@ -302,12 +301,12 @@ func running(version string, status entities.ObjectStatus) entities.Reading {
 	}}}
 }
 
-// work is what an exit-code runtime answers when there is something to do.
+// work is the answer of an exit-code runtime if there is something to do.
 func work() entities.Reading {
 	return entities.Reading{Objects: []entities.Object{{Name: "web", Type: "custom", Status: entities.ObjectPending}}}
 }
 
-// obey plays a runtime that does as it is asked until nothing is left to do by itself.
+// obey simulates a runtime that carries out all work until nothing is left to do.
 func (w *world) obey() {
 	for range 4000 {
 		w.decide(decide.Mode{})
@@ -325,7 +324,7 @@ func (w *world) obey() {
 	panic("the world does not come to rest:\n" + w.decision.String())
 }
 
-// obeyApply ends an apply well, and observes what it did.
+// obeyApply ends an apply with success, and observes its effect.
 func (w *world) obeyApply(id entities.InstanceID) {
 	version := w.applies[id].Target.FullVersion
 	w.applyEnded(id, "", false)
@@ -334,7 +333,7 @@ func (w *world) obeyApply(id entities.InstanceID) {
 	}
 }
 
-// firstReadings finds nothing where nothing was read yet.
+// firstReadings reports empty readings of instances without a reading.
 func (w *world) firstReadings() bool {
 	any := false
 	for _, id := range w.s.Spec.IDs() {
@@ -374,7 +373,7 @@ func parenthesised(reason string) string {
 	return " (" + reason + ")"
 }
 
-// targets prints what each instance is at.
+// targets prints the target of each instance.
 func (w *world) targets() string {
 	var parts []string
 	for _, id := range entities.SortedIDs(w.s.Instances) {
@@ -385,12 +384,12 @@ func (w *world) targets() string {
 	return strings.Join(parts, ", ")
 }
 
-// carryOver gives the state to another run, as continue-as-new does.
+// carryOver passes the state to another run, as continue-as-new does.
 func (w *world) carryOver() {
 	w.s = reread(w.s)
 }
 
-// reread is what another process reads of what this one wrote.
+// reread is the value that another process reads after this one wrote it.
 func reread[T any](of *T) *T {
 	raw, err := json.Marshal(of)
 	if err != nil {
@@ -403,7 +402,7 @@ func reread[T any](of *T) *T {
 	return out
 }
 
-// done carries a person's verb out, unless it is refused.
+// done carries out a valid verb.
 func done(effect state.Effect, err error) (string, error) {
 	if err != nil {
 		return "", err

@@ -1,9 +1,8 @@
-// Package maestro turns the releases in flight into one turn per channel: which release holds the
-// channel, which is next in line, and which have been overtaken. It knows phases, order and strategies only;
-// whether the next release may enter is judged elsewhere.
+// Package maestro computes one turn per channel from the releases in flight: which release holds the channel, which one is next in line,
+// and which ones were overtaken. It knows phases, order and strategies only. The caller decides whether the next release may enter.
 //
-// Invariants (B7): a release never overtakes one that is in progress in a channel (but by Immediate, which says so), none is
-// lost, and a failed one never blocks the fix behind it (B10). It imports nothing of ours.
+// Invariants (B7): a release never overtakes one that is in progress in a channel (except with Immediate, which states it), no release is
+// lost, and a failed release never blocks its fix (B10). The package imports no other package of this module.
 package maestro
 
 import (
@@ -11,7 +10,7 @@ import (
 	"slices"
 )
 
-// Phase is how far one release is in one channel (B6).
+// Phase is the progress of one release in one channel (B6).
 type Phase string
 
 // The phases. Skipped: a newer release entered instead.
@@ -25,103 +24,104 @@ const (
 	Cancelled  Phase = "cancelled"
 )
 
-// Over tells whether nothing more happens in this phase by itself.
+// Over reports whether the phase is final unless a person acts.
 func (p Phase) Over() bool { return p != Pending && p != InProgress }
 
-// Entered tells whether a release of this phase was promoted into the channel at some time.
+// Entered reports whether a release in this phase was promoted into the channel at some time.
 func (p Phase) Entered() bool {
 	return p == InProgress || p == Succeeded || p == Failed || p == RolledBack
 }
 
-// dead tells whether a release of this phase will not go on downstream.
+// dead reports whether a release in this phase cannot continue downstream.
 func (p Phase) dead() bool {
 	return p == Failed || p == RolledBack || p == Skipped || p == Cancelled
 }
 
-// Strategy says which of the releases that wait at a channel is next there (B3).
+// Strategy selects the next release of a channel among the waiting ones (B3).
 type Strategy string
 
 // The strategies.
 const (
-	Latest    Strategy = "latest"    // the newest that passes; older ones are skipped once it enters
-	Train     Strategy = "train"     // the oldest that can come, unless people let a newer one pass
-	Immediate Strategy = "immediate" // as latest, and what is in progress yields
-	Returning Strategy = "returning" // a release that takes another one back: ahead of all
+	Latest    Strategy = "latest"    // the newest release that passes its gates; older ones are skipped once it enters
+	Train     Strategy = "train"     // the oldest release that can still enter, unless people let a newer one pass
+	Immediate Strategy = "immediate" // like latest, and the release in progress yields
+	Returning Strategy = "returning" // a release that takes another one back: ahead of all others
 )
 
-// Strategies are those that can be declared.
+// Strategies are the strategies that can be declared.
 var Strategies = []Strategy{Latest, Train, Immediate}
 
-// Release is a release as maestro sees it. A channel without a phase does not concern it: it never succeeds there.
+// Release is the view of a release that this package needs. A release without a phase for a channel never succeeds there.
 type Release interface {
 	PhaseIn(channel string) (Phase, bool)
-	// Waives tells whether a person lets it pass a condition of a channel (A15).
+	// Waives reports whether a person lets the release pass a condition of a channel (A15).
 	Waives(channel, condition string) bool
-	// Reopened tells whether a person has it enter a channel after all, though a newer one entered.
+	// Reopened reports whether a person lets the release enter a channel although a newer one entered.
 	Reopened(channel string) bool
-	// Aside tells whether it is in progress in a channel, and waits there for what passes it.
+	// Aside reports whether the release is in progress in a channel and waits there for a release that passes it.
 	Aside(channel string) bool
-	// Line is what it has to do with others: those of different lines neither overtake nor skip each other (B5).
+	// Line groups releases: those of different lines neither overtake nor skip each other (B5).
 	Line() string
 }
 
-// Channel is a place in the order: After names the channels that a release must have succeeded in
-// before it may enter here, and By, where it is given, the condition that says so of each.
+// Channel is a node in the order. A release must have succeeded in the channels of After before it may enter here. By, if set, has the
+// condition for each of them.
 type Channel struct {
 	Name  string
 	After []string
 	By    []string
-	// Kept: nothing enters before what succeeded here last has gone on to all that come after this channel.
+	// Kept: the last release that succeeded here must enter all channels after this one before another release enters here.
 	Kept bool
-	// Crosses: of several lines the nearest is next, though what is in progress is of another: it makes no room for that.
+	// Crosses: of several lines the nearest release is next, even if the release in progress belongs to another line. That one does not
+	// yield to it.
 	Crosses bool
 }
 
-// Known is what the state itself says of a release in a channel, each by its index: nobody outside is asked.
+// Known answers questions about a release in a channel, both given by index, from the state alone. It calls no external system.
 type Known interface {
-	// Strategy by which a release goes.
+	// Strategy of a release.
 	Strategy(release int) Strategy
-	// Held: it is refused there and will not come by itself, so that it is passed over for one that is not.
+	// Held: the release was refused there and cannot enter unless a person acts, so a release that was not refused goes first.
 	Held(release, channel int) bool
-	// Rested: the channels before it are as they must be beyond its success there: for as long as is asked, and well.
+	// Rested: the upstream channels meet the further requirements after its success there: the required duration and health.
 	Rested(release, channel int) bool
-	// Clear: nothing but what is asked outside holds it, once it has succeeded in the channels before.
+	// Clear: once it succeeded upstream, only external conditions can hold the release.
 	Clear(release, channel int) bool
-	// Spoken: people approved it or let it pass something there.
+	// Spoken: people approved the release there, or let it pass a condition.
 	Spoken(release, channel int) bool
-	// Let: people let it pass something there that is asked outside.
+	// Let: people let the release pass an external condition there.
 	Let(release, channel int) bool
-	// Short: it is in progress there, by steps, and has some to go.
+	// Short: the release is in progress there in steps, and some steps remain.
 	Short(release, channel int) bool
-	// Passes: it may pass what is in progress there, or aside, which is of another line.
+	// Passes: the release may pass the release of another line that is in progress there or aside.
 	Passes(release, other, channel int) bool
 }
 
-// None is the index of no release.
+// None is the index for "no release".
 const None = -1
 
-// Turn is the situation in one channel. Indexes point into the releases given, oldest first.
+// Turn is the situation in one channel. Indexes point into the given releases, oldest first.
 type Turn struct {
 	Channel string
 	Holder  int      // the release in progress here, or None
-	Aside   int      // one that is in progress too, and waits for what passes it; or None
-	Newest  int      // the newest release that ever entered here, or None; of the line of Next
+	Aside   int      // a release that is also in progress and waits for one that passes it; or None
+	Newest  int      // the newest release of the line of Next that ever entered here, or None
 	Next    int      // the release next in line, or None; of several lines the nearest
-	Stuck   string   // why Next cannot come by itself: "failed in staging"; empty when it can
-	Cut     string   // the same of Holder, as if it were still to come: it may have more steps to go
-	Yields  bool     // Holder makes room for Next
-	Passes  bool     // Next passes Holder, or what is aside, which goes on afterwards
+	Stuck   string   // why Next cannot enter unless a person acts: "failed in staging"; empty if it can
+	Cut     string   // the same for Holder, as if it had not entered yet: it may have more steps left
+	Yields  bool     // Holder yields to Next
+	Passes  bool     // Next passes Holder, or the release aside, which continues afterwards
 	People  bool     // Next waits for people
-	Peers   []int    // that are as near as Next and older, where the newest goes first: one that is being asked about goes on
+	Peers   []int    // older releases as near as Next, where the newest goes first: one that is already being evaluated continues
 	Skips   []Skip   // pending releases older than the newest of their line: overtaken
 	Keeper  int      // the release that the channel is kept for, or None
-	KeptFor []string // the channels that it is to be promoted into first
+	KeptFor []string // the channels that it must be promoted into first
 }
 
-// Skip is a release that was overtaken by another one.
+// Skip is a release that another one overtook.
 type Skip struct{ Release, By int }
 
-// Arrange gives the turn of every channel, in the channels' order. Releases are oldest first; channels form a DAG (A1).
+// Arrange returns the turn of every channel, in the order of the channels. Releases are oldest first; channels form a DAG (A1).
 func Arrange[R Release](releases []R, channels []Channel, known Known) []Turn {
 	a := arranger[R]{Known: known, releases: releases, channels: channels, known: make([][]answer, len(releases))}
 	turns, all := make([]Turn, len(channels)), lines(releases)
@@ -135,17 +135,17 @@ type arranger[R Release] struct {
 	Known
 	releases []R
 	channels []Channel
-	places   map[string]int // of the channels, once one is looked up
-	known    [][]answer     // per release and channel, what stuck said: a DAG has many ways to one channel
+	places   map[string]int // index by channel name; built at the first lookup
+	known    [][]answer     // results of stuck per release and channel: a DAG has many paths to one channel
 }
 
-// answer is what stuck said, once it was asked.
+// answer is a cached result of stuck.
 type answer struct {
 	known bool
 	why   string
 }
 
-// lines of the releases: there is one at least.
+// lines returns the lines of the releases. There is at least one.
 func lines[R Release](releases []R) []string {
 	all := []string{""}
 	for _, r := range releases {
@@ -156,7 +156,8 @@ func lines[R Release](releases []R) []string {
 	return all
 }
 
-// turn of a channel. What is in progress there is so for all lines, and next is the nearest: of two that are as near, the older.
+// turn computes the turn of a channel. The release in progress counts for all lines. The nearest release is next; of two equally near
+// ones, the older.
 func (a *arranger[R]) turn(lines []string, n int) Turn {
 	t := a.turnOf(lines[0], n)
 	others, holder, aside, skips := make([]Turn, len(lines)-1), t.Holder, t.Aside, t.Skips
@@ -182,7 +183,7 @@ func (a *arranger[R]) turn(lines []string, n int) Turn {
 	return t
 }
 
-// before tells whether a release is next rather than one of another line. What is in progress makes room for its own line at most.
+// before reports whether a release goes before one of another line. A release in progress yields only to its own line.
 func (a *arranger[R]) before(i, than, holder, n int) bool {
 	if holder == None {
 		return a.nearer(i, than, n)
@@ -196,13 +197,14 @@ func (a *arranger[R]) before(i, than, holder, n int) bool {
 	return a.nearer(i, than, n)
 }
 
-// overtaken tells whether a release waits for what is in progress, which is of its line, while one of another line can pass both.
+// overtaken reports whether a release waits for the one in progress, which is of its line, while a release of another line can pass both.
 func (a *arranger[R]) overtaken(i, by, holder, n int) bool {
 	comes := i > holder && a.Strategy(i) == Immediate && a.near(i, n) >= cleared && !a.aside(holder, n)
 	return !comes && a.near(by, n) > held && a.passes(by, holder, n)
 }
 
-// passes: what goes no further by itself makes room for its own line, and is passed by none.
+// passes reports whether release i may pass another one. A release that cannot continue unless a person acts yields to its own line, and
+// none passes it.
 func (a *arranger[R]) passes(i, other, n int) bool {
 	return a.releases[i].Line() != a.releases[other].Line() && (a.aside(other, n) || a.stuck(other, n) == "") && a.Passes(i, other, n)
 }
@@ -240,8 +242,8 @@ func (a *arranger[R]) turnOf(line string, n int) Turn {
 	return t
 }
 
-// past is who of a line is and was in a channel: of those that succeeded there the newest is good, and here is the newest that did or
-// is in progress.
+// past returns the releases of a line that are or were in a channel. good is the newest one that succeeded there; here is the newest one
+// that succeeded or is in progress.
 func (a *arranger[R]) past(line, channel string) (t Turn, good, here int) {
 	t, good, here = Turn{Channel: channel, Holder: None, Aside: None, Newest: None, Next: None, Keeper: None}, None, None
 	for i, r := range a.releases {
@@ -266,7 +268,7 @@ func (a *arranger[R]) past(line, channel string) (t Turn, good, here int) {
 	return t, good, here
 }
 
-// consider has a release be next if it is nearer than those before it, and gives the rank of what is.
+// consider makes a release the next one if it is nearer than those before it, and returns the rank of the next one.
 func (t *Turn) consider(i int, k, best rank) rank {
 	switch {
 	case k > best:
@@ -281,24 +283,24 @@ func (t *Turn) consider(i int, k, best rank) rank {
 	return best
 }
 
-// rank is how near a waiting release is to entering: the highest is next.
+// rank is how near a waiting release is to entering. The highest rank is next.
 type rank int
 
 const (
-	stuck   rank = iota // it will not come by itself
-	held                // nor will it: it was refused here
-	line                // it is still to come, or takes its place in the line
+	stuck   rank = iota // it cannot enter unless a person acts
+	held                // the same: it was refused here
+	line                // it has not arrived yet, or it keeps its place in the line
 	arrived             // it waits for people
 	spoken              // people let it pass the line
-	cleared             // it passes as far as is known
-	let                 // and people let it pass what is asked outside
+	cleared             // it passes all known conditions
+	let                 // and people let it pass the external conditions
 	back                // it takes another release back
 )
 
-// newest tells whether of several the newest is next, else the oldest.
+// newest reports whether the newest of several releases of this rank is next. Otherwise the oldest is.
 func (k rank) newest() bool { return k <= held || k == arrived || k == cleared || k == let }
 
-// near is how near a release is to entering, whatever others of its line do.
+// near is how near a release is to entering, independent of the other releases of its line.
 func (a *arranger[R]) near(i, n int) rank {
 	switch {
 	case a.stuck(i, n) != "":
@@ -328,7 +330,7 @@ func (a *arranger[R]) rank(i, n int) rank {
 	return line
 }
 
-// arrived tells whether a release has succeeded wherever it must have.
+// arrived reports whether a release succeeded in all required channels.
 func (a *arranger[R]) arrived(i int, c *Channel) bool {
 	for n, up := range c.After {
 		if n < len(c.By) && a.releases[i].Waives(c.Name, c.By[n]) {
@@ -341,7 +343,7 @@ func (a *arranger[R]) arrived(i int, c *Channel) bool {
 	return true
 }
 
-// ahead names the channels right after one that a release is still to enter, and can.
+// ahead returns the channels directly after one that a release has not entered yet and still can enter.
 func (a *arranger[R]) ahead(i int, channel string) []string {
 	var out []string
 	for n := range a.channels {
@@ -357,7 +359,7 @@ func (a *arranger[R]) ahead(i int, channel string) []string {
 	return out
 }
 
-// barred tells whether a release will not come to a channel by itself: it is stuck, or was refused there or on its way.
+// barred reports whether a release cannot enter a channel unless a person acts: it is stuck, or it was refused there or upstream.
 func (a *arranger[R]) barred(i, n int, seen map[int]bool) bool {
 	if seen[n] {
 		return false
@@ -376,14 +378,14 @@ func (a *arranger[R]) barred(i, n int, seen map[int]bool) bool {
 		if p == Pending && at != None && a.barred(i, at, seen) {
 			return true
 		}
-		if p == InProgress && at != None && a.stuck(i, at) != "" && a.Short(i, at) { // a gate that fails holds its next step
+		if p == InProgress && at != None && a.stuck(i, at) != "" && a.Short(i, at) { // a failing gate holds its next step
 			return true
 		}
 	}
 	return false
 }
 
-// place of a channel in the order given, which stands most often right before the one that names it.
+// place is the index of a channel. It is usually right before the channel that names it.
 func (a *arranger[R]) place(channel string, by int) int {
 	if by > 0 && a.channels[by-1].Name == channel {
 		return by - 1
@@ -400,7 +402,7 @@ func (a *arranger[R]) place(channel string, by int) int {
 	return None
 }
 
-// stuck says why release i will not reach channel at by itself, or "". What is not a channel holds nothing up.
+// stuck returns why release i cannot reach channel at unless a person acts, or "". An unknown channel holds nothing up.
 func (a *arranger[R]) stuck(i, at int) string {
 	if at == None {
 		return ""

@@ -20,7 +20,7 @@ func (p phases) Line() string { return string(p["line"]) }
 
 func (p phases) Reopened(channel string) bool { return p[channel+" reopened"] != "" }
 
-// says is what a state knows of releases in channels: for each release a word, of letters as in the table below.
+// says is the state's knowledge of releases in channels: for each release a word, of letters as in the table below.
 type says []string
 
 func (s says) has(release int, channel string, letters string) bool {
@@ -199,7 +199,7 @@ func TestArrangeWalksEveryChannelOnce(t *testing.T) {
 	require.Equal(t, 0, turns[len(turns)-1].Next)
 }
 
-// fleet is releases moving at random through a random DAG, by maestro's word alone.
+// fleet is a set of releases that move at random through a random DAG, as maestro decides.
 type fleet struct {
 	t        *rapid.T
 	channels []Channel
@@ -229,7 +229,7 @@ func (f *fleet) open() {
 	f.releases = append(f.releases, p)
 }
 
-// move lets one release enter or end in one channel; it tells whether any could.
+// move lets one release enter or end in one channel, and reports whether any could.
 func (f *fleet) move(outcomes ...Phase) bool {
 	var moves []func()
 	for _, turn := range Arrange(f.releases, f.channels, says{}) {
@@ -267,7 +267,7 @@ func (f *fleet) ready(t Turn) bool {
 	return true
 }
 
-// judge holds a turn to the invariants.
+// judge checks the invariants of a turn.
 func (f *fleet) judge(turn Turn) {
 	holders := 0
 	for i, r := range f.releases {
@@ -286,8 +286,8 @@ func (f *fleet) judge(turn Turn) {
 	}
 }
 
-// None overtakes, none is lost, and the last release arrives wherever it did not itself
-// fail, whatever became of those before it.
+// No release overtakes another or is lost, and the last release arrives in all channels where it did not itself fail, independent of the
+// earlier ones.
 func TestFleet_B7_B10(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFleet(t)
@@ -326,7 +326,7 @@ func TestPhaseOver_B6(t *testing.T) {
 	}
 }
 
-// What is held for good is passed over, and told of where nothing else can come.
+// A release that is held permanently is passed over, and named only if no other can come.
 func TestHeldIsPassedOver(t *testing.T) {
 	old := says{"-a", "-a"}
 	channels := []Channel{{Name: "a"}}
@@ -336,8 +336,8 @@ func TestHeldIsPassedOver(t *testing.T) {
 	require.Equal(t, "a holder - newest 0 next 2", Arrange(two, channels, old)[0].String())
 }
 
-// Which release is next by strategies: the words give each one's strategy, and by channel whether it is refused there (-a), lacks
-// people's word (?a), has some (+a), or was let pass something that is asked outside (!a).
+// The next release by strategies: the words give each release's strategy, and by channel whether it is refused there (-a), lacks an
+// approval (?a), has some (+a), or was let pass an external condition (!a).
 func TestStrategies_B3_B4_B10(t *testing.T) {
 	one := []Channel{{Name: "a"}}
 	line := []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}}
@@ -430,7 +430,7 @@ func TestStrategies_B3_B4_B10(t *testing.T) {
 	}
 }
 
-// What a person reopened is no longer skipped for a newer one that was taken back, but for one that is there or comes.
+// A reopened release is not skipped for a newer one that was taken back, but for one that is the current one or will enter.
 func TestReopened_B3(t *testing.T) {
 	channels := []Channel{{Name: "a"}}
 	reopened := phases{"a": Pending, "a reopened": Pending}
@@ -448,8 +448,8 @@ func TestReopened_B3(t *testing.T) {
 	require.Equal(t, "a holder 2 newest 2 next - skips [1]", turn("I"))
 }
 
-// What is of another line passes what is in progress if it may, and is next before what waits for that one. What yields to a newer one of
-// its line, or goes no further, is passed by none; what is set aside is passed by all that may.
+// A release of another line passes the one in progress if it may, and is next before those that wait for that one. None passes a release
+// that yields to a newer one of its line, or that cannot continue; all that may pass a release that is set aside.
 func TestPassing_B5(t *testing.T) {
 	of := func(line string, phase Phase, more ...string) phases {
 		p := phases{"line": Phase(line), "b": phase, "a": Succeeded}

@@ -15,23 +15,23 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file is what a command of the user's is told, and what it may answer, where it says which instances are next (D24).
+// This file defines the input and the output of a user's command that selects the next instances (D24).
 
-// Candidate is an instance that the release concerns, as the command sees it.
+// Candidate is an instance that the release concerns, as the command receives it.
 type Candidate struct {
 	Name    string            `json:"name"`
 	Runtime string            `json:"runtime"`
-	Labels  map[string]string `json:"labels,omitempty"` // of the runtime; filled in where the command is asked
+	Labels  map[string]string `json:"labels,omitempty"` // of the runtime; filled in when the command runs
 	Updated bool              `json:"updated"`          // the release is its target
-	Stable  bool              `json:"stable"`           // it runs what is its target, and is healthy there
+	Stable  bool              `json:"stable"`           // it runs its target and is healthy
 	Since   time.Time         `json:"since,omitzero"`   // when it became stable at the release
-	Held    bool              `json:"held"`             // it cannot be selected now, as when it is paused
+	Held    bool              `json:"held"`             // it cannot be selected now, for example because it is paused
 }
 
-// Answer is what the command prints: instances that are next, the first one first, and after how long it is to be asked again.
+// Answer is the output of the command: the next instances in order, and the delay until its next run.
 type Answer struct {
 	Next     []string `json:"next"`
-	AskAgain string   `json:"askAgain"` // "10m"; empty: after the usual time
+	AskAgain string   `json:"askAgain"` // "10m"; empty: the default interval
 }
 
 // Bounds of an answer.
@@ -41,7 +41,7 @@ const (
 	longestAgain  = 24 * time.Hour
 )
 
-// read reads an answer about these candidates. What is not wholly right is an error, so that nothing is selected by it.
+// read parses an answer about these candidates. Any deviation is an error, and then nothing is selected.
 func read(printed string, all []Candidate) (next []string, again time.Duration, err error) {
 	if len(printed) > MaxAnswer {
 		return nil, 0, fmt.Errorf("it printed more than %d KiB", MaxAnswer>>10)
@@ -67,7 +67,7 @@ func read(printed string, all []Candidate) (next []string, again time.Duration, 
 	return a.Next, again, nil
 }
 
-// unfit says why a name cannot be next, or nothing.
+// unfit returns why a name cannot be next, or "".
 func unfit(name string, all []Candidate, before []string) string {
 	n := slices.IndexFunc(all, func(c Candidate) bool { return c.Name == name })
 	switch {
@@ -83,16 +83,16 @@ func unfit(name string, all []Candidate, before []string) string {
 	return ""
 }
 
-// packedCandidates is how candidates begin that are packed: gzip in base64.
+// packedCandidates is the prefix of packed candidates: gzip in base64.
 const packedCandidates = "gzip:"
 
-// Pack makes candidates smaller on their way to who evaluates.
+// Pack compresses candidates for the evaluator.
 func Pack(candidates string) string {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
 	_, err := w.Write([]byte(candidates))
 	if err = errors.Join(err, w.Close()); err != nil {
-		return candidates // nothing fails to be written to memory
+		return candidates // a write to memory does not fail
 	}
 	return packedCandidates + base64.StdEncoding.EncodeToString(out.Bytes())
 }
@@ -109,7 +109,7 @@ func unpack(candidates string) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// Among reads what an evaluation selects from.
+// Among returns the candidates of an evaluation.
 func Among(e entities.Evaluation) (all []Candidate, err error) {
 	raw, err := unpack(e.Candidates)
 	if err == nil {
@@ -121,7 +121,7 @@ func Among(e entities.Evaluation) (all []Candidate, err error) {
 	return all, nil
 }
 
-// All is the reading that selects all that can be, where the command is not asked.
+// All is the reading that selects every free candidate, for use without a run of the command.
 func All(e entities.Evaluation, at time.Time) entities.CheckReading {
 	all, err := Among(e)
 	if err != nil {
@@ -136,7 +136,7 @@ func All(e entities.Evaluation, at time.Time) entities.CheckReading {
 	return r
 }
 
-// Reading is what an answer about these candidates says at a time.
+// Reading converts an answer about these candidates into a reading at a time.
 func Reading(printed string, all []Candidate, at time.Time) (entities.CheckReading, error) {
 	next, again, err := read(printed, all)
 	if err != nil {

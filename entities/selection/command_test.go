@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// What is not wholly right about an answer is an error, so that nothing is selected by it.
+// Any deviation in an answer is an error, and then nothing is selected.
 func TestAnswer_D24(t *testing.T) {
 	all := []Candidate{{Name: "eu-1", Updated: true, Stable: true}, {Name: "eu-2", Stable: true}, {Name: "eu-3"}, {Name: "eu-4", Held: true}}
 	for name, c := range map[string]struct{ printed, says string }{
@@ -61,8 +61,8 @@ func TestAnswer_D24(t *testing.T) {
 	require.NotEqual(t, two.Digest(), three.Digest(), "who is next is news")
 }
 
-// Whatever a command has chosen: nothing is next that it did not choose or that cannot be, and no more become unavailable, or
-// are on their way, than are allowed.
+// For any selection of a command: no other instance is next, none that is not free, and no more become unavailable, or are in progress,
+// than allowed.
 func TestChooseProperty_D24(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := make([]Instance, rapid.IntRange(0, 10).Draw(t, "instances"))
@@ -100,7 +100,7 @@ func TestChooseProperty_D24(t *testing.T) {
 	})
 }
 
-// Where the command is not asked, all that can be selected are.
+// Without a run of the command, all free instances are selected.
 func TestSelectAll_D24(t *testing.T) {
 	var of []Candidate
 	for n := range 4 {

@@ -1,6 +1,6 @@
-// Package selection says which instances of a channel a release goes to next (D23, D24): a function of the instances, which
-// of them are updated and since when they are stable there, the policy, and the time. It keeps nothing from one call to the
-// next, so that an instance more or less, or another policy midway, needs no migration.
+// Package selection computes the instances of a channel that a release updates next (D23, D24). It is a function of the instances, which
+// of them are updated and since when they are stable, the policy, and the time. It keeps no state between calls, so an added or removed
+// instance, or a changed policy during a rollout, needs no migration.
 package selection
 
 import (
@@ -12,47 +12,47 @@ import (
 
 // Instance is one instance of the channel.
 type Instance struct {
-	// Updated: the release is its target. Apart: the release does not touch it, so that it only counts for what is unavailable.
+	// Updated: the release is its target. Apart: the release does not concern it; it only counts as available or unavailable.
 	Updated, Apart bool
-	// Held: it cannot be selected now, as when it is paused.
+	// Held: it cannot be selected now, for example because it is paused.
 	Held bool
-	// Stable: it runs what is its target, and is healthy there; Since when, where it is updated.
+	// Stable: it runs its target and is healthy; if it is updated, since Since.
 	Stable bool
 	Since  time.Time
 }
 
-// Wait is what keeps anything from being selected.
+// Wait is the reason for an empty selection.
 type Wait string
 
-// The waits.
+// The reasons to wait.
 const (
 	None   Wait = ""
-	Stable Wait = "stable" // the instances of the steps before are not stable yet
+	Stable Wait = "stable" // the instances of the previous steps are not stable yet
 	Pause  Wait = "pause"  // they were not stable for long enough
-	Room   Wait = "room"   // no more may be unavailable
-	Held   Wait = "held"   // all that are left are held
-	Choice Wait = "choice" // a command has chosen none
+	Room   Wait = "room"   // no further instance may be unavailable
+	Held   Wait = "held"   // all remaining instances are held
+	Choice Wait = "choice" // the command selected none
 )
 
-// Selection is what is next. Empty means nothing now, never everything.
+// Selection is the set of next instances. Empty means none now, never all.
 type Selection struct {
 	Next []int     // indexes of instances, in their order
-	Wait Wait      // why it is empty; None, too, where all are updated
+	Wait Wait      // why Next is empty; None also if all are updated
 	At   time.Time // when a pause ends
-	// Step is the one that is under way, of so many, counted from 1. Updated are, of so many that the release concerns, and
-	// More are to come in the step.
+	// Step is the current step of Steps, counted from 1. Updated counts the updated instances of the Of that the release concerns. More
+	// is how many are left in the step.
 	Step, Steps          int
 	Updated, Of, More    int
-	Unavailable, Allowed int // now, and at most; Allowed is 0 where nothing bounds it
+	Unavailable, Allowed int // now, and the maximum; 0: no bound
 }
 
-// stage is a step with the pauses behind it.
+// stage is a step with the pauses after it.
 type stage struct {
-	until int // so many are updated once it is done
+	until int // number of updated instances at the end of the step
 	pause time.Duration
 }
 
-// Select says which instances are next. No policy selects all at once.
+// Select returns the next instances. Without a policy it selects all at once.
 func Select(all []Instance, policy *entities.Rollout, now time.Time) Selection {
 	if policy == nil {
 		policy = &entities.Rollout{}
@@ -75,7 +75,7 @@ func Select(all []Instance, policy *entities.Rollout, now time.Time) Selection {
 	return s
 }
 
-// Order is that in which n instances are listed.
+// Order returns the default order of n instances.
 func Order(n int) []int {
 	order := make([]int, n)
 	for i := range order {
@@ -84,8 +84,8 @@ func Order(n int) []int {
 	return order
 }
 
-// Choose takes what a command has chosen, by indexes, the first one first, as far as the policy's bound lets it. Whatever it says,
-// nothing is next that cannot be.
+// Choose takes the instances that a command selected, by index and in that order, within the bound of the policy. It never selects an
+// instance that is not free.
 func Choose(all []Instance, policy *entities.Rollout, chosen []int) Selection {
 	s, _ := count(all, policy)
 	s.Step, s.Steps = 1, 1
@@ -98,10 +98,10 @@ func Choose(all []Instance, policy *entities.Rollout, chosen []int) Selection {
 	return s
 }
 
-// Free tells whether an instance can be selected.
+// Free reports whether an instance can be selected.
 func (i Instance) Free() bool { return !i.Updated && !i.Apart && !i.Held }
 
-// count says how far the release is, and since when those of the updated instances are stable that are.
+// count returns the progress of the release, and since when each stable updated instance is stable.
 func count(all []Instance, policy *entities.Rollout) (s Selection, since []time.Time) {
 	for _, i := range all {
 		if !i.Stable {
@@ -126,8 +126,8 @@ func count(all []Instance, policy *entities.Rollout) (s Selection, since []time.
 
 type steps []stage
 
-// ripe says what is waited for after these steps, and until when: as many as they updated must have been stable, for as long
-// as they say.
+// ripe returns the reason to wait after these steps, and until when. As many instances as the steps updated must have been stable for the
+// pauses of the last step.
 func (done steps) ripe(since []time.Time, now time.Time) (Wait, time.Time) {
 	last := done[len(done)-1]
 	if len(since) < last.until {
@@ -136,7 +136,7 @@ func (done steps) ripe(since []time.Time, now time.Time) (Wait, time.Time) {
 	slices.SortFunc(since, time.Time.Compare)
 	var pause time.Duration
 	for n := len(done) - 1; n >= 0 && done[n].until == last.until; n-- {
-		pause += done[n].pause // steps that round to the same number follow each other
+		pause += done[n].pause // consecutive steps can round to the same number
 	}
 	if until := since[last.until-1].Add(pause); now.Before(until) {
 		return Pause, until
@@ -144,7 +144,7 @@ func (done steps) ripe(since []time.Time, now time.Time) (Wait, time.Time) {
 	return None, time.Time{}
 }
 
-// stagesOf are the steps for so many instances. What they leave is the last step.
+// stagesOf computes the steps for a number of instances. The remaining instances form a last step.
 func stagesOf(policy *entities.Rollout, of int) steps {
 	var out steps
 	for _, step := range policy.Steps {
@@ -165,7 +165,7 @@ func stagesOf(policy *entities.Rollout, of int) steps {
 	return out
 }
 
-// moving counts the updated instances that are not there yet.
+// moving counts the updated instances that are not stable yet.
 func (s *Selection) moving(all []Instance) (n int) {
 	for _, i := range all {
 		if i.Updated && !i.Stable {
@@ -175,8 +175,8 @@ func (s *Selection) moving(all []Instance) (n int) {
 	return n
 }
 
-// choose takes the first instances of this order that may be taken, as many as the step is short of. One that is unavailable already costs
-// no availability: so what is broken never keeps out what mends it. No more move at once than may be unavailable, all the same.
+// choose takes the first free instances of this order, up to the number that the step lacks. An instance that is unavailable already
+// costs no availability, so broken instances never block their fix. Still, no more instances move at once than may be unavailable.
 func (s *Selection) choose(all []Instance, order []int) {
 	room, moves := len(all), len(all)
 	if s.Allowed > 0 {

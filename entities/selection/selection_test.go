@@ -25,7 +25,7 @@ func pause(d time.Duration) entities.RolloutStep { return entities.RolloutStep{P
 
 func in(s ...entities.RolloutStep) *entities.Rollout { return &entities.Rollout{Steps: s} }
 
-// fleet has as many updated as times are given, each stable since then; zero: not stable.
+// fleet has one updated instance for each given time, stable since then; zero: not stable.
 func fleet(n int, updated ...time.Time) []Instance {
 	all := make([]Instance, n)
 	for i := range all {
@@ -37,7 +37,7 @@ func fleet(n int, updated ...time.Time) []Instance {
 	return all
 }
 
-// The policies that are declared, each at the points where something is decided (D24).
+// The declared policies, each at the points of a decision (D24).
 func TestPolicies_D24(t *testing.T) {
 	canary := in(number(1), pause(10*time.Minute), percent(25), pause(time.Hour), percent(100))
 	rolling := &entities.Rollout{MaxUnavailable: &entities.Amount{Number: 1}}
@@ -74,7 +74,7 @@ func TestPolicies_D24(t *testing.T) {
 	}
 }
 
-// What is unavailable already does not keep out what mends it, and takes the room of others.
+// An unavailable instance does not block its fix, and takes the room of others.
 func TestUnavailable_D24(t *testing.T) {
 	policy := &entities.Rollout{MaxUnavailable: &entities.Amount{Number: 2}}
 	all := fleet(6)
@@ -86,7 +86,7 @@ func TestUnavailable_D24(t *testing.T) {
 	require.Equal(t, Room, Select(all, policy, noon).Wait)
 }
 
-// A percentage of what is updated is rounded up, of what may be unavailable down, and neither is ever none.
+// The percentage of updated instances is rounded up, that of unavailable ones down, and neither is ever zero.
 func TestPercentages_D24(t *testing.T) {
 	for _, c := range []struct{ percent, n, up, down int }{{25, 12, 3, 3}, {25, 10, 3, 2}, {1, 10, 1, 1}, {100, 7, 7, 7}, {50, 1, 1, 1}, {30, 0, 0, 0}} {
 		a := entities.Amount{Percent: c.percent}
@@ -112,9 +112,9 @@ func drawPolicy(t *rapid.T) *entities.Rollout {
 	return p
 }
 
-// Whatever the policy, and however it and the instances change midway: what is selected was not updated and is not held; no
-// more become unavailable by it than are allowed; nothing comes before a pause ends, and something does at its end; and once
-// nothing changes any more, all that are not held are updated in the end.
+// For any policy, and any change of it and of the instances: a selected instance was not updated and is not held; no more become
+// unavailable than allowed; nothing happens before a pause ends, and something does at its end; and once nothing changes any more, all
+// instances that are not held are updated in the end.
 func TestSelectionProperty_D23_D24(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy, now := drawPolicy(t), noon
@@ -185,12 +185,12 @@ func TestSelectionProperty_D23_D24(t *testing.T) {
 			}
 		}
 		arrive()
-		// What was unavailable before and not held was updated too: nothing is left.
+		// Unavailable instances that were not held were updated too: none is left.
 		require.False(t, slices.ContainsFunc(all, func(i Instance) bool { return !i.Updated }), "%+v", all)
 	})
 }
 
-// Whoever has more time behind them, or more that is stable, has no fewer updated: no selection takes anything back.
+// A longer time or more stable instances never lead to fewer updated ones: no selection takes anything back.
 func TestIncreasing_D23(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := drawPolicy(t)

@@ -9,12 +9,12 @@ import (
 	"github.com/converge-engine/converge/entities/chart"
 )
 
-// SVG draws the timeline as a Gantt chart in a time zone: a row for each channel, a bar for each span
-// with its reasons as a tooltip, and an axis of times.
+// SVG draws the timeline as a Gantt chart in a time zone: a row for each channel, a bar for each span with its reasons as a tooltip, and
+// an axis of times.
 func (t *Timeline) SVG(zone *time.Location) string {
 	c := chart.Chart{
 		Title: fmt.Sprintf("%s/%s %s, released %s", t.Application, t.Service, t.Version, t.From.In(zone).Format("Mon 2 Jan 2006 15:04 MST")),
-		From:  t.From, To: t.To, End: t.To.Add(max(t.To.Sub(t.From)/12, time.Minute)), // so that what goes on for ever is seen
+		From:  t.From, To: t.To, End: t.To.Add(max(t.To.Sub(t.From)/12, time.Minute)), // room for spans without an end
 	}
 	for _, channel := range t.Channels {
 		c.Rows = append(c.Rows, chart.Row{Name: channel.Name, Spans: channel.Spans})
@@ -26,8 +26,8 @@ func (t *Timeline) moment(at time.Time, zone *time.Location) string {
 	return chart.Moment(at, t.From, zone)
 }
 
-// Table is the timeline for a terminal, in a time zone: a line for each channel, and below it what
-// holds it, from when to when.
+// Table formats the timeline for a terminal, in a time zone: a line for each channel, followed by the reasons that hold it, each with its
+// end.
 func (t *Timeline) Table(zone *time.Location) []string {
 	width, times := len("CHANNEL"), len("ENTERS")
 	for _, c := range t.Channels {
@@ -51,7 +51,7 @@ func (t *Timeline) Table(zone *time.Location) []string {
 	return append(lines, t.end(zone))
 }
 
-// held lists what holds a channel: each reason once, with the time from which it no longer does.
+// held lists the reasons that hold a channel, each once, with the time when it ends.
 func (t *Timeline) held(c Channel, zone *time.Location) []string {
 	type reason struct {
 		text  string
@@ -80,7 +80,7 @@ func (t *Timeline) held(c Channel, zone *time.Location) []string {
 	return out
 }
 
-// end says how it ends.
+// end describes how the timeline ends.
 func (t *Timeline) end(zone *time.Location) string {
 	switch {
 	case t.CutOff:
@@ -91,7 +91,7 @@ func (t *Timeline) end(zone *time.Location) string {
 	return fmt.Sprintf("%s is everywhere at %s, after %s", t.Version, t.moment(t.To, zone), span(t.To.Sub(t.From)))
 }
 
-// span is a duration in the two largest units that it has.
+// span formats a duration in its two largest units.
 func span(d time.Duration) string {
 	d = d.Round(time.Second)
 	days, rest := int(d/(24*time.Hour)), d%(24*time.Hour)

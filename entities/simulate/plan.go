@@ -11,28 +11,28 @@ import (
 	"github.com/converge-engine/converge/entities/plan"
 )
 
-// PlanInput is a plan that is played forward (E8, E16).
+// PlanInput is a plan to simulate (E8, E16).
 type PlanInput struct {
 	Plan  *plan.Plan
 	Title string // of the chart
-	// Limit is how many nodes run at once; 0: as many as may.
+	// Limit is how many nodes run at once; 0: no limit.
 	Limit int
-	// Deploy is how long a DEPLOY takes, its gates included, and Command how long any other node does.
+	// Deploy is the duration of a DEPLOY, including its gates. Command is the duration of any other node.
 	Deploy, Command time.Duration
-	// Fails is a service whose DEPLOYs fail; "": none does.
+	// Fails is a service whose DEPLOYs fail; "": none.
 	Fails string
 }
 
-// PlanTimeline is when each node of a plan would run. Times are durations since the plan began.
+// PlanTimeline is when each node of a plan would run. Times are durations since the start of the plan.
 type PlanTimeline struct {
 	Title string     `json:"title"`
-	Nodes []PlanNode `json:"nodes"` // the first to begin first; those that never do last
+	Nodes []PlanNode `json:"nodes"` // in order of their start; those that never start are last
 	Took  Seconds    `json:"took"`
-	// Longest is how long the longest way takes: no plan of these nodes is over sooner.
+	// Longest is the duration of the critical path. No plan of these nodes ends sooner.
 	Longest Seconds `json:"longest"`
 }
 
-// Seconds is a duration that JSON has in seconds.
+// Seconds is a duration in seconds in JSON.
 type Seconds time.Duration
 
 // MarshalJSON implements json.Marshaler.
@@ -40,17 +40,17 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, "%g", time.Duration(s).Seconds()), nil
 }
 
-// PlanNode is when a node would run. It could have begun when it was Ready, and began when there was a place for it.
+// PlanNode is when a node would run. It could have started at Ready; it starts at From, when the limit allows it.
 type PlanNode struct {
 	Node  string     `json:"node"`
 	State plan.State `json:"state"` // done, failed or blocked
 	Ready Seconds    `json:"ready"`
 	From  Seconds    `json:"from"`
 	To    Seconds    `json:"to"`
-	By    string     `json:"by,omitempty"` // what blocks it
+	By    string     `json:"by,omitempty"` // the node that blocks it
 }
 
-// RunPlan plays a plan by the walk that runs it.
+// RunPlan simulates a plan with the same walker that runs real plans.
 func RunPlan(in PlanInput) *PlanTimeline {
 	t := &PlanTimeline{Title: in.Title, Nodes: in.play(in.Plan, in.Limit)}
 	slices.SortStableFunc(t.Nodes, func(a, b PlanNode) int {
@@ -117,7 +117,7 @@ func (in *PlanInput) takes(n *plan.Node) Seconds {
 	return Seconds(in.Command)
 }
 
-// Table is the timeline for a terminal: when each node begins and ends, and what it waits for beside what it needs.
+// Table formats the timeline for a terminal: the start and end of each node, and how long it waits for a free slot.
 func (t *PlanTimeline) Table() []string {
 	width := len("NODE")
 	for _, n := range t.Nodes {
@@ -139,7 +139,7 @@ func (t *PlanTimeline) Table() []string {
 	return append(lines, fmt.Sprintf("over after %s; the longest way takes %s", span(time.Duration(t.Took)), span(time.Duration(t.Longest))))
 }
 
-// SVG draws the timeline as a Gantt chart of a plan that begins at a moment, in its time zone: a row for each node.
+// SVG draws the timeline as a Gantt chart, in the time zone of the start time: a row for each node.
 func (t *PlanTimeline) SVG(from time.Time) string {
 	at := func(s Seconds) time.Time { return from.Add(time.Duration(s)) }
 	c := chart.Chart{Title: t.Title, From: from, To: at(t.Took), End: at(t.Took)}

@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/entities/simulate"
 )
 
-// A plan is played by the walk that runs it: what fits beside each other overlaps, one thing at a time where a target or a cap says so,
-// and what fails blocks what needs it.
+// A plan is simulated by its walker: independent nodes overlap, one runs at a time if a target or a limit requires it, and a failed node
+// blocks those that need it.
 func TestPlanIsPlayed_E8_E10_E16(t *testing.T) {
 	deploy := func(service string, needs ...int) plan.Node {
 		return plan.Node{Kind: plan.Deploy, Service: service, Target: "host", Needs: needs}

@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// wide is a channel of so many instances, through which releases go by a policy.
+// wide is a channel of n instances, through which releases go by a policy.
 func wide(n int, policy entities.Rollout) *state.State {
 	s := shop()
 	s.Spec.Channels = s.Spec.Channels[:1]
@@ -28,8 +28,8 @@ func wide(n int, policy entities.Rollout) *state.State {
 
 func number(n int) *entities.Amount { return &entities.Amount{Number: n} }
 
-// A release through 500 instances takes what the policy asks for and no more: each instance takes a minute, so that the
-// pauses and one minute for each instance that must wait for another are the least (D24).
+// A release through 500 instances takes no longer than the policy requires. Each instance takes a minute, so the minimum is the pauses
+// plus one minute for each instance that must wait for another (D24).
 func TestMakespan_D24(t *testing.T) {
 	pause := func(d time.Duration) entities.RolloutStep { return entities.RolloutStep{Pause: d} }
 	for name, c := range map[string]struct {
@@ -59,7 +59,7 @@ func TestMakespan_D24(t *testing.T) {
 	}
 }
 
-// The steps stand in what is played.
+// The timeline contains the steps.
 func TestStepsAreTold_D24(t *testing.T) {
 	policy := entities.Rollout{Steps: []entities.RolloutStep{{Instances: number(1)}, {Pause: time.Hour}}}
 	got, err := Run(Input{State: wide(4, policy), Version: "v1", At: friday, Judge: judge})
@@ -67,7 +67,7 @@ func TestStepsAreTold_D24(t *testing.T) {
 	require.Contains(t, strings.Join(got.Table(time.UTC), "\n"), "step 2 of 2: 1 of 4 at v1; next 3 at 18:31 UTC (until Fri 20 Nov 18:31 UTC)")
 }
 
-// A command that is not asked is assumed to select all that can be: what bounds it alone is played (D24).
+// A command is assumed to select all free instances: only its bound is simulated (D24).
 func TestCommandIsAssumedToSelectAll_D24(t *testing.T) {
 	s := wide(500, entities.Rollout{Command: []string{"./select.sh"}, MaxUnavailable: number(50)})
 	c := &s.Spec.Channels[0]

@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write what is really drawn")
 
-// weekly goes from staging to prod-1 and prod-2, each of which opens once a week, on Mondays at nine; or, soaking, each of which
-// takes what has been well for a week in the one before.
+// weekly goes from staging to prod-1 and prod-2. Each of them opens once a week, on Mondays at nine; or, with soaking, each accepts a
+// release that was healthy for a week in the channel before.
 func weekly(strategy string, soaking bool) *state.State {
 	s := shop()
 	s.Spec.Maestro.Strategy = strategy
@@ -41,7 +41,7 @@ func weekly(strategy string, soaking bool) *state.State {
 	return s
 }
 
-// mondays opens for a minute, so that a release enters one channel a week.
+// mondays opens for a minute, so a release enters one channel a week.
 func mondays(_ entities.Evaluation, at time.Time) entities.CheckReading {
 	open := time.Date(at.Year(), at.Month(), at.Day(), 9, 0, 0, 0, time.UTC)
 	for open.Weekday() != time.Monday || !at.Before(open.Add(time.Minute)) {
@@ -59,7 +59,7 @@ func TestWeeklyReleases_B2_B3(t *testing.T) {
 	weeklyReleases(t, "weekly", false)
 }
 
-// The same with days as they are written: for: 168h in both.
+// The same with durations: for: 168h in both.
 func TestReleasesAreWeeklyWherePromotionTakesAWeek_B2_B3(t *testing.T) {
 	weeklyReleases(t, "soaking", true)
 }
@@ -81,7 +81,7 @@ func weeklyReleases(t *testing.T, file string, soaking bool) {
 					golden(t, file+".svg", got.SVG(time.UTC))
 				}
 				next := at.Add(7 * day)
-				if soaking { // once it is in prod-1, which the time of an apply puts off
+				if soaking { // once it is in prod-1, which the time of an apply delays
 					next = got.Channels[1].Succeeded.Add(time.Hour)
 				}
 				s = until(t, s, version, at, next)
@@ -92,7 +92,7 @@ func weeklyReleases(t *testing.T, file string, soaking bool) {
 	}
 }
 
-// until is the service as it is at a time after a release.
+// until is the service at a time after a release.
 func until(t *testing.T, s *state.State, version string, at, then time.Time) *state.State {
 	t.Helper()
 	s, err := clone(s)

@@ -1,6 +1,5 @@
-// Package simulate plays a release forward in virtual time, through the same decision as the Service
-// workflow makes, and tells when each channel would move and what holds it until then. A week of
-// soak takes milliseconds. It is pure: what judges checks is given to it.
+// Package simulate runs a release in virtual time, with the same decision code as the Service workflow. It reports when each channel
+// would move and what holds it until then. A week of soak takes milliseconds. It is pure: the caller supplies the results of checks.
 package simulate
 
 import (
@@ -18,26 +17,25 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// Input is what is played.
+// Input describes a simulation.
 type Input struct {
-	// State is the service as it is, with its spec. It is not changed.
+	// State is the service with its spec. It is not changed.
 	State *state.State
-	// Version is released at At. Values of Aspect are, where one is given: which ones makes no difference, and Version says so to people.
+	// Version is released at At. If Aspect is set, values of that aspect are released instead. The values themselves do not matter;
+	// Version then holds the name of the aspect, for display.
 	Version, Aspect string
 	At              time.Time
-	// Judge gives the verdict of a check at a moment of virtual time, and when it may next change.
+	// Judge returns the verdict of a check at a moment of virtual time, and when it may next change.
 	Judge func(e entities.Evaluation, at time.Time) entities.CheckReading
-	// Apply is how long it takes from the start of an apply to stable objects, and Extension how long
-	// an extension runs. Zero is one minute.
+	// Apply is the time from the start of an apply to stable objects. Extension is the duration of an extension. Zero is one minute.
 	Apply, Extension time.Duration
-	// Approve: whoever is asked for an approval gives it at once. Otherwise the play ends where only a
-	// person goes on.
+	// Approve: each required approval is given at once. Otherwise the simulation ends where only a person can continue.
 	Approve bool
-	// Until bounds the play, from At. Zero is 90 days.
+	// Until bounds the simulation, from At. Zero is 90 days.
 	Until time.Duration
 }
 
-// Kind is what a channel does over a span of time.
+// Kind is the activity of a channel during a span of time.
 type Kind = chart.Kind
 
 // The kinds of span.
@@ -49,10 +47,10 @@ const (
 	Fails   = chart.Fails
 )
 
-// Span is what a channel does from one moment to another. To is zero when it does so for ever.
+// Span is one activity of a channel between two moments. To is zero if it has no end.
 type Span = chart.Span
 
-// Channel is how a release goes in one channel. A time is zero when it does not come to that.
+// Channel is the progress of a release in one channel. A time is zero if the event does not happen.
 type Channel struct {
 	Name      string    `json:"name"`
 	Entered   time.Time `json:"entered,omitzero"`
@@ -60,13 +58,13 @@ type Channel struct {
 	Spans     []Span    `json:"spans"`
 }
 
-// Timeline is a play from beginning to end.
+// Timeline is the result of a simulation.
 type Timeline struct {
 	Application string    `json:"application"`
 	Service     string    `json:"service"`
 	Version     string    `json:"version"`
 	From        time.Time `json:"from"`
-	To          time.Time `json:"to"` // when nothing moves any more, or the play was cut off
+	To          time.Time `json:"to"` // when nothing changes any more, or the simulation reached its bound
 	CutOff      bool      `json:"cutOff,omitempty"`
 	Channels    []Channel `json:"channels"`
 }
@@ -74,10 +72,10 @@ type Timeline struct {
 const (
 	defaultWork  = time.Minute
 	defaultUntil = 90 * 24 * time.Hour
-	maxTurns     = 100_000 // of a play: a bound on checks that say they change every moment
+	maxTurns     = 100_000 // of a simulation: a bound for checks that claim to change at every moment
 )
 
-// Run plays the release. It refuses what the workflow would refuse, with the same words.
+// Run simulates the release. It returns the same errors as the workflow.
 func Run(in Input) (*Timeline, error) {
 	s, err := clone(in.State)
 	if err != nil {
@@ -86,7 +84,7 @@ func Run(in Input) (*Timeline, error) {
 	if err := check(s, &in); err != nil {
 		return nil, err
 	}
-	for _, c := range s.Spec.Channels { // what runs again and again holds nothing
+	for _, c := range s.Spec.Channels { // a repeated extension holds nothing
 		for n := range c.Extensions {
 			c.Extensions[n].Every = 0
 		}
@@ -104,7 +102,7 @@ func Run(in Input) (*Timeline, error) {
 	return p.timeline, nil
 }
 
-// check refuses what cannot be released, and calls values of an aspect by its name.
+// check returns an error if the release is invalid, and sets Version to the aspect's name for values of an aspect.
 func check(s *state.State, in *Input) error {
 	a := s.Spec.Aspect(in.Aspect)
 	if a == nil && in.Aspect == "" {
@@ -142,19 +140,19 @@ type play struct {
 	s        *state.State
 	release  *state.Release
 	now, end time.Time
-	events   []event // what has begun and will end
+	events   []event // running work that will end
 	decision *decide.Decision
 	timeline *Timeline
 }
 
-// event is something that ends at a time.
+// event is work that ends at a time.
 type event struct {
 	at    time.Time
 	take  func()
-	apply entities.InstanceID // of an apply: which it is of
+	apply entities.InstanceID // the instance, for an apply
 }
 
-// open opens the release with payloads of its own, as if it were rendered.
+// open opens the release with simulated payloads, as if it were rendered.
 func (p *play) open() *state.Release {
 	payloads, version := map[entities.InstanceID]string{}, p.Version
 	for _, id := range p.s.Spec.IDs() {
@@ -171,8 +169,7 @@ func (p *play) open() *state.Release {
 	return r
 }
 
-// settleWhatRuns takes what is under way in reality as arrived: the play begins with nothing in
-// flight that nobody in it would end.
+// settleWhatRuns marks the running work of the real service as done. The simulation starts with nothing in flight that it could not end.
 func (p *play) settleWhatRuns() {
 	for _, id := range entities.SortedIDs(p.s.Instances) {
 		i := p.s.Instances[id]
@@ -185,7 +182,7 @@ func (p *play) settleWhatRuns() {
 		p.s.Channel(c.Name).Preflight = nil
 	}
 	for _, id := range p.s.Spec.IDs() {
-		if o := &p.s.Instance(id).Observed; o.Digest == "" && o.Reading.Err == nil { // nothing was read yet: nothing is there
+		if o := &p.s.Instance(id).Observed; o.Digest == "" && o.Reading.Err == nil { // no reading yet: there are no objects
 			p.s.Observed(id, "", entities.Reading{At: p.now}, true, p.now)
 		}
 	}
@@ -214,17 +211,16 @@ func (p *play) run() {
 	p.finish(true)
 }
 
-// recall has a release be made of something of its own: what it really is stands in the store.
+// recall restores an offloaded release with simulated payloads. The real ones are in the store.
 func (p *play) recall(r *state.Release) {
 	made := map[entities.InstanceID]string{}
 	for _, id := range entities.SortedIDs(r.Payloads) {
 		made[id] = "simulated " + r.FullVersion
 	}
-	_ = r.Recalled(made) // all are there
+	_ = r.Recalled(made) // no payload is missing
 }
 
-// settle decides, judges and answers until nothing more happens at this moment, and then notes what
-// each channel does.
+// settle decides, judges and answers until nothing more happens at this moment. Then it records the activity of each channel.
 func (p *play) settle() {
 	for range maxTurns {
 		p.endDue()
@@ -237,7 +233,7 @@ func (p *play) settle() {
 	p.note()
 }
 
-// endDue ends what is due, in the order of its time.
+// endDue ends due events in order of their time.
 func (p *play) endDue() {
 	slices.SortStableFunc(p.events, func(a, b event) int { return a.at.Compare(b.at) })
 	for len(p.events) > 0 && !p.events[0].at.After(p.now) {
@@ -247,8 +243,7 @@ func (p *play) endDue() {
 	}
 }
 
-// begin starts the work of a decision. Work that takes no time is done; it tells whether there was
-// any such.
+// begin starts the work of a decision. It completes work that takes no time, and reports whether there was any.
 func (p *play) begin(d *decide.Decision) bool {
 	for _, op := range d.Applies {
 		p.events = append(p.events, event{p.now.Add(p.Apply), func() { p.applied(op.Instance, op.Target) }, op.Instance})
@@ -292,7 +287,7 @@ func (p *play) begin(d *decide.Decision) bool {
 	return len(d.Ends)+len(d.Asks)+len(d.Renders)+len(d.Recalls)+len(d.Preflights)+granted > 0
 }
 
-// applied: the runtime did as it was told, and reports it.
+// applied completes an apply: the runtime reports the target as stable.
 func (p *play) applied(id entities.InstanceID, target entities.Target) {
 	p.s.ApplyEnded(id, target, "", false, p.now)
 	p.s.Observed(id, target.FullVersion, entities.Reading{At: p.now, Objects: []entities.Object{{
@@ -307,7 +302,7 @@ func (p *play) reading(e entities.Evaluation) entities.CheckReading {
 	return r
 }
 
-// judge answers the checks that are wanted, and tells whether any answer was news.
+// judge evaluates the wanted checks, and reports whether any result changed.
 func (p *play) judge() bool {
 	news := false
 	for _, e := range p.decision.Evaluations(p.s) {
@@ -320,7 +315,7 @@ func (p *play) judge() bool {
 	return news
 }
 
-// approve gives the approvals that are asked for now, if that is what is played.
+// approve gives the approvals that are required now, if Approve is set.
 func (p *play) approve() bool {
 	if !p.Approve {
 		return false
@@ -340,7 +335,7 @@ func (p *play) approve() bool {
 	return given
 }
 
-// word is one more person's approval.
+// word adds the approval of one more person.
 func (p *play) word(c entities.ChannelSpec, topic string, r *state.Release) bool {
 	if r == nil {
 		return false
@@ -394,13 +389,13 @@ func (p *play) next() (time.Time, bool) {
 	return next, !next.IsZero()
 }
 
-// over: the release is at its end in every channel.
+// over reports whether the release has ended in every channel.
 func (p *play) over() bool {
 	r := p.s.ReleaseByID(p.release.ID)
 	return r == nil || r.Over()
 }
 
-// phase is how far the release is in a channel.
+// phase is the phase of the release in a channel.
 func (p *play) phase(channel string) maestro.Phase {
 	if r := p.s.ReleaseByID(p.release.ID); r != nil && r.Phases[channel] != nil {
 		return r.Phases[channel].Phase

@@ -43,7 +43,7 @@ func shop() *state.State {
 	return s
 }
 
-// judge opens on weekdays at nine, and finds nothing wrong otherwise.
+// judge opens on weekdays at nine, and passes every other check.
 func judge(e entities.Evaluation, at time.Time) entities.CheckReading {
 	if e.ID != "office-hours" {
 		return entities.CheckReading{Verdict: entities.Pass, Reason: "assumed"}
@@ -95,7 +95,7 @@ func TestEndsWhereAPersonIsWaitedFor(t *testing.T) { // A14
 	require.Contains(t, table[len(table)-1], "nothing moves by itself")
 }
 
-// What runs again and again in one channel is not played on while another one waits: nothing moves by it.
+// A periodic extension of one channel is not simulated while another channel waits: it moves nothing.
 func TestWhatRunsAgainIsNotPlayed(t *testing.T) {
 	s := shop()
 	s.Spec.Channels[0].Extensions = []entities.Extension{
@@ -123,7 +123,7 @@ func TestRefusesWhatTheServiceWould(t *testing.T) {
 	require.EqualError(t, err, "no version given")
 }
 
-// The same play draws the same picture, which is well-formed and has a bar for every span.
+// The same input draws the same picture, which is well-formed and has a bar for every span.
 func TestSVG(t *testing.T) {
 	draw := func() string {
 		got, err := Run(Input{State: shop(), Version: "v9", At: friday, Judge: judge, Approve: true})
@@ -145,7 +145,7 @@ func TestSVG(t *testing.T) {
 	}
 }
 
-// Values of an aspect are played beside a version that waits, and say what they wait for (B5).
+// Values of an aspect are simulated next to a waiting version, and name what they wait for (B5).
 func TestValuesOfAnAspect_B5(t *testing.T) {
 	s := shop()
 	s.Spec.Parameters = []entities.ParamSpec{{Name: "flagSet", Type: entities.ParamString}}

@@ -10,12 +10,12 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// note writes down what each channel does from this moment on.
+// note records the activity of each channel from now on.
 func (p *play) note() {
 	for n := range p.timeline.Channels {
 		c := &p.timeline.Channels[n]
 		kind, reasons := p.doing(c.Name)
-		for n := range reasons { // of values of an aspect nobody gave the digits
+		for n := range reasons { // replaces the digest in the version of values of an aspect: the user did not give it
 			reasons[n] = strings.ReplaceAll(reasons[n], p.release.FullVersion, p.Version)
 		}
 		if phase := p.phase(c.Name); c.Entered.IsZero() && phase.Entered() {
@@ -28,14 +28,14 @@ func (p *play) note() {
 	}
 }
 
-// span begins a span, unless the channel goes on as it did.
+// span starts a span, unless the last one is equal.
 func (c *Channel) span(s Span) {
 	if n := len(c.Spans); n > 0 {
 		last := &c.Spans[n-1]
 		if last.Kind == s.Kind && slices.Equal(last.Reasons, s.Reasons) {
 			return
 		}
-		if last.From.Equal(s.From) { // of no length
+		if last.From.Equal(s.From) { // it has no length
 			c.Spans = c.Spans[:n-1]
 			c.span(s)
 			return
@@ -45,7 +45,7 @@ func (c *Channel) span(s Span) {
 	c.Spans = append(c.Spans, s)
 }
 
-// doing says what a channel does now about the release.
+// doing returns the current activity of a channel for the release, with its reasons.
 func (p *play) doing(channel string) (Kind, []string) {
 	c := p.s.Channels[channel]
 	switch phase := p.phase(channel); phase {
@@ -66,7 +66,7 @@ func (p *play) doing(channel string) (Kind, []string) {
 	}
 }
 
-// soak names what a channel is watched by after a deployment.
+// soak names the checks and extensions that watch a channel after a deployment.
 func (p *play) soak(channel string) []string {
 	var by []string
 	spec, _ := p.s.Spec.Channel(channel)
@@ -83,8 +83,7 @@ func (p *play) soak(channel string) []string {
 	return []string{"soaks: " + strings.Join(by, ", ")}
 }
 
-// holds says what holds the release before a channel: the conditions that do not pass, or the
-// releases ahead of it.
+// holds returns the reasons that hold the release before a channel: the conditions that do not pass, or the releases ahead of it.
 func (p *play) holds(channel string) []string {
 	d, _ := p.channel(channel)
 	if d.Next == nil {
@@ -92,7 +91,7 @@ func (p *play) holds(channel string) []string {
 	}
 	var out []string
 	for _, g := range d.Gates {
-		// What is not asked yet says nothing of its own.
+		// A gate that was not evaluated yet has no reason of its own.
 		asked := g.Kind == decide.KindApproval
 		if g.Verdict != entities.Pass && g.Code != decide.CodeNotAsked && !(asked && p.Approve) {
 			out = append(out, held(g))
@@ -101,13 +100,13 @@ func (p *play) holds(channel string) []string {
 	if d.Status == entities.StatusPaused {
 		out = append(out, d.Texts()...)
 	}
-	if d.Next.ID != p.release.ID { // which holds it no longer than what holds that one
+	if d.Next.ID != p.release.ID { // it holds the release as long as the reasons above
 		out = append(out, "behind "+d.Next.FullVersion)
 	}
 	return out
 }
 
-// held names a condition by its id, unless its reason says all.
+// held names a condition by its id, unless its reason is sufficient.
 func held(g decide.Judgement) string {
 	if g.Kind == decide.KindChannelStable || g.Kind == decide.KindInProgress || g.Reason == "" {
 		return cmp.Or(g.Reason, g.ID)

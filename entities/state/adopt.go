@@ -6,8 +6,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Interrupted takes in that nothing of what was under way is any more: the state was kept in the middle of it, and what
-// did it was given up. It is begun again, what changes things outside not before next: it may take that long to end.
+// Interrupted records that all work in progress was lost: the state was saved while work ran, and that work was abandoned. The work
+// starts again. Work with external effects starts at next at the earliest, because the lost run may take that long to end.
 func (s *State) Interrupted(now, next time.Time) {
 	for _, id := range entities.SortedIDs(s.Instances) {
 		i := s.Instances[id]
@@ -35,7 +35,7 @@ func (s *State) Interrupted(now, next time.Time) {
 	}
 }
 
-// interruptedLeft is the same for what it has left on other runtimes: where it came back meanwhile, the next apply waits.
+// interruptedLeft does the same for the objects that it left on other runtimes. If the instance came back there, its next apply waits.
 func (i *Instance) interruptedLeft(next time.Time) {
 	if i.LeftOn(i.Runtime) != nil {
 		i.forgetLeft(i.Runtime)
@@ -48,7 +48,7 @@ func (i *Instance) interruptedLeft(next time.Time) {
 	}
 }
 
-// HoldBack pauses a service that Converge does not want to go on by itself.
+// HoldBack pauses a service that Converge must not continue without a person.
 func (s *State) HoldBack(reason string, now time.Time) {
 	effect, err := s.Pause("", entities.Who{Name: "converge"}, reason, now)
 	if err == nil {

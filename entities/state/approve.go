@@ -10,24 +10,24 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file holds people's words on a release, by topic (A14), and on every single apply
-// where a runtime asks for that (C10). An approval may be given before its turn comes.
+// This file holds approvals: of a release, by topic (A14), and of every single apply if a runtime requires that (C10). An approval may be
+// given before the release waits for it.
 
-// ApplyTopic begins the topics of approvals of single applies: "apply/CHANNEL".
+// ApplyTopic is the prefix of the topics of approvals of single applies: "apply/CHANNEL".
 const ApplyTopic = "apply/"
 
-// Tally is how far the approval of a release by a condition is.
+// Tally is the progress of the approval of a release for a condition.
 type Tally struct {
-	Have     []string           // distinct people who approved, in the order in which they did
+	Have     []string           // distinct people who approved, in the order of their approvals
 	Need     int                // at least 1
-	Since    time.Time          // when the last of them did
-	Rejected *entities.Approval // then it is final
+	Since    time.Time          // time of the last approval
+	Rejected *entities.Approval // a rejection is final
 }
 
-// Given tells whether enough people have approved, and nobody rejected.
+// Given reports whether enough people approved and no person rejected.
 func (t Tally) Given() bool { return t.Rejected == nil && len(t.Have) >= t.Need }
 
-// Tally counts the distinct people who may approve and have done so, by what holds in a channel.
+// Tally counts the distinct authorized people whose approvals are valid in a channel.
 func (r *Release) Tally(channel string, c entities.Condition) Tally {
 	t := Tally{Need: max(c.MinApprovers, 1)}
 	var counted []entities.Who
@@ -48,8 +48,8 @@ func (r *Release) Tally(channel string, c entities.Condition) Tally {
 	return t
 }
 
-// TallyText says how far an approval is: "1 of 2 (alice), by any of group:sre except alice", and whose was withdrawn. Where
-// callers can prove who they are, one who did not is shown as such.
+// TallyText formats the progress of an approval, "1 of 2 (alice), by any of group:sre except alice", with withdrawn approvals. If callers
+// can prove their identity, an approver who did not is marked.
 func (s *State) TallyText(r *Release, channel string, c entities.Condition) string {
 	t := r.Tally(channel, c)
 	if t.Rejected != nil {
@@ -65,7 +65,7 @@ func (s *State) TallyText(r *Release, channel string, c entities.Condition) stri
 	return text
 }
 
-// withdrawnText says whose approval counts no longer in a channel, and why: "; withdrawn: alice (v2 failed in staging)".
+// withdrawnText lists the approvals that are no longer valid in a channel, and why: "; withdrawn: alice (v2 failed in staging)".
 func (s *State) withdrawnText(r *Release, channel, topic string, again []string) string {
 	var who []string
 	why := ""
@@ -81,7 +81,7 @@ func (s *State) withdrawnText(r *Release, channel, topic string, again []string)
 	return "; withdrawn: " + strings.Join(s.ShownPeople(r, topic, who), ", ") + " (" + why + ")"
 }
 
-// ShownPeople names people who approved for a topic. Where callers can prove who they are, one who did not for that is shown as such.
+// ShownPeople formats the names of approvers of a topic. If callers can prove their identity, an approver who did not is marked.
 func (s *State) ShownPeople(r *Release, topic string, who []string) []string {
 	if s.Spec.Identity == nil {
 		return who
@@ -102,10 +102,10 @@ func (r *Release) mayApprove(c entities.Condition, who entities.Who) bool {
 	return (len(c.Approvers) == 0 || who.Among(c.Approvers)) && !(c.NotReleaser && who.Same(r.releaser()))
 }
 
-// releaser is who released it.
+// releaser is the person who released it.
 func (r *Release) releaser() entities.Who { return entities.Who{Name: r.By, Subject: r.Subject} }
 
-// whoMay says who can still approve: "any of group:sre except alice".
+// whoMay lists the people who can still approve: "any of group:sre except alice".
 func (r *Release) whoMay(c entities.Condition, have []string) string {
 	text := "anybody"
 	if len(c.Approvers) > 0 {
@@ -120,7 +120,7 @@ func (r *Release) whoMay(c entities.Condition, have []string) string {
 	return text
 }
 
-// Restricted tells whether it matters who approves a topic: an approval names who may, or takes more than one person.
+// Restricted reports whether a topic limits its approvers: a condition names the approvers, or requires more than one person.
 func (s *State) Restricted(topic string) bool {
 	return slices.ContainsFunc(s.asking(topic), func(ask asks) bool {
 		c := ask.condition
@@ -128,8 +128,8 @@ func (s *State) Restricted(topic string) bool {
 	})
 }
 
-// RejectedIn tells whether a release was rejected for a topic that the channel asks for, as it may be
-// since.
+// RejectedIn reports whether a release was rejected for a topic that the channel requires. A release can be rejected before the channel
+// requires the topic.
 func (r *Release) RejectedIn(c *entities.ChannelSpec) bool {
 	return slices.ContainsFunc(r.Approvals, func(a entities.Approval) bool {
 		return a.Reject && slices.ContainsFunc(c.Conditions, func(cond entities.Condition) bool {
@@ -138,8 +138,8 @@ func (r *Release) RejectedIn(c *entities.ChannelSpec) bool {
 	})
 }
 
-// Approve takes in a person's word on a release and a topic; a.Reject: it is rejected, which is
-// final for that release in the channels of the topic that it has not entered.
+// Approve records an approval or rejection of a release for a topic. A rejection (a.Reject) is final for that release in the channels of
+// the topic that it has not entered.
 func (s *State) Approve(version string, a entities.Approval) (Effect, error) {
 	channel, ofApply := strings.CutPrefix(a.Topic, ApplyTopic)
 	if ofApply = ofApply && len(s.approvedApplies(channel)) > 0; !ofApply {
@@ -159,7 +159,7 @@ func (s *State) Approve(version string, a entities.Approval) (Effect, error) {
 	return s.approve(r, channel, a)
 }
 
-// releasedAgain are the releases of the version of one that are not over: those that have failed nowhere come first.
+// releasedAgain are the open releases of the same version: those without a failure come first.
 func (s *State) releasedAgain(r *Release) (open []*Release) {
 	var broken []*Release
 	for _, again := range s.Releases {
@@ -174,9 +174,9 @@ func (s *State) releasedAgain(r *Release) (open []*Release) {
 	return append(open, broken...)
 }
 
-// failedSomewhere tells whether a release will not go on from some channel.
+// failedSomewhere reports whether a release cannot continue from some channel.
 func (r *Release) failedSomewhere() bool {
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for _, p := range r.Phases {
 		if p.Phase == maestro.Failed || p.Phase == maestro.RolledBack || p.Phase == maestro.Cancelled {
@@ -186,7 +186,7 @@ func (r *Release) failedSomewhere() bool {
 	return false
 }
 
-// approve takes in a person's word on a release: on every apply in a channel, or where none is given on a topic.
+// approve records an approval or rejection of a release: for every apply in the channel ofApply, or, if that is "", for a topic.
 func (s *State) approve(r *Release, ofApply string, a entities.Approval) (Effect, error) {
 	if a.Who.Name == "" {
 		return nil, fmt.Errorf("nobody is named who approves or rejects %s", r.FullVersion)
@@ -207,7 +207,7 @@ func (s *State) approve(r *Release, ofApply string, a entities.Approval) (Effect
 	}, nil
 }
 
-// checkApproval refuses a word that would change nothing or may not be given.
+// checkApproval returns an error for an approval that would change nothing or is not allowed.
 func (s *State) checkApproval(r *Release, a entities.Approval) error {
 	asking := s.asking(a.Topic)
 	if len(asking) == 0 {
@@ -236,7 +236,7 @@ func (s *State) checkApproval(r *Release, a entities.Approval) error {
 	return r.checkApprover(asking, a)
 }
 
-// checkApprover refuses who may not approve wherever it is asked for. Who released it may take it back.
+// checkApprover returns an error for a person who may not approve the topic in any channel. The releaser may reject the release.
 func (r *Release) checkApprover(asking []asks, a entities.Approval) error {
 	var list []string
 	own := false
@@ -255,7 +255,7 @@ func (r *Release) checkApprover(asking []asks, a entities.Approval) error {
 	return fmt.Errorf("%s is not among those who approve %s: %s%s", a.Who.Name, a.Topic, entities.Everybody(list), a.Who.Uncounted())
 }
 
-// counts tells whether an approval counts wherever the release is still to come.
+// counts reports whether an approval is valid in all channels that the release has not entered.
 func (s *State) counts(r *Release, a *entities.Approval) bool {
 	return !slices.ContainsFunc(s.asking(a.Topic), func(ask asks) bool {
 		_, withdrawn := a.Withdrawn[ask.channel]
@@ -285,7 +285,7 @@ func (s *State) noteApproval(r *Release, a entities.Approval, channel, text stri
 	})
 }
 
-// progress says how many approvals a topic has, where more than one is needed.
+// progress formats the number of approvals of a topic if more than one is required.
 func (s *State) progress(r *Release, topic string) string {
 	most := ""
 	for _, ask := range s.asking(topic) {
@@ -299,7 +299,7 @@ func (s *State) progress(r *Release, topic string) string {
 	return most
 }
 
-// asks is a channel that asks for the approval of a topic.
+// asks is a channel that requires the approval of a topic.
 type asks struct {
 	channel   string
 	condition entities.Condition
@@ -317,7 +317,7 @@ func (s *State) asking(topic string) []asks {
 	return out
 }
 
-// topics are all that can be approved, in the channels' order.
+// topics are all topics that can be approved, in the order of the channels.
 func (s *State) topics() []string {
 	var out []string
 	for n := range s.Spec.Channels {
@@ -350,7 +350,7 @@ func (s *State) TopicChannels(topic string) []string {
 	return out
 }
 
-// approvedApplies are the instances of a channel whose runtimes have a person approve every apply.
+// approvedApplies are the instances of a channel whose runtimes require an approval of every apply.
 func (s *State) approvedApplies(channel string) []*Instance {
 	return slices.DeleteFunc(s.In(channel), func(i *Instance) bool {
 		_, rt := s.Runtime(i.ID)
@@ -358,12 +358,12 @@ func (s *State) approvedApplies(channel string) []*Instance {
 	})
 }
 
-// applyAsked is what is known of the applies of a release that a person's word is for.
+// applyAsked describes the applies of a release that an approval is for.
 type applyAsked struct {
-	pending bool               // the release is still to enter the channel
-	there   bool               // it is the target somewhere
-	to      []*Instance        // where an apply waits for the word, or will come
-	given   *entities.Approval // the word that was given already
+	pending bool               // the release has not entered the channel yet
+	there   bool               // it is the target of some instance
+	to      []*Instance        // instances with an apply that waits for the approval, or will come
+	given   *entities.Approval // the approval that was given already
 }
 
 func (s *State) applyAsked(r *Release, channel string) applyAsked {
@@ -382,8 +382,8 @@ func (s *State) applyAsked(r *Release, channel string) applyAsked {
 	return asked
 }
 
-// approveApply approves the next apply of a release in a channel: of the instances where one waits, or
-// those with which the release will enter. It is used up when that apply begins.
+// approveApply approves the next apply of a release in a channel: of the instances where one waits, or of those with which the release
+// will enter. The approval is used up when that apply starts.
 func (s *State) approveApply(r *Release, channel string, a entities.Approval) (Effect, error) {
 	switch asked := s.applyAsked(r, channel); {
 	case !asked.pending && !asked.there:
@@ -414,13 +414,13 @@ func (s *State) approveApply(r *Release, channel string, a entities.Approval) (E
 	}
 }
 
-// Approves tells whether the next apply of a version is approved here.
+// Approves reports whether the next apply of a version is approved here.
 func (i *Instance) Approves(version string) bool {
 	return i.Approval.Of(version) != nil
 }
 
-// ApprovesEntry tells whether the apply with which a release enters is approved here: that of this very release, since another of
-// the same version is approved anew.
+// ApprovesEntry reports whether the apply with which a release enters is approved here. The approval is for this release only: another
+// release of the same version needs its own.
 func (i *Instance) ApprovesEntry(r *Release) bool {
 	given := i.Approval.Of(r.FullIn(i.ID))
 	return given != nil && (given.Release == "" || given.Release == r.ID)
@@ -439,16 +439,16 @@ func (a *ApplyApproval) Of(version string) *entities.Approval {
 	return nil
 }
 
-// give adds an approval, which takes the place of one of the same version.
+// give adds an approval. It replaces one of the same version.
 func (a *ApplyApproval) give(given *entities.Approval) {
 	a.drop(func(old *entities.Approval) bool { return old.Version == given.Version })
 	if a.Given != nil {
-		a.Also = append(slices.Clone(a.Also), a.Given) // others hold it too
+		a.Also = append(slices.Clone(a.Also), a.Given) // the slice may be shared
 	}
 	a.Given, a.Asked = given, time.Time{}
 }
 
-// drop forgets approvals.
+// drop removes approvals.
 func (a *ApplyApproval) drop(of func(*entities.Approval) bool) {
 	if a.Given != nil && of(a.Given) {
 		a.Given = nil
@@ -458,8 +458,7 @@ func (a *ApplyApproval) drop(of func(*entities.Approval) bool) {
 	}
 }
 
-// ForgetApprovals drops the approvals of applies that will not come any more in a channel. Of those that are
-// degraded a repair may.
+// ForgetApprovals drops the approvals of applies in a channel that will not come any more. For a degraded instance a repair may come.
 func (s *State) ForgetApprovals(spec *entities.ChannelSpec, degraded func(entities.InstanceID) bool) {
 	for _, inst := range spec.Instances {
 		i := s.Instances[spec.ID(inst)]
@@ -471,7 +470,7 @@ func (s *State) ForgetApprovals(spec *entities.ChannelSpec, degraded func(entiti
 	}
 }
 
-// applyComes tells whether the apply that was approved may still come.
+// applyComes reports whether the approved apply may still come.
 func (s *State) applyComes(i *Instance, version string, degraded bool) bool {
 	if i.present() == version && (!i.Delivery.Converged || degraded) {
 		return true
@@ -482,12 +481,12 @@ func (s *State) applyComes(i *Instance, version string, degraded bool) bool {
 	})
 }
 
-// Bypass lets a release pass a condition of a channel that it has been found to need (A15).
+// Bypass lets a release pass a condition of a channel. The caller ensures that the release needs it (A15).
 func (s *State) Bypass(r *Release, b entities.Bypass) Effect {
 	return func() string {
 		r.Bypasses = append(r.Bypasses, b)
 		if p := s.Channel(b.Channel).Preflight; p != nil && !p.Running && !p.Window {
-			s.Channel(b.Channel).Preflight = nil // one that did not pass asks for a pause; what it did not pass may be bypassed now
+			s.Channel(b.Channel).Preflight = nil // a failed preflight delays the next one; the bypass may concern the condition that failed
 		}
 		text := fmt.Sprintf("%s passes %s of %s, %s", r.FullVersion, b.Condition, b.Channel, b.Text())
 		s.Record(b.At, b.Channel, text)
@@ -499,7 +498,7 @@ func (s *State) Bypass(r *Release, b entities.Bypass) Effect {
 	}
 }
 
-// CheckBypass refuses a bypass that is not whole, or that comes too late.
+// CheckBypass returns an error for a bypass that is incomplete or too late.
 func (s *State) CheckBypass(r *Release, b entities.Bypass) error {
 	switch {
 	case b.Channel == "":

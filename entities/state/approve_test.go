@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// An instance keeps approvals of applies of several versions, and a channel that is renamed takes them along.
+// An instance keeps approvals of applies of several versions, and they survive a rename of the channel.
 func TestApprovalsOfApplies_C10_A14(t *testing.T) {
 	id := entities.InstanceID{Channel: "prod"}
 	s := New("shop", "web")

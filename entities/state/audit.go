@@ -8,13 +8,13 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file keeps the audit trail: a line for every change of a target, every human act, every bypass
-// and every outcome. State is only its outbox; the whole of it lies in the store.
+// This file keeps the audit trail: a line for every change of a target, every action of a person, every bypass and every outcome. The
+// state is only its outbox; the complete trail is in the store.
 
-// note keeps an audit line, and announces it where a notification asks for its kind.
+// note records an audit line, and announces it if a notification includes its kind.
 func (s *State) note(line entities.AuditLine) { s.Announce(s.notifications(), s.Note(line)) }
 
-// notifications are those that the service asks for.
+// notifications are the notifications that the service declares.
 func (s *State) notifications() []entities.Notification {
 	if s.Spec == nil {
 		return nil
@@ -22,15 +22,15 @@ func (s *State) notifications() []entities.Notification {
 	return s.Spec.Notifications
 }
 
-// AnnouncedTo notes that a notification has sent a line, and so all before it.
+// AnnouncedTo records that a notification has sent a line, and so all before it.
 func (s *State) AnnouncedTo(notification string, line int64) {
 	s.Sent(s.notifications(), notification, line)
 }
 
-// ForgetAnnounced forgets the announcements that no notification is to send any more.
+// ForgetAnnounced removes the announcements that no notification needs any more.
 func (s *State) ForgetAnnounced() { s.ForgetSent(s.notifications()) }
 
-// noteChange writes the audit line of a change that concerns a target.
+// noteChange records the audit line of a change that concerns a target.
 func (s *State) noteChange(c Change, kind, text string, now time.Time) {
 	line := entities.AuditLine{At: now, Kind: kind, Channel: c.Channel, Release: c.Release, Text: text, Reason: c.Cause}
 	switch r := s.ReleaseByID(c.Release); {
@@ -44,7 +44,7 @@ func (s *State) noteChange(c Change, kind, text string, now time.Time) {
 	s.note(line)
 }
 
-// noteAct writes the audit line of something that a person did.
+// noteAct records the audit line of an action of a person.
 func (s *State) noteAct(kind string, who entities.Who, r *Release, channel, text, reason string, now time.Time) {
 	line := entities.AuditLine{At: now, Kind: kind, Who: &who, Channel: channel, Text: text, Reason: reason}
 	if r != nil {
@@ -53,9 +53,8 @@ func (s *State) noteAct(kind string, who entities.Who, r *Release, channel, text
 	s.note(line)
 }
 
-// AnnounceWaiting writes once for each release and channel that approvals are waited for; where every
-// apply is approved, once for each time one is asked for (C10). A release that is nil: an apply of the
-// present target waits.
+// AnnounceWaiting records once for each release and channel that approvals are required; if every apply is approved, once for each
+// request (C10). A nil release means that an apply of the current target waits.
 func (s *State) AnnounceWaiting(channel string, r *Release, conditions []string, now time.Time) {
 	line := entities.AuditLine{At: now, Kind: entities.EventWaiting, Channel: channel}
 	what := ""
@@ -77,8 +76,8 @@ func (s *State) AnnounceWaiting(channel string, r *Release, conditions []string,
 	s.note(line)
 }
 
-// NoteLoosened writes what an incarnation, before it is taken over, loosens for releases that wait: a line for each channel
-// that asks for less, and one for what concerns them all. By published it.
+// NoteLoosened records which requirements an incarnation loosens for waiting releases, before it takes effect: a line for each channel
+// with fewer requirements, and one for requirements of all channels. by is the publisher.
 func (s *State) NoteLoosened(incarnation int64, by entities.Who, all []entities.Loosening, now time.Time) {
 	var in []string // channels, in order; "" is all of them
 	texts := map[string][]string{}
@@ -104,7 +103,7 @@ func (s *State) NoteLoosened(incarnation int64, by entities.Who, all []entities.
 	}
 }
 
-// waitingAnywhere is the oldest release that waits in a channel, or, of none, in any.
+// waitingAnywhere is the oldest release that waits in a channel, or, if channel is empty, in any.
 func (s *State) waitingAnywhere(channel string) *Release {
 	if channel != "" {
 		return s.Waiting(channel)
@@ -117,5 +116,5 @@ func (s *State) waitingAnywhere(channel string) *Release {
 	return nil
 }
 
-// Waits tells whether a release is still to come anywhere.
+// Waits reports whether a release waits in any channel.
 func (s *State) Waits() bool { return s.Spec != nil && s.waitingAnywhere("") != nil }

@@ -10,13 +10,13 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file cancels releases (A18, I2): nothing of one goes further, and what runs for it is to end.
+// This file cancels releases (A18, I2): a cancelled release does not continue, and its running work ends.
 
-// Cancelling is how a release is cancelled.
+// Cancelling describes the cancellation of a release.
 type Cancelling struct {
 	Version string
-	Channel string // "": wherever it is not over
-	// Terminate: what runs for it is given no time to end by itself.
+	Channel string // "": all channels in which it is not over
+	// Terminate: its running work ends at once, without time to finish.
 	Terminate bool
 	Who       entities.Who
 	Reason    string
@@ -24,8 +24,9 @@ type Cancelling struct {
 
 func (c *Cancelling) by() string { return "by " + c.Who.Name + entities.Because(c.Reason) }
 
-// Cancel ends what is still to come of a release: pending phases never start. Where it is in progress what runs for it is asked to
-// end, what has arrived stays enforced, and the target is no good one. One that is cancelled already and still runs can be terminated.
+// Cancel ends the remaining part of a release: pending phases never start. Where it is in progress, its running work is requested to end,
+// a converged version stays enforced, and the target does not become a good one. A release that is cancelled already and still has
+// running work can be terminated.
 func (s *State) Cancel(c Cancelling, now time.Time) (Effect, error) {
 	r, err := s.FindOpen(c.Version, c.Channel)
 	if err != nil {
@@ -57,8 +58,8 @@ func (s *State) Cancel(c Cancelling, now time.Time) (Effect, error) {
 	}, nil
 }
 
-// keepOver has no configuration for a version be one that goes out with it where a person ended the version: not those either that
-// were replaced by newer ones.
+// keepOver ensures that a configuration for a version does not bring that version after a person ended it. That includes configurations
+// that newer ones replaced.
 func (s *State) keepOver(r *Release, channels []string) {
 	for _, name := range channels {
 		if r.Config() || !r.calledOff(name) || s.isAt(name, r) {
@@ -82,8 +83,8 @@ func (s *State) configsOf(r *Release) (out []*Release) {
 	return out
 }
 
-// cancels says in which channels a release ends, and in which its configuration comes all the same, under the version that is there: where
-// its version is cancelled, and not itself.
+// cancels returns the channels in which a release ends, and those in which its configuration still comes, with the current version. The
+// latter happens if its version is cancelled, not the release itself.
 func (s *State) cancels(r *Release, c *Cancelling) (ends, keeps []string) {
 	for _, name := range s.phaseChannels(r, c.Channel) {
 		p := r.Phases[name]
@@ -98,7 +99,7 @@ func (s *State) cancels(r *Release, c *Cancelling) (ends, keeps []string) {
 	return ends, keeps
 }
 
-// cancelOne ends one release, and says so.
+// cancelOne ends one release, and returns the text for the person.
 func (s *State) cancelOne(r *Release, c *Cancelling, now time.Time) string {
 	ends, keeps := s.cancels(r, c)
 	if len(ends)+len(keeps) == 0 {
@@ -126,10 +127,10 @@ func (s *State) cancelOne(r *Release, c *Cancelling, now time.Time) string {
 	return text + s.asked(r, c)
 }
 
-// keepable tells whether a channel is at something that newer configuration may come to.
+// keepable reports whether the current version of a channel can get newer configuration.
 func (s *State) keepable(channel string) bool { return s.hasTarget(channel) && !s.offIn(channel) }
 
-// isAtVersion tells whether any instance of a channel is at a version, under whichever configuration.
+// isAtVersion reports whether any instance of a channel is at a version, in any configuration.
 func (s *State) isAtVersion(channel, version string) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return s.VersionOf(i) == version })
 }
@@ -147,7 +148,7 @@ func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time)
 			continue
 		}
 		d.Cancelled = c.by()
-		if d.Converged { // as another instance had not
+		if d.Converged { // another instance had not converged
 			d.bad(*d.Target)
 		}
 	}
@@ -157,8 +158,8 @@ func (s *State) cancel(r *Release, channel string, c *Cancelling, now time.Time)
 	s.forgo(channel, false, now)
 }
 
-// forgo ends what was to bring newer configuration to what is in a channel, where that was cancelled. Its version's too: nobody has
-// said so of that.
+// forgo cancels releases that would bring newer configuration to the cancelled version of a channel. versions: also config releases of
+// that version itself, which no person cancelled explicitly.
 func (s *State) forgo(channel string, versions bool, now time.Time) {
 	at := slices.IndexFunc(s.In(channel), s.off)
 	if at < 0 {
@@ -173,7 +174,7 @@ func (s *State) forgo(channel string, versions bool, now time.Time) {
 	}
 }
 
-// asked has what runs for a release end where nothing waits for it any more, and says so.
+// asked requests the end of running work of a release that nothing waits for any more, and describes it.
 func (s *State) asked(r *Release, c *Cancelling) string {
 	var runs, moves []string
 	for _, i := range s.at(r) {
@@ -195,7 +196,7 @@ func (s *State) asked(r *Release, c *Cancelling) string {
 	return s.saysAsked(r, runs, moves, c)
 }
 
-// saysAsked says what is to end, and what goes on whatever is asked: what a runtime was given and carries out by itself.
+// saysAsked lists the work that will end, and the work that cannot be ended: changes that a runtime has accepted and carries out itself.
 func (s *State) saysAsked(r *Release, runs, moves []string, c *Cancelling) (text string) {
 	what := strings.Join(runs, ", ")
 	switch {
@@ -224,20 +225,20 @@ func (s *State) at(r *Release) (out []*Instance) {
 	return out
 }
 
-// cancelledIn tells whether any instance of a channel is at a release that was cancelled before it had succeeded there.
+// cancelledIn reports whether any instance of a channel is at a release that was cancelled before it had succeeded there.
 func (s *State) cancelledIn(channel string) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.Delivery.Cancelled != "" })
 }
 
-// offIn tells whether any instance of a channel is at what a person cancelled there, brought or only reported.
+// offIn reports whether any instance of a channel is at a release that a person cancelled there, applied or only reported.
 func (s *State) offIn(channel string) bool { return slices.ContainsFunc(s.In(channel), s.off) }
 
-// offAt is the same of a version, under whichever configuration.
+// offAt is the same for a version, in any configuration.
 func (s *State) offAt(channel, version string) bool {
 	return slices.ContainsFunc(s.everIn(channel), func(i *Instance) bool { return s.off(i) && s.VersionOf(i) == version })
 }
 
-// isUnseenAt tells whether any instance of a channel is at a version only as far as was reported: it was never brought there.
+// isUnseenAt reports whether any instance of a channel is at a version that was only reported, never applied there.
 func (s *State) isUnseenAt(channel, version string) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool {
 		d := &i.Delivery
@@ -245,7 +246,7 @@ func (s *State) isUnseenAt(channel, version string) bool {
 	})
 }
 
-// everIn are the instances of a channel, those too that are not declared now: they may be again.
+// everIn are the instances of a channel, including those that are not declared now: they may be declared again.
 func (s *State) everIn(channel string) (out []*Instance) {
 	for _, id := range entities.SortedIDs(s.Instances) {
 		if id.Channel == channel {
@@ -257,7 +258,7 @@ func (s *State) everIn(channel string) (out []*Instance) {
 
 func (s *State) off(i *Instance) bool { return i.Delivery.Cancelled != "" || s.calledOffUnseen(i) }
 
-// awaits tells whether a channel that the release is not over in waits for a run of an extension.
+// awaits reports whether a channel in which the release is not over waits for a run of an extension.
 func (s *State) awaits(r *Release, key string) bool {
 	for _, name := range s.phaseChannels(r, "") {
 		spec, _ := s.Spec.Channel(name)
@@ -270,7 +271,7 @@ func (s *State) awaits(r *Release, key string) bool {
 	return false
 }
 
-// lasts tells whether anything still runs for a release that was cancelled.
+// lasts reports whether work of a cancelled release is still running.
 func (s *State) lasts(r *Release) bool {
 	for _, i := range s.at(r) {
 		if i.Delivery.Apply.Running {
@@ -285,7 +286,7 @@ func (s *State) lasts(r *Release) bool {
 	return false
 }
 
-// terminate ends at once what was asked to end.
+// terminate ends at once the work that was requested to end.
 func (s *State) terminate(r *Release, c *Cancelling, now time.Time) string {
 	text := strings.TrimPrefix(s.asked(r, c), "; ")
 	s.noteAct(entities.EventCancel, c.Who, r, c.Channel, "terminated", c.Reason, now)
@@ -293,7 +294,7 @@ func (s *State) terminate(r *Release, c *Cancelling, now time.Time) string {
 	return r.FullVersion + ": " + text
 }
 
-// Terminated are the keys of what runs and is to end at once: instances as activities name them, and runs of extensions.
+// Terminated are the keys of running work that must end at once: instances as activities name them, and runs of extensions.
 func (s *State) Terminated() []string {
 	var out []string
 	for _, id := range entities.SortedIDs(s.Instances) {

@@ -11,11 +11,11 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file takes in what evaluating checks gave: while a release waits, right before a target is set, and
-// at the end of a post-deployment window.
+// This file records the results of checks: while a release waits, immediately before a target is set, and at the end of a post-deployment
+// window.
 
-// Evaluation of a check for a release; nil: for a repair of the present target. In a fleet it is about what is, or comes, to the first
-// instance that has something, or gets it, and is not on a runtime that is drained.
+// Evaluation of a check for a release; nil: for a repair of the current target. In a fleet it concerns the first instance that has a
+// target, or gets one, and is not on a drained runtime.
 func (s *State) Evaluation(channel *entities.ChannelSpec, c *entities.Check, r *Release) entities.Evaluation {
 	e := entities.Evaluation{Channel: channel.Name, ID: c.ID, Kind: c.Kind, Definition: c.Definition, Interval: c.Interval}
 	if len(channel.Instances) == 0 {
@@ -43,7 +43,7 @@ func (s *State) Evaluation(channel *entities.ChannelSpec, c *entities.Check, r *
 	return e
 }
 
-// OldestIncarnation is the least of those that the targets in a channel are of; 0: it has none.
+// OldestIncarnation is the lowest incarnation of the targets in a channel; 0: none.
 func (s *State) OldestIncarnation(channel string) (least int64) {
 	for _, i := range s.In(channel) {
 		if t := i.Delivery.Target; t != nil && (least == 0 || t.Incarnation < least) {
@@ -53,8 +53,8 @@ func (s *State) OldestIncarnation(channel string) (least int64) {
 	return least
 }
 
-// First is the instance that a channel is judged by: the first one that a release, where there is one, brings something to, and that has
-// something, where there is none; and that is not on a runtime that is drained. If there is no such one, the first.
+// First is the instance by which a channel is judged: the first one for which the release has a payload, or, without a release, the first
+// one with a target. Instances on drained runtimes do not count. If there is none, it is the first declared instance.
 func (s *State) First(channel *entities.ChannelSpec, r *Release) entities.InstanceSpec {
 	for _, spec := range channel.Instances {
 		id := channel.ID(spec)
@@ -68,7 +68,7 @@ func (s *State) First(channel *entities.ChannelSpec, r *Release) entities.Instan
 	return channel.Instances[0]
 }
 
-// Known fills in what is known of a check.
+// Known adds the last known result of a check.
 func (s *State) Known(e entities.Evaluation) entities.Evaluation {
 	if st := s.Channels[e.Channel].Reading(e); st != nil {
 		e.Known, e.Errors, e.Said, e.SaidAt = st.Digest(), st.Errors, st.Said(), st.At
@@ -76,7 +76,7 @@ func (s *State) Known(e entities.Evaluation) entities.Evaluation {
 	return e
 }
 
-// Reading is what is known of a check, or nil: of this release, and under this definition.
+// Reading is the last known result of a check, or nil: of this release, and with this definition.
 func (c *Channel) Reading(e entities.Evaluation) *CheckState {
 	if c == nil {
 		return nil
@@ -88,8 +88,8 @@ func (c *Channel) Reading(e entities.Evaluation) *CheckState {
 	return st
 }
 
-// Evaluated takes in what evaluating a check gave. A reading of a release that is over here, of a check
-// that is no longer declared so, or older than what is known, changes nothing.
+// Evaluated records the result of a check. It ignores a reading of a release that is over here, of a check with another definition, or
+// one that is older than the known reading.
 func (s *State) Evaluated(e entities.Evaluation, r entities.CheckReading, now time.Time) {
 	c := s.Channels[e.Channel]
 	if c == nil || !s.concerns(e) {
@@ -136,8 +136,8 @@ func (s *State) Interval(channel, reading string) time.Duration {
 	return 0
 }
 
-// Untold are the readings of checks that could not be evaluated so often in a row that people are to hear of it: three
-// times, and each time that this doubles (D16).
+// Untold are the readings of checks with so many consecutive errors that people must be notified: after three errors, and each time that
+// the number doubles (D16).
 func (s *State) Untold() []Untold {
 	var out []Untold
 	for _, channel := range entities.SortedKeys(s.Channels) {
@@ -151,13 +151,13 @@ func (s *State) Untold() []Untold {
 	return out
 }
 
-// Untold is a check that people are to hear of.
+// Untold is a check that people must be notified of.
 type Untold struct {
 	Channel, Check string
 	*CheckState
 }
 
-// Tell says that a check cannot be evaluated: in the journal, in the audit trail, and to those who asked to be notified.
+// Tell reports that a check cannot be evaluated: in the journal, in the audit trail, and in notifications.
 func (s *State) Tell(u Untold, now time.Time) {
 	u.Told = u.Errors
 	text := fmt.Sprintf("%s cannot be evaluated, %d times in a row; it is tried again after %s",
@@ -170,7 +170,7 @@ func (s *State) Tell(u Untold, now time.Time) {
 	s.note(line)
 }
 
-// concerns: the check is declared as it was asked, and what it was asked about is still going on.
+// concerns reports whether the check is still declared with the same definition, and its subject is still in progress.
 func (s *State) concerns(e entities.Evaluation) bool {
 	spec, _ := s.Spec.Channel(e.Channel)
 	for i := range spec.Checks {
@@ -187,7 +187,7 @@ func (s *State) concerns(e entities.Evaluation) bool {
 	return false
 }
 
-// refuse notes whether a check says FAIL of a release that is still to come.
+// refuse records whether a check returned FAIL for a pending release.
 func (p *PhaseState) refuse(check string, v entities.Verdict) {
 	if p.Phase != maestro.Pending {
 		return
@@ -198,10 +198,10 @@ func (p *PhaseState) refuse(check string, v entities.Verdict) {
 	}
 }
 
-// preflightPause is the least time after a preflight that did not pass.
+// preflightPause is the minimum time after a preflight that did not pass.
 const preflightPause = 10 * time.Second
 
-// answer is what a preflight read of a check. One without a reading could not be evaluated.
+// answer is the reading of a check in a preflight. A check without a reading could not be evaluated.
 func answer(e entities.Evaluation, readings map[string]entities.CheckReading, now time.Time) entities.CheckReading {
 	r, ok := readings[e.Key()]
 	if !ok {
@@ -211,8 +211,8 @@ func answer(e entities.Evaluation, readings map[string]entities.CheckReading, no
 	return r
 }
 
-// PreflightDone takes in what a preflight read, by Evaluation.Key. The decision made in the same moment may
-// set the target; a later one evaluates again.
+// PreflightDone records the readings of a preflight, by Evaluation.Key. The decision at the same moment may set the target; a later one
+// evaluates again.
 func (s *State) PreflightDone(op PreflightOp, readings map[string]entities.CheckReading, now time.Time) {
 	if op.Window {
 		s.windowRead(op, readings, now)
@@ -220,7 +220,7 @@ func (s *State) PreflightDone(op PreflightOp, readings map[string]entities.Check
 	}
 	c := s.Channels[op.Channel]
 	if c == nil {
-		return // the channel was removed meanwhile
+		return // the channel was removed in the meantime
 	}
 	p := &Preflight{Release: op.Release, Done: now}
 	for _, e := range op.Checks {
@@ -234,12 +234,12 @@ func (s *State) PreflightDone(op PreflightOp, readings map[string]entities.Check
 	c.Preflight = p
 }
 
-// windowRead takes in the fresh reading at the end of windows: what passes has soaked, an error is evaluated
-// again after the check's interval, and anything else fails the channel.
+// windowRead records the fresh readings at the end of windows: a passing check has soaked, an error is evaluated again after the check's
+// interval, and any other verdict fails the channel.
 func (s *State) windowRead(op PreflightOp, readings map[string]entities.CheckReading, now time.Time) {
 	c := s.Channels[op.Channel]
 	if c == nil {
-		return // the channel was removed meanwhile
+		return // the channel was removed in the meantime
 	}
 	spec, declared := s.Spec.Channel(op.Channel)
 	if p := c.Preflight; p == nil || !p.Running || !p.Window || p.Release != op.Release {
@@ -266,12 +266,12 @@ func (s *State) windowRead(op PreflightOp, readings map[string]entities.CheckRea
 	}
 }
 
-// still tells whether what was asked about at the end of a window is there, and did not begin anew meanwhile.
+// still reports whether the window that was evaluated exists and did not restart in the meantime.
 func (op PreflightOp) still(c *Channel) bool {
 	return !c.StableSince.IsZero() && op.StableSince.Equal(c.StableSince)
 }
 
-// soaked notes that the windows of a check which have ended did so with a fresh PASS. Postconditions have to pass together.
+// soaked records that the ended windows of a check ended with a fresh PASS. Postconditions must pass together.
 func (c *Channel) soaked(spec *entities.ChannelSpec, check string, now time.Time, together bool) {
 	for _, w := range spec.Windows(c.StableSince) {
 		if w.Check.ID == check && !now.Before(w.End) && (w.Until.IsZero() || together) && !slices.Contains(c.Soaked, w.Key) {
@@ -280,24 +280,24 @@ func (c *Channel) soaked(spec *entities.ChannelSpec, check string, now time.Time
 	}
 }
 
-// Wanted is what the gates of a channel ask for after a decision. It is no part of the state: what nobody
-// asks for any more is forgotten by it.
+// Wanted is the set of evaluations that the gates of a channel need after a decision. It is not part of the state. Readings that are not
+// in it are removed.
 type Wanted struct {
-	Release string   // that checks are asked about
+	Release string   // the release that the checks are evaluated for
 	Checks  []string // ids
-	Repairs []string // ids of checks asked about a repair
-	// Selects is the release for which a command is asked which of the Candidates (as entities.Evaluation has them) are next.
+	Repairs []string // ids of checks evaluated for a repair
+	// Selects is the release for which a command selects the next instances among Candidates (in the form of entities.Evaluation).
 	Selects, Candidates string
-	// Besides is the release that a preflight alone asks about, while the checks are asked about what yields to it.
+	// Besides is the release that only a preflight evaluates, while the checks are evaluated for the release that yields to it.
 	Besides string
 }
 
-// Of tells whether checks are asked about a release.
+// Of reports whether checks are evaluated for a release.
 func (w *Wanted) Of(release string) bool {
 	return release == w.Release || release != "" && release == w.Besides
 }
 
-// asks tells whether a reading of a release is wanted; "": of a repair.
+// asks reports whether a reading of a release is wanted; "": of a repair.
 func (w *Wanted) asks(key, release string) bool {
 	switch {
 	case release == "":
@@ -308,8 +308,7 @@ func (w *Wanted) asks(key, release string) bool {
 	return release == w.Release && slices.Contains(w.Checks, key)
 }
 
-// Forget drops what the gates of a channel do not ask for any more: readings live as long as somebody
-// waits for them.
+// Forget removes the readings that the gates of a channel do not need any more.
 func (s *State) Forget(channel string, w *Wanted) {
 	c := s.Channels[channel]
 	if c == nil || c.Checks == nil && c.Preflight == nil {
@@ -331,6 +330,6 @@ func (s *State) Forget(channel string, w *Wanted) {
 	}
 }
 
-// used: the decision that follows a preflight has been made. What it read holds no longer, whether
-// the target was set or not; only that the next one is not to come too early is remembered.
+// used reports whether the decision after a preflight was made. Its readings are not valid any more, whether the target was set or not.
+// Only the earliest time of the next preflight is kept.
 func (p *Preflight) used() bool { return !p.Running && !p.Window && p.Next.IsZero() }

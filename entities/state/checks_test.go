@@ -9,8 +9,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// What is asked of a check is about an instance that the release brings something to, and that is there: of one that is drained, or new and
-// without a version that values could come to, nothing would be asked.
+// A check is evaluated for an instance that gets a payload from the release, and that is present: for a drained instance, or a new one
+// without a version for the values, there would be nothing to evaluate.
 func TestEvaluationIsAboutWhatComes_A16_A20_B5(t *testing.T) {
 	t.Parallel()
 	channel := entities.ChannelSpec{Name: "prod", Instances: []entities.InstanceSpec{{Name: "a", Runtime: "a"}, {Name: "b", Runtime: "b"}, {Name: "c", Runtime: "c"}}}

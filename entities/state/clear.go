@@ -10,16 +10,17 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file ends what waits, many releases at once.
+// This file cancels many waiting releases at once.
 
-// Clearing says which of the releases that wait are to be ended: those that came before OlderThan, or all but Except. One of them
-// is given, a version as Find takes it. An empty channel is all.
+// Clearing selects the waiting releases to cancel: those older than OlderThan, or all but Except. Exactly one of them is set, to a
+// version as for Find. An empty channel means all channels.
 type Clearing struct {
 	OlderThan, Except string
-	Cancelling        // each of them
+	Cancelling        // for each of them
 }
 
-// Clear ends what waits, in one act. What is on its way in a channel goes on there, and so does what takes a release back.
+// Clear cancels the waiting releases in one action. Releases in progress in a channel continue there, and so do releases that take
+// another one back.
 func (s *State) Clear(c Clearing, now time.Time) (Effect, error) {
 	mark, err := s.FindOpen(c.OlderThan+c.Except, c.Channel)
 	if err != nil {
@@ -46,7 +47,7 @@ func (s *State) Clear(c Clearing, now time.Time) (Effect, error) {
 	}, nil
 }
 
-// clear ends what waits of one release, and says what of it was asked to end.
+// clear cancels one release where it waits, and describes its work that was requested to end.
 func (s *State) clear(r *Release, c *Cancelling, now time.Time) string {
 	var in []string
 	for _, channel := range s.pendingIn(r, c.Channel) {
@@ -60,7 +61,7 @@ func (s *State) clear(r *Release, c *Cancelling, now time.Time) string {
 	return s.asked(r, c)
 }
 
-// toClear are the releases that are ended, oldest first, and the channels where any is, in the spec's order.
+// toClear are the releases to cancel, oldest first, and their channels, in the spec's order.
 func (s *State) toClear(c Clearing, mark *Release) (ended []*Release, in []string) {
 	channels := map[string]bool{}
 	for _, r := range s.Releases {
@@ -89,7 +90,7 @@ func (s *State) pendingIn(r *Release, channel string) []string {
 	return slices.DeleteFunc(s.phaseChannels(r, channel), func(c string) bool { return r.Phases[c].Phase != maestro.Pending })
 }
 
-// of says what was to be ended.
+// of describes the selection.
 func (c Clearing) of(mark *Release) string {
 	if c.Except != "" {
 		return "but " + mark.FullVersion
@@ -97,7 +98,7 @@ func (c Clearing) of(mark *Release) string {
 	return "that is older than " + mark.FullVersion
 }
 
-// span names the releases that are ended, by the first and the last.
+// span names the cancelled releases, by the first and the last.
 func (c Clearing) span(releases []*Release, mark *Release) string {
 	first, last := releases[0], releases[len(releases)-1]
 	if len(releases) == 1 {

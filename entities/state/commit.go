@@ -11,8 +11,7 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// Commit carries a decision into the state that it was made from: its changes, and the work that it starts
-// (marked as running).
+// Commit applies a decision to the state that it was made from: its changes, and the work that it starts (marked as running).
 func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 	var skipped map[string]*Release
 	for _, c := range changes {
@@ -53,7 +52,7 @@ func (s *State) Commit(changes []Change, w *Work, now time.Time) {
 			l.Apply.Running, l.Apply.Started = true, now
 			continue
 		}
-		if !i.Removed { // nothing that was applied here comes after it
+		if !i.Removed { // no apply of an earlier target may follow it
 			i.Delivery.Sequence++
 		}
 		i.Delivery.Apply.Running, i.Delivery.Apply.Started, i.Removed = true, now, true
@@ -97,7 +96,7 @@ func (s *State) change(c Change, now time.Time) {
 	}
 }
 
-// change is what of a change concerns a single instance and nothing else.
+// change is the part of a change that concerns a single instance only.
 func (i *Instance) change(c Change, now time.Time) {
 	d := &i.Delivery
 	switch c.Kind {
@@ -107,7 +106,7 @@ func (i *Instance) change(c Change, now time.Time) {
 		i.Observed.Requested, d.Apply.Overdue = true, now
 	case ChangeUnstable:
 		d.Apply.First, d.Apply.Overdue, d.StoppedAt = now, time.Time{}, time.Time{}
-		if d.Converged { // it is on its way once more
+		if d.Converged { // it is in progress again
 			d.Converged, d.Arrived = false, time.Time{}
 			d.bad(*d.Target)
 		}
@@ -127,7 +126,7 @@ func (i *Instance) change(c Change, now time.Time) {
 	}
 }
 
-// clock stops the post-deployment window of a channel, or lets it go on where it stood.
+// clock stops the post-deployment window of a channel, or restarts it where it stopped.
 func (s *State) clock(c Change, now time.Time) {
 	g := &s.Channel(c.Channel).Gates
 	switch {
@@ -140,8 +139,8 @@ func (s *State) clock(c Change, now time.Time) {
 	}
 }
 
-// skip ends a release in a channel that another one enters. What yields to that is no good target (B3): where an instance of
-// a fleet had converged at it, nothing returns to it.
+// skip ends a release in a channel that another one enters. A release that yields leaves no good target (B3): if an instance of a fleet
+// had converged at it, nothing returns to it.
 func (s *State) skip(c Change, r *Release, now time.Time) {
 	if r.Phases[c.Channel].Phase == maestro.InProgress {
 		s.Record(now, c.Channel, r.FullVersion+" "+c.Cause)
@@ -170,7 +169,7 @@ func (s *State) promote(c Change, now time.Time) {
 	by := s.ReleaseByID(c.Release)
 	s.takenBack(by, c.Channel, now)
 	if c.Kind == ChangePromote && by != nil {
-		for _, i := range s.In(c.Channel) { // what failed before begins anew with it, its window included
+		for _, i := range s.In(c.Channel) { // failed instances restart with it, including its window
 			switch d := &i.Delivery; {
 			case !i.IsAt(by):
 			case d.Converged:
@@ -193,7 +192,7 @@ func (s *State) promote(c Change, now time.Time) {
 	}
 }
 
-// moved says where targets go: "target v1 → v2", and of how many where there are several instances.
+// moved describes the new targets: "target v1 → v2", with the number of instances if there are several.
 func (s *State) moved(moves []Move) string {
 	if len(moves) == 0 {
 		return "target"
@@ -214,14 +213,14 @@ func (s *State) unchanged(c Change, now time.Time) {
 	s.setPhase(c, maestro.Succeeded, now)
 	s.takenBack(s.ReleaseByID(c.Release), c.Channel, now)
 	for _, id := range c.Instances {
-		s.Instance(id).Delivery.Rollback = nil // what is there is what a newer release wants
+		s.Instance(id).Delivery.Rollback = nil // the current version is what a newer release wants
 	}
 	s.Record(now, c.Channel, s.ReleaseByID(c.Release).FullVersion+" unchanged: "+c.Cause)
 	s.noteChange(c, entities.EventSucceeded, "unchanged", now)
 }
 
-// converged takes in that targets are stable. The release of the change, if any, has succeeded in the
-// channel; without one, others are still on their way, or a rollback or a pin has arrived.
+// converged records that targets are stable. If the change has a release, it has succeeded in the channel. Without one, other instances
+// are still in progress, or a rollback or a pin has arrived.
 func (s *State) converged(c Change, now time.Time) {
 	var rolledBack *entities.Rollback
 	since := now
@@ -240,7 +239,7 @@ func (s *State) converged(c Change, now time.Time) {
 		if d.Rollback != nil {
 			rolledBack = d.Rollback
 			arrived := *d.Rollback
-			arrived.WhilePaused = false // which was said of the way there
+			arrived.WhilePaused = false // it applied only on the way to the rollback target
 			d.Rollback = &arrived
 		}
 		if d.Since.Before(since) {
@@ -285,14 +284,14 @@ func (s *State) fail(c Change, now time.Time) {
 	s.noteChange(c, entities.EventFailed, text, now)
 }
 
-// stable begins the post-deployment window: what counts of the checks in it is read in it.
+// stable starts the post-deployment window. Only readings taken in the window count.
 func (s *State) stable(c Change, now time.Time) {
 	channel := s.Channel(c.Channel)
 	channel.StableSince, channel.StableFrom = now, now
 	spec, _ := s.Spec.Channel(c.Channel)
 	for n := range spec.Checks {
 		if spec.Checks[n].After() {
-			delete(channel.Checks, spec.Checks[n].ID) // what counts is read in the window
+			delete(channel.Checks, spec.Checks[n].ID) // the window needs new readings
 		}
 	}
 	since := now
@@ -304,14 +303,14 @@ func (s *State) stable(c Change, now time.Time) {
 	s.Record(now, c.Channel, "stable at "+c.Target.FullVersion+" ("+entities.Took(now.Sub(since))+"), soaking")
 }
 
-// setPhase moves a change's release on; a change without one concerns instances alone.
+// setPhase sets the phase of a change's release. A change without one concerns instances only.
 func (s *State) setPhase(c Change, p maestro.Phase, now time.Time) {
 	if r := s.ReleaseByID(c.Release); r != nil {
 		r.Phases[c.Channel] = &PhaseState{Phase: p, Since: now, Reason: c.Cause}
 	}
 }
 
-// extensionStarted marks an extension as running; how often it was tried is counted as it ends.
+// extensionStarted marks an extension as running. Its attempts are counted at their end.
 func (s *State) extensionStarted(op ExtensionOp, now time.Time) {
 	r := s.ReleaseByID(op.Release)
 	if r == nil {
@@ -333,8 +332,7 @@ func (s *State) extensionStarted(op ExtensionOp, now time.Time) {
 	e.Cancelled, e.Terminated, e.Ending = false, false, time.Time{}
 }
 
-// Show keeps which status a channel is in and since when, and writes the transitions that a person wants
-// to read into the journal.
+// Show stores the status of a channel and since when, and records the transitions that are of interest to people in the journal.
 func (s *State) Show(channel string, status entities.Status, reasons []string, now time.Time) {
 	c := s.Channel(channel)
 	if c.Status == status {
@@ -357,7 +355,7 @@ func (s *State) hasTarget(channel string) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.Delivery.Target != nil })
 }
 
-// disturbed: what had converged is not as it was.
+// disturbed: a converged channel is no longer healthy.
 func disturbed(s entities.Status) bool {
 	return s == entities.StatusDegraded || s == entities.StatusUnknown || s == entities.StatusBlocked
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file withdraws what was said by people who may not say it any more: a word that was given while anybody could stands for
-// nobody whom the rules ask for since (G3). Rules take effect at once, for releases that wait too.
+// This file withdraws approvals of people who may not approve any more: an approval that was given before a rule does not count if the
+// rule excludes the approver (G3). Rules take effect at once, also for waiting releases.
 
 // approving is the verb that a grant names.
 const approving = "approve"
 
-// disallowed is a word that counts in a channel, of somebody who could not give it there any more, and why.
+// disallowed is an approval that counts in a channel although the approver could not give it now, and why.
 type disallowed struct {
 	release *Release
 	channel string
@@ -22,10 +22,10 @@ type disallowed struct {
 	of      *entities.Approval
 }
 
-// Disallowed tells whether any word that counts is of somebody who could not give it any more.
+// Disallowed reports whether any approval counts whose approver could not give it now.
 func (s *State) Disallowed() bool { return len(s.disallowed()) > 0 }
 
-// WithdrawDisallowed withdraws them, where the release is still to come.
+// WithdrawDisallowed withdraws such approvals of releases that have not entered the channel.
 func (s *State) WithdrawDisallowed(now time.Time) {
 	for _, d := range s.disallowed() {
 		said := d.of.Topic + " by " + d.of.Who.Name
@@ -72,7 +72,7 @@ func (s *State) wordsOn(r *Release, channel string) []*entities.Approval {
 	return out
 }
 
-// asks tells whether a channel asks for the approval of a topic.
+// asks reports whether a channel requires the approval of a topic.
 func (s *State) asks(channel, topic string) bool {
 	spec, _ := s.Spec.Channel(channel)
 	for _, c := range spec.Approvals() {
@@ -83,8 +83,8 @@ func (s *State) asks(channel, topic string) bool {
 	return false
 }
 
-// mayNotApprove says why somebody could not give a word in a channel by the rules of now, or nothing. Who is on the list of
-// those who approve is judged wherever approvals are counted.
+// mayNotApprove returns why a person could not approve in a channel with the current rules, or "". The list of approvers of a condition
+// is checked separately, when approvals are counted.
 func (s *State) mayNotApprove(channel string, a *entities.Approval) string {
 	i, grants := s.Spec.Identity, s.Spec.Grants
 	if !a.Who.Proven && (i.Demands(approving) || i.Restricts(grants, approving) || i != nil && s.Restricted(a.Topic)) {

@@ -1,7 +1,6 @@
-// Package state holds what a Service workflow remembers, and everything that writes it: what people's verbs
-// do, what comes back from outside, and the changes that a decision makes. Whether something may happen is
-// decided elsewhere (entities/decide), by reading what stands here.
+// Package state holds the state of a Service workflow and all code that writes it: the verbs of people, the results of activities, and
+// the changes of a decision. The package entities/decide reads the state and decides what may happen.
 //
-// All of it is bounded and is carried across continue-as-new. With everything lost but releases, approvals,
-// pins and pauses, the rest is rebuilt from readings. It imports entities and entities/maestro.
+// All of it is bounded and is carried across continue-as-new. If everything is lost but releases, approvals, pins and pauses, readings
+// restore the rest. The package imports entities and entities/maestro.
 package state

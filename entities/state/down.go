@@ -9,19 +9,19 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file takes a single channel down, and brings it back: it stays declared, and nothing runs there meanwhile.
+// This file takes a single channel down and brings it back. The channel stays declared, and nothing runs there until then.
 
-// Down is that a person had a channel taken down.
+// Down records that a person took a channel down.
 type Down struct {
 	Who    entities.Who `json:"who"`
 	Reason string       `json:"reason,omitempty"`
 	At     time.Time    `json:"at"`
 }
 
-// Text says who took it down, and why.
+// Text states who took it down, and why.
 func (d *Down) Text() string { return "taken down by " + d.Who.Name + entities.Because(d.Reason) }
 
-// DownIn is that a channel is taken down, or nil.
+// DownIn is the record that a channel is taken down, or nil.
 func (s *State) DownIn(channel string) *Down {
 	if c := s.Channels[channel]; c != nil {
 		return c.Down
@@ -29,8 +29,8 @@ func (s *State) DownIn(channel string) *Down {
 	return nil
 }
 
-// TakeDown has removed what runs in a channel, which stays declared and empty until somebody restarts it. What is in progress there has to
-// end first.
+// TakeDown removes the objects of a channel. It stays declared and empty until a person restarts it. A release in progress there must end
+// first.
 func (s *State) TakeDown(channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (s *State) TakeDown(channel string, who entities.Who, reason string, now ti
 	}, nil
 }
 
-// notDown says why a channel cannot be taken down now, or nil.
+// notDown returns why a channel cannot be taken down now, or nil.
 func (s *State) notDown(channel string) error {
 	for _, r := range s.Releases {
 		if p, _ := r.PhaseIn(channel); p == maestro.InProgress {
@@ -77,7 +77,7 @@ func (s *State) notDown(channel string) error {
 	return nil
 }
 
-// bringBack ends that a channel is taken down: what ran there is applied again.
+// bringBack ends the takedown of a channel: its targets are applied again.
 func (s *State) bringBack(channel string) {
 	s.Channel(channel).Down = nil
 	for _, i := range s.In(channel) {
@@ -85,7 +85,7 @@ func (s *State) bringBack(channel string) {
 	}
 }
 
-// isDown tells whether what ran in an instance is to be removed, or was.
+// isDown reports whether the objects of an instance are to be removed, or were.
 func (s *State) isDown(i *Instance) bool {
 	return slices.Contains(s.Spec.ChannelNames(), i.ID.Channel) && s.DownIn(i.ID.Channel) != nil
 }

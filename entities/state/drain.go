@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file has instances leave a runtime that is drained, and come back.
+// This file removes instances from a drained runtime, and restores them.
 
 // DrainOf is the pause by which a runtime is drained, or nil.
 func (s *State) DrainOf(runtime string) *entities.Pause {
@@ -20,7 +20,7 @@ func (s *State) DrainOf(runtime string) *entities.Pause {
 	return nil
 }
 
-// PausedBeside is the pause by which people hold an instance whose runtime is drained.
+// PausedBeside is the pause that holds an instance in addition to the drain of its runtime.
 func (s *State) PausedBeside(id entities.InstanceID) (entities.Pause, bool) {
 	runtime, _ := s.Runtime(id)
 	return s.nearest(func(p entities.Pause) int {
@@ -31,8 +31,7 @@ func (s *State) PausedBeside(id entities.InstanceID) (entities.Pause, bool) {
 	})
 }
 
-// Staying is how many instances of a channel stay where others leave runtimes that are drained, and of how many that still run;
-// 0 of 0: none leaves.
+// Staying counts the instances of a channel that stay while others leave drained runtimes, and all that still run; 0 of 0: none leaves.
 func (s *State) Staying(channel string) (stay, of int) {
 	for _, i := range s.In(channel) {
 		if i.Delivery.Target == nil || i.Down {
@@ -49,7 +48,7 @@ func (s *State) Staying(channel string) (stay, of int) {
 	return stay, of
 }
 
-// away marks instances whose runtimes are drained: what they miss from now on comes when they are back.
+// away marks instances whose runtimes are drained. A release that they miss from now on reaches them when they are back.
 func (s *State) away(c Change) {
 	for _, id := range c.Instances {
 		i := s.Instance(id)
@@ -58,8 +57,9 @@ func (s *State) away(c Change) {
 	}
 }
 
-// Missed is the newest target that succeeded in the channel while the runtime of an instance was drained, and that nobody took back; nil:
-// the one that it has. What is in progress comes to it afterwards, and a pin and what waits to lead back say themselves what comes.
+// Missed is the newest target that succeeded in the channel while the runtime of an instance was drained and that no person took back;
+// nil: the target that it has. A release in progress reaches the instance later. A pin, or a waiting rollback, determines its target
+// itself.
 func (s *State) Missed(i *Instance) *entities.Target {
 	if _, pinned := s.PinOf(i.ID.Channel); pinned || s.returning(i.ID.Channel) != nil {
 		return nil
@@ -75,7 +75,7 @@ func (s *State) Missed(i *Instance) *entities.Target {
 	return &newest
 }
 
-// missed is the release that succeeded in the channel meanwhile, or nil.
+// missed is the release that succeeded in the channel during the drain, or nil.
 func (s *State) missed(i *Instance) *Release {
 	for _, r := range slices.Backward(s.Releases) {
 		p := r.in(i.ID.Channel)
@@ -90,17 +90,17 @@ func (s *State) missed(i *Instance) *Release {
 	return nil
 }
 
-// onlyReported: the target of an instance was never applied, and passes no gate by coming back.
+// onlyReported reports whether the target of an instance was never applied. Its gates stay required when the instance comes back.
 func (s *State) onlyReported(i *Instance) bool { return i.Delivery.Reported }
 
-// backToGood has an instance come back at what was good there last: what was only reported is to enter first.
+// backToGood restores an instance at its last good target. A reported target must enter first.
 func (s *State) backToGood(i *Instance, now time.Time) {
 	if good := i.Delivery.LastGood; good != nil {
 		s.returnTo(i, *good, now)
 	}
 }
 
-// back has instances come back: at what they missed, or at their targets, which are applied again where they were removed.
+// back restores instances: at the target that they missed, or at their own, which is applied again if it was removed.
 func (s *State) back(c Change, now time.Time) {
 	missed := map[entities.InstanceID]entities.Target{}
 	for _, m := range c.Moves {

@@ -11,17 +11,17 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// Effect is what a person's verb does once it was found right: it changes the state and says so in one line.
-// Every verb is a function that either returns its effect or says what was wrong; until the effect is carried
-// out nothing has changed. So a validator asks for it and lets it go, and bad input loses nothing.
+// Effect is the effect of a valid verb: it changes the state and returns one line of text. Every verb is a function that returns either
+// its effect or an error. Nothing changes until the effect is called. So a validator can call the verb and discard the effect, and
+// invalid input loses nothing.
 type Effect func() string
 
-// already is the effect of what is so already: none.
+// already is an effect that changes nothing, because the requested state exists.
 func already(format string, args ...any) (Effect, error) {
 	return func() string { return fmt.Sprintf(format, args...) }, nil
 }
 
-// Refresh asks for a reading now.
+// Refresh requests a reading now.
 func (s *State) Refresh(channel string) (Effect, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (s *State) Refresh(channel string) (Effect, error) {
 	}, nil
 }
 
-// Refreshed is how often a reading of an instance was asked for in this run.
+// Refreshed is how often a reading of an instance was requested in this run.
 func (s *State) Refreshed(id entities.InstanceID) int {
 	if i := s.Instances[id]; i != nil {
 		return i.Observed.refreshed
@@ -46,18 +46,18 @@ func (s *State) Refreshed(id entities.InstanceID) int {
 	return 0
 }
 
-// Retry starts a failed release again where it failed, and tries one that waits for its
-// next attempt at once (A18). Where it is still the target its gates were passed: they are not asked again. Where it was
-// rolled back this is how a person lifts the bar: it is next in line once more, and every gate is asked anew. Where it was
-// skipped it waits again, if it is newer than what runs there. Where it is the rollback that failed, that is tried again.
+// Retry restarts a failed release where it failed, and starts the next attempt at once if it waits for one (A18). Where it is still the
+// target, its gates were passed and are not evaluated again. Where it was rolled back, a retry lifts the bar: it is next in line again,
+// and every gate is evaluated again. Where it was skipped, it waits again, if it is newer than the current version. A failed rollback is
+// attempted again.
 func (s *State) Retry(version, channel string, who entities.Who, now time.Time) (Effect, error) {
 	return s.RetryOne(Retrying{Version: version, Channel: channel, Who: who}, now)
 }
 
-// Retrying is how a release is retried.
+// Retrying describes a retry.
 type Retrying struct {
 	Version string
-	Channel string // "": wherever it failed
+	Channel string // "": all channels in which it failed
 	Who     entities.Who
 }
 
@@ -112,7 +112,7 @@ func (s *State) RetryOne(re Retrying, now time.Time) (Effect, error) {
 	}, nil
 }
 
-// retried writes down where a person retried a release.
+// retried records where a person retried a release.
 func (s *State) retried(full string, r *Release, channel string, who entities.Who, where []string, text string, now time.Time) {
 	if len(where) == 0 {
 		return
@@ -122,7 +122,8 @@ func (s *State) retried(full string, r *Release, channel string, who entities.Wh
 	s.noteAct(entities.EventRetry, who, r, channel, text, "", now)
 }
 
-// releaseAnew says how a release comes again to where it is no longer, or was cancelled before it came; or "".
+// releaseAnew is the command that brings a release back to a channel where it is not any more, or where it was cancelled before it came;
+// or "".
 func (s *State) releaseAnew(r *Release, channel string) string {
 	for _, c := range s.phaseChannels(r, channel) {
 		if p := r.Phases[c].Phase; (p == maestro.Succeeded || p == maestro.Cancelled) && !s.isAt(c, r) {
@@ -146,7 +147,7 @@ func retryAnswer(full string, again, anew, waits []string) string {
 	return full + " " + strings.Join(says, "; ")
 }
 
-// The ways in which a release starts again in a channel: where it is, once all gates pass anew, or in the line.
+// The ways in which a release restarts in a channel: in place, after all gates pass again, or in the queue.
 const (
 	retryHere = iota
 	retryAnew
@@ -164,14 +165,13 @@ func (s *State) retryKind(r *Release, channel string) int {
 	return retryHere
 }
 
-// reenters tells whether a retry has a release enter a channel once more, rather than go on there.
+// reenters reports whether a retry lets a release enter a channel again, rather than continue there.
 func (s *State) reenters(r *Release, channel string) bool {
 	p := r.in(channel)
 	return p != nil && p.Phase == maestro.RolledBack && s.hasTarget(channel)
 }
 
-// retryIn is what starts a release again in one channel, or nil; an error says why it may not although it
-// failed.
+// retryIn is the effect that restarts a release in one channel, or nil. An error states why it may not restart although it failed.
 func (s *State) retryIn(spec *entities.ChannelSpec, r *Release, re *Retrying, now time.Time) (func(), error) {
 	failed := s.failedRollbacks(spec.Name, re.Version)
 	p := r.in(spec.Name)
@@ -202,8 +202,8 @@ func (s *State) retryIn(spec *entities.ChannelSpec, r *Release, re *Retrying, no
 	return s.retryFailed(r, spec, re, now)
 }
 
-// retryFailed starts a release again where it is the target and failed, was cancelled on its way, or is still under way. It does not
-// come between a newer one that entered since and the instances that this one has not come to yet.
+// retryFailed restarts a release where it is the target and failed, was cancelled in progress, or is still in progress. If a newer
+// release has entered since, it cannot take the instances that this one has not reached.
 func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, re *Retrying, now time.Time) (func(), error) {
 	p := r.Phases[spec.Name]
 	at, failed := s.retriedAt(r, spec.Name)
@@ -222,7 +222,7 @@ func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, re *Retrying
 		}
 		retryExtensions(r, spec, now)
 		switch unseen := slices.ContainsFunc(at, func(i *Instance) bool { return i.Delivery.Reported }); {
-		case cancelled && unseen: // its gates passed while the channel only reported
+		case cancelled && unseen: // its gates passed while the channel was report-only
 			r.Phases[spec.Name] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "retried by " + re.Who.Name, Retried: now}
 		case anew:
 			r.Phases[spec.Name] = &PhaseState{Phase: maestro.InProgress, Since: now, Reason: "retried by " + re.Who.Name}
@@ -234,7 +234,7 @@ func enteredMeanwhile(newer, r *Release) error {
 	return fmt.Errorf("%s entered since; release %s anew to go back to it", newer.FullVersion, r.Version)
 }
 
-// retriedAt are the instances of a channel at which a release starts again, and whether there is a reason to.
+// retriedAt are the instances of a channel at which a release restarts, and whether there is a reason to restart.
 func (s *State) retriedAt(r *Release, channel string) (at []*Instance, failed bool) {
 	phase := r.Phases[channel].Phase
 	failed = phase == maestro.Failed || phase == maestro.InProgress
@@ -249,8 +249,8 @@ func (s *State) retriedAt(r *Release, channel string) (at []*Instance, failed bo
 	return at, failed
 }
 
-// retryRolledBack lets a person try a release again where it was rolled back. It is next in line once more, and what let it
-// pass the gates then lets it pass no longer: a check may say FAIL by now, and those who approved did not know.
+// retryRolledBack restarts a release where it was rolled back. It is next in line again. Its earlier gate results are not valid any more:
+// a check may FAIL now, and the approvers did not know of the failure.
 func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, re *Retrying, now time.Time) (func(), error) {
 	if newer := s.newerThan(r, spec.Name); newer != nil {
 		return nil, enteredMeanwhile(newer, r)
@@ -283,8 +283,7 @@ func (r *Release) skippedIn(channel string) bool {
 	return p != nil && p.Phase == maestro.Skipped
 }
 
-// retrySkipped has a release wait again where a newer one entered instead, unless that one, or another newer one, is there: no
-// channel goes back by a retry (B3).
+// retrySkipped lets a skipped release wait again, unless the channel is at a newer release: a retry never moves a channel back (B3).
 func (s *State) retrySkipped(r *Release, spec *entities.ChannelSpec, re *Retrying, now time.Time) (func(), error) {
 	for _, newer := range s.Releases[slices.Index(s.Releases, r)+1:] {
 		p, _ := newer.PhaseIn(spec.Name)
@@ -312,7 +311,7 @@ func (s *State) enteredSince(r *Release, channel string) *Release {
 	return nil
 }
 
-// newerThan is a newer release that entered a channel, and was not cancelled on its way or is there all the same; or nil.
+// newerThan is a newer release that entered a channel and was not cancelled in progress, or is still the target; or nil.
 func (s *State) newerThan(r *Release, channel string) *Release {
 	newer := s.enteredSince(r, channel)
 	if newer != nil {
@@ -326,7 +325,7 @@ func (s *State) newerThan(r *Release, channel string) *Release {
 	return nil
 }
 
-// isThere tells whether an instance of a channel is at a newer release that was cancelled, and not as a mere report.
+// isThere reports whether an instance of a channel is at a newer release that was cancelled, and not only reported.
 func (s *State) isThere(newer, r *Release, channel string) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool {
 		d := &i.Delivery
@@ -335,8 +334,7 @@ func (s *State) isThere(newer, r *Release, channel string) bool {
 	})
 }
 
-// failedRollbackTo tells whether an instance stands at a rollback to that version that failed; its release
-// may not be kept any more.
+// failedRollbackTo reports whether an instance is at a failed rollback to that version. The release of the version may have been pruned.
 func (s *State) failedRollbackTo(version, channel string) bool {
 	if s.Spec == nil {
 		return false
@@ -346,25 +344,24 @@ func (s *State) failedRollbackTo(version, channel string) bool {
 	})
 }
 
-// failedRollbacks are the instances of a channel that stand at a rollback to that version that failed.
+// failedRollbacks are the instances of a channel that are at a failed rollback to that version.
 func (s *State) failedRollbacks(channel, version string) []*Instance {
 	return slices.DeleteFunc(s.In(channel), func(i *Instance) bool {
 		return !i.RollbackFailed() || i.Delivery.Target.FullVersion != version
 	})
 }
 
-// retriable tells whether extensions of a release can be run again in a channel.
+// retriable reports whether extensions of a release can be run again in a channel.
 func retriable(r *Release, spec *entities.ChannelSpec) bool {
 	return slices.ContainsFunc(spec.Extensions, func(e entities.Extension) bool { return r.Extensions[e.RunKey()].retriable() })
 }
 
-// retriable: it failed, or waits for its next attempt.
+// retriable reports whether it failed, or waits for its next attempt.
 func (e *ExtensionState) retriable() bool {
 	return e != nil && !e.Running && !e.Done && (e.Failed || !e.Next.IsZero())
 }
 
-// retryExtensions lets failed extensions of a release run again in a channel. One that waits for its next
-// attempt is tried at once.
+// retryExtensions lets failed extensions of a release run again in a channel. One that waits for its next attempt starts at once.
 func retryExtensions(r *Release, spec *entities.ChannelSpec, now time.Time) {
 	for n := range spec.Extensions {
 		if st := r.Extensions[spec.Extensions[n].RunKey()]; st.retriable() {

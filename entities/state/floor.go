@@ -7,10 +7,11 @@ import (
 	"github.com/converge-engine/converge/entities/order"
 )
 
-// This file keeps rollbacks from versions that what has run since cannot go back to (noRollbackBelow).
+// This file prevents rollbacks below the minimum version that the configuration names (noRollbackBelow): the versions that ran since
+// cannot go back to those.
 
-// ReturnsTo is what a rollback leads an instance to: the newest good target other than the present one that it may go to. Where
-// there is none, why says what keeps it from the newest; "" is that there is none at all.
+// ReturnsTo is the target of a rollback of an instance: the newest allowed good target other than the current one. If there is none, why
+// states what prevents the newest; "" means that there is no good target at all.
 func (s *State) ReturnsTo(i *Instance) (to *entities.Target, why string) {
 	good := i.Delivery.pinnable()
 	for n := range good {
@@ -28,8 +29,8 @@ func (s *State) ReturnsTo(i *Instance) (to *entities.Target, why string) {
 	return nil, why
 }
 
-// Barred says why an instance may not go back to a target, or "": it is below what the configuration names, and the present one is
-// not. What cannot be compared may not. A person can let the release that is there be taken back all the same.
+// Barred returns why an instance may not go back to a target, or "". It is barred if it is below the configured minimum and the current
+// target is not. A version that cannot be compared is barred. A person can bypass this for the current release.
 func (s *State) Barred(i *Instance, to entities.Target) string {
 	floor := s.Spec.NoRollbackBelow
 	if floor == "" || !s.aboveFloor(i.present()) {
@@ -46,23 +47,23 @@ func (s *State) Barred(i *Instance, to entities.Target) string {
 	return fmt.Sprintf("%s is below %s (noRollbackBelow)", to.FullVersion, floor)
 }
 
-// aboveFloor tells whether a full version is not below what the configuration names, as far as one can tell.
+// aboveFloor reports whether a full version is at or above the configured minimum, as far as it can be compared.
 func (s *State) aboveFloor(version string) bool {
 	c, _, ok := order.CompareVersions(order.Named(version), s.Spec.NoRollbackBelow)
 	return !ok || c >= 0
 }
 
-// PassFloor is what a person types to have what is in an instance taken back below what the configuration names.
+// PassFloor is the command that allows a rollback of an instance below the configured minimum.
 func (s *State) PassFloor(i *Instance) string {
 	return fmt.Sprintf("to go back all the same: converge bypass %s/%s %s %s %s --reason …", s.Application, s.Title(), i.present(), i.ID.Channel, entities.NoRollbackBelow)
 }
 
-// KeptByFloor tells whether a release is somewhere in a channel that it cannot be taken back from without a bypass.
+// KeptByFloor reports whether a channel has an instance at a release that may need a bypass to be rolled back.
 func (s *State) KeptByFloor(channel string, r *Release) bool {
 	return s.Spec.NoRollbackBelow != "" && s.aboveFloor(r.FullVersion) && s.isAt(channel, r)
 }
 
-// keptFromPin refuses to pin a channel to what it may not go back to.
+// keptFromPin returns an error for a pin to a target that an instance may not go back to.
 func (s *State) keptFromPin(channel string, targets map[string]entities.Target) error {
 	for _, i := range s.In(channel) {
 		if t, ok := targets[i.ID.Name]; ok && !i.Delivery.Target.Same(t) {

@@ -10,9 +10,9 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// Pin keeps a channel at its present version or at one of its earlier good ones, whatever is
-// released, until it is unpinned (A17). No version is the one that is there. A target that is not the present one is moved to without
-// asking gates, which is recorded; a pause holds that. A release that is in progress elsewhere waits again.
+// Pin keeps a channel at its current version or at one of its earlier good ones until it is unpinned, even if others are released (A17).
+// An empty version means the current one. Instances move to another target without gates, which is recorded; a pause holds that. A
+// release that is in progress with another version waits again.
 func (s *State) Pin(channel, version string, who entities.Who, reason string, now time.Time) (Effect, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (s *State) Pin(channel, version string, who entities.Who, reason string, no
 	}, nil
 }
 
-// presentIn is the full version that all instances of a channel are to be at.
+// presentIn is the full version that all instances of a channel have as their target.
 func (s *State) presentIn(channel string) (string, error) {
 	var versions []string
 	for _, i := range s.In(channel) {
@@ -72,7 +72,7 @@ func (s *State) presentIn(channel string) (string, error) {
 	return "", fmt.Errorf("%s is at several versions%s", s.scope(channel), entities.Expected(versions))
 }
 
-// noteUnasked records that a person moves a channel to what was good there without asking its gates.
+// noteUnasked records that a person moves a channel to a good version without its gates.
 func (s *State) noteUnasked(channel, version string, who entities.Who, by, reason string, now time.Time) {
 	s.note(entities.AuditLine{
 		At: now, Kind: entities.EventBypass, Who: &who, Channel: channel, Version: version,
@@ -80,7 +80,7 @@ func (s *State) noteUnasked(channel, version string, who entities.Who, by, reaso
 	})
 }
 
-// same tells whether a pin has just these targets.
+// same reports whether a pin has exactly these targets.
 func (p *Pin) same(targets map[string]entities.Target) bool {
 	if len(p.Targets) != len(targets) {
 		return false
@@ -93,16 +93,16 @@ func (p *Pin) same(targets map[string]entities.Target) bool {
 	return true
 }
 
-// Unpinning is how a channel is unpinned.
+// Unpinning describes how a channel is unpinned.
 type Unpinning struct {
 	Channel string
-	Stay    bool // at what it was pinned to, until something newer comes
+	Stay    bool // keep the pinned version until a newer release comes
 	Who     entities.Who
 	Reason  string
 }
 
-// Unpin ends a pin (A17): what waited goes on. Where nothing waits, what was promoted before the pin comes back once all gates
-// pass, as a release, so that nothing comes back that was denied meanwhile.
+// Unpin ends a pin (A17): waiting releases continue. If none waits, the version that was promoted before the pin comes back once all
+// gates pass, as a release, so a version that was denied during the pin does not come back.
 func (s *State) Unpin(u Unpinning, now time.Time) (Effect, error) {
 	p, ok := s.PinOf(u.Channel)
 	if !ok {
@@ -120,7 +120,7 @@ func (s *State) Unpin(u Unpinning, now time.Time) (Effect, error) {
 	}, nil
 }
 
-// afterPin has what was promoted before a pin come back, or stay away.
+// afterPin brings back the version that was promoted before a pin, or prevents that.
 func (s *State) afterPin(u Unpinning, now time.Time) string {
 	var back []Move
 	for _, i := range s.In(u.Channel) {
@@ -146,7 +146,7 @@ func (s *State) afterPin(u Unpinning, now time.Time) string {
 	return "; it goes back to " + back[0].Target.FullVersion + " once all gates pass"
 }
 
-// waiting is the oldest release that is still to come in a channel, or nil.
+// waiting is the oldest pending release of a channel, or nil.
 func (s *State) waiting(channel string) *Release {
 	for _, r := range s.Releases {
 		if p := r.in(channel); p != nil && p.Phase == maestro.Pending {
@@ -156,7 +156,7 @@ func (s *State) waiting(channel string) *Release {
 	return nil
 }
 
-// callOff has a change of configuration not bring back what instances do not return to.
+// callOff ensures that a change of configuration does not bring back the targets that instances do not return to.
 func (s *State) callOff(moves []Move) {
 	for _, m := range moves {
 		for _, r := range s.Releases {
@@ -177,7 +177,7 @@ func (s *State) PinOf(channel string) (Pin, bool) {
 	return Pin{}, false
 }
 
-// Target that a pin sets for an instance; nil: the present one.
+// Target that a pin sets for an instance; nil: the current one.
 func (p *Pin) Target(id entities.InstanceID) *entities.Target {
 	if t, ok := p.Targets[id.Name]; ok {
 		return &t
@@ -189,8 +189,8 @@ func (s *State) otherPins(channel string) []Pin {
 	return slices.DeleteFunc(slices.Clone(s.Pins), func(p Pin) bool { return p.Channel == channel })
 }
 
-// pinnable are the targets of a version that the instances of a channel can be pinned to, and all versions
-// that any of them can: the present one first, then from the newest good one.
+// pinnable are the targets of a version that the instances of a channel can be pinned to, and all versions that any of them can be pinned
+// to: the current one first, then from the newest good one.
 func (s *State) pinnable(channel, version string) (targets map[string]entities.Target, known []string) {
 	targets = map[string]entities.Target{}
 	for _, i := range s.In(channel) {
@@ -221,14 +221,14 @@ func (d *Delivery) pinnable() []entities.Target {
 	return out
 }
 
-// pinned sets the targets that a pin asks for, or those that were left for it.
+// pinned sets the targets of a pin, or, after the pin, the targets from before it.
 func (s *State) pinned(c Change, now time.Time) {
 	move := s.moved(c.Moves)
 	s.Record(now, c.Channel, move+" ("+c.Cause+")")
 	s.noteChange(Change{Channel: c.Channel, Moves: c.Moves, Cause: c.Cause}, entities.EventTarget, move, now)
 	s.Channel(c.Channel).targetSet()
 	pin, pinned := s.PinOf(c.Channel)
-	if r := s.ReleaseByID(c.Release); pinned && r != nil && !pin.to(r) { // it comes back once unpinned
+	if r := s.ReleaseByID(c.Release); pinned && r != nil && !pin.to(r) { // it comes back after unpin
 		r.Phases[c.Channel] = &PhaseState{Phase: maestro.Pending, Since: now, Reason: "pinned to " + pin.Version + " by " + pin.Who.Name}
 	}
 	for _, m := range c.Moves {
@@ -242,7 +242,7 @@ func (s *State) pinned(c Change, now time.Time) {
 	}
 }
 
-// to tells whether a pin keeps instances at a release.
+// to reports whether a pin keeps instances at a release.
 func (p *Pin) to(r *Release) bool {
 	for _, name := range entities.SortedKeys(p.Targets) {
 		if p.Targets[name].Same(r.Target(entities.InstanceID{Channel: p.Channel, Name: name})) {
@@ -252,7 +252,7 @@ func (p *Pin) to(r *Release) bool {
 	return false
 }
 
-// pinTo moves the instance to the target of a pin, and keeps what it returns to afterwards.
+// pinTo moves the instance to the target of a pin, and stores the target that it returns to afterwards.
 func (s *State) pinTo(i *Instance, t entities.Target, now time.Time) {
 	d := &i.Delivery
 	before := d.BeforePin
@@ -270,8 +270,8 @@ func (s *State) pinTo(i *Instance, t entities.Target, now time.Time) {
 	}
 }
 
-// SetPause takes in that something this service is part of was paused, or, when pause is nil, resumed:
-// its application ("application"), a runtime ("runtime/NAME"), or everything ("installation"). The same news twice changes nothing.
+// SetPause records that the scope of a pause, which contains this service, was paused, or, if pause is nil, resumed: its application
+// ("application"), a runtime ("runtime/NAME"), or everything ("installation"). It is idempotent.
 func (s *State) SetPause(scope string, pause *entities.Pause, now time.Time) {
 	at := slices.IndexFunc(s.Pauses, func(p entities.Pause) bool { return p.Scope == scope })
 	switch {
@@ -292,8 +292,8 @@ func (s *State) SetPause(scope string, pause *entities.Pause, now time.Time) {
 	}
 }
 
-// PauseOf returns the pause that holds an instance: its channel's before the service's, that before its
-// runtime's, its application's and that of everything.
+// PauseOf returns the pause that holds an instance. The order of precedence is: its channel, the service, its runtime, its application,
+// everything.
 func (s *State) PauseOf(id entities.InstanceID) (entities.Pause, bool) {
 	if len(s.Pauses) == 0 {
 		return entities.Pause{}, false
@@ -302,20 +302,19 @@ func (s *State) PauseOf(id entities.InstanceID) (entities.Pause, bool) {
 	return s.PauseOn(id, runtime)
 }
 
-// HeldFromOutside tells whether something that the service is part of is paused, and so the instance: its runtime, its application, or
-// everything.
+// HeldFromOutside reports whether a pause of a larger scope holds the instance: of its runtime, its application, or everything.
 func (s *State) HeldFromOutside(id entities.InstanceID) bool {
 	runtime, _ := s.Runtime(id)
 	return slices.ContainsFunc(s.Pauses, func(p entities.Pause) bool { return p.Scope != "" && nearness(p, id.Channel, runtime) > 0 })
 }
 
-// PauseOn returns the pause that holds what an instance has on a runtime.
+// PauseOn returns the pause that holds the objects of an instance on a runtime.
 func (s *State) PauseOn(id entities.InstanceID, runtime string) (entities.Pause, bool) {
 	return s.nearest(func(p entities.Pause) int { return nearness(p, id.Channel, runtime) })
 }
 
-// PauseIn returns the pause that holds a channel whatever runtimes its instances are on; an empty channel asks
-// for the service as a whole.
+// PauseIn returns the pause that holds a channel independent of the runtimes of its instances. An empty channel means the service as a
+// whole.
 func (s *State) PauseIn(channel string) (entities.Pause, bool) {
 	return s.nearest(func(p entities.Pause) int { return nearness(p, channel, "") })
 }
@@ -330,7 +329,7 @@ func (s *State) nearest(nearness func(entities.Pause) int) (entities.Pause, bool
 	return found, nearest > 0
 }
 
-// nearness of a pause to a channel on a runtime; zero when it does not hold it.
+// nearness of a pause to a channel on a runtime; zero if the pause does not hold it.
 func nearness(p entities.Pause, channel, runtime string) int {
 	switch {
 	case p.Scope == entities.ScopeInstallation:
@@ -349,7 +348,7 @@ func nearness(p entities.Pause, channel, runtime string) int {
 	return 0
 }
 
-// Pause pauses a channel, or the service when channel is empty (A16).
+// Pause pauses a channel, or the service if channel is empty (A16).
 func (s *State) Pause(channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
@@ -398,7 +397,7 @@ func (s *State) pauseShown(channel string) (entities.Pause, bool) {
 	return s.PauseIn(channel)
 }
 
-// where names what a pause holds, for people.
+// where names the scope of a pause, for people.
 func (s *State) where(p entities.Pause) string {
 	switch {
 	case p.Scope == entities.ScopeApplication:

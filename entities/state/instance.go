@@ -7,175 +7,173 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Channel is what is remembered of a release channel as a whole.
+// Channel is the stored state of a release channel as a whole.
 type Channel struct {
-	// Key is the name that it had first, where that is another one: what runtimes know it by.
+	// Key is its first name, if it was renamed: runtimes identify it by that name.
 	Key string `json:"key,omitempty"`
 	// Position of the channel in the spec when it was last declared.
 	Position int `json:"position,omitempty"`
-	// Reports: nothing was written here when it was last declared (A25).
+	// Reports: it was report-only when it was last declared (A25).
 	Reports bool `json:"reports,omitempty"`
 	Gates   `json:"gates,omitzero"`
-	// Down: a person had what runs here removed, until somebody brings it back.
+	// Down: a person took it down, until a person brings it back.
 	Down *Down `json:"down,omitempty"`
-	// Status that people were last shown, and since when.
+	// Status that was last shown to people, and since when.
 	Status entities.Status `json:"status,omitempty"`
 	Since  time.Time       `json:"since,omitzero"`
-	// Announced: what was last announced to wait for an approval here: a release (id), or an apply.
+	// Announced: the last announced wait for an approval here: of a release (id), or of an apply.
 	Announced string `json:"announced,omitempty"`
-	// Candidate is the release (id) that was next here, by a strategy: it goes on as long as nothing says no (B3).
+	// Candidate is the release (id) that was last next here, by a strategy: it continues until a gate refuses it (B3).
 	Candidate string `json:"candidate,omitempty"`
 }
 
-// Gates is what was read for the gates of a channel: of the release that is next in line, in progress, or
-// of a repair.
+// Gates are the readings for the gates of a channel: of the release next in line, of the one in progress, or of a repair.
 type Gates struct {
 	Checks    map[string]*CheckState `json:"checks,omitempty"` // by Evaluation.ReadingKey
 	Preflight *Preflight             `json:"preflight,omitempty"`
 	// StableSince: all instances are stable at the release in progress, and its post-deployment window runs.
 	StableSince time.Time `json:"stableSince,omitzero"`
-	// StableFrom is when that was seen: no pause moves it, as it moves StableSince with the window.
+	// StableFrom is when that was first observed. Unlike StableSince, a pause does not move it.
 	StableFrom time.Time `json:"stableFrom,omitzero"`
-	// Soaked are the windows that have ended with a fresh PASS.
+	// Soaked are the windows that ended with a fresh PASS.
 	Soaked []string `json:"soaked,omitempty"`
-	// StoppedAt: the window stands still since then.
+	// StoppedAt: the window is suspended since then.
 	StoppedAt time.Time `json:"stoppedAt,omitzero"`
 }
 
-// Instance is a service in a channel on a runtime: what was observed of it, what is delivered to it, and
-// what a person said about its applies.
+// Instance is a service in a channel on a runtime: its observations, its delivery, and the approvals of its applies.
 type Instance struct {
 	ID       entities.InstanceID `json:"id"`
-	Runtime  string              `json:"runtime,omitempty"` // where it is: all that follows was seen and done there
+	Runtime  string              `json:"runtime,omitempty"` // its current runtime: the following fields refer to it
 	Observed Observation         `json:"observed,omitzero"`
 	Delivery Delivery            `json:"delivery,omitzero"`
 	Approval ApplyApproval       `json:"approval,omitzero"`
-	// Steer is what a person asked of its rollouts, until that is done.
+	// Steer is a requested action on its rollouts, until it is done.
 	Steer *Steer `json:"steer,omitempty"`
-	// LastRuntime is its runtime as it was, once it is no longer declared.
+	// LastRuntime is the last spec of its runtime, if it is not declared any more.
 	LastRuntime *entities.RuntimeSpec `json:"lastRuntime,omitempty"`
-	// OnDelete is what its channel said of that when it was last declared.
+	// OnDelete is the onDelete of its channel when it was last declared.
 	OnDelete entities.OnDelete `json:"onDelete,omitempty"`
-	// Removed: what ran here was begun to be taken down.
+	// Removed: the removal of its objects was started.
 	Removed bool `json:"removed,omitempty"`
-	// Down: what ran here is removed, and the instance is still declared.
+	// Down: its objects are removed, and the instance is still declared.
 	Down bool `json:"down,omitempty"`
-	// Drained: its runtime is drained, or was, and the instance is not back yet.
+	// Drained: its runtime is drained, or was and the instance is not back yet.
 	Drained bool `json:"drained,omitempty"`
-	// Left is what it left on other runtimes when it moved, oldest first.
+	// Left are the objects that it left on other runtimes when it moved, oldest first.
 	Left []Left `json:"left,omitempty"`
 }
 
-// Observation is what was read of an instance.
+// Observation is the last reading of an instance.
 type Observation struct {
 	// Reading holds the last good objects; its Err is set while readings fail.
 	Reading entities.Reading `json:"reading"`
-	Digest  string           `json:"digest,omitempty"` // of the last reading, errors included; "" before the first
-	// Fresh: the reading was taken after the last apply ended.
+	Digest  string           `json:"digest,omitempty"` // of the last reading, including errors; "" before the first
+	// Fresh: the reading was taken after the end of the last apply.
 	Fresh    bool      `json:"fresh,omitempty"`
-	At       time.Time `json:"at,omitzero"` // by the engine's clock, failed readings included
+	At       time.Time `json:"at,omitzero"` // by the engine's clock, including failed readings
 	ErrSince time.Time `json:"errSince,omitzero"`
-	// Requested: a reading is wanted now, whatever is known.
+	// Requested: a reading is required now, regardless of the last one.
 	Requested bool   `json:"requested,omitempty"`
 	Asked     *Asked `json:"asked,omitempty"`
-	refreshed int    // how often a reading was asked for in this run
+	refreshed int    // number of requested readings in this run
 }
 
-// Asked is what an exit-code runtime answered about a version that is not yet the target (C7).
+// Asked is the answer of an exit-code runtime about a version that is not yet the target (C7).
 type Asked struct {
 	Target  entities.Target  `json:"target"`
 	Running bool             `json:"running,omitempty"`
 	Reading entities.Reading `json:"reading"`
 }
 
-// Delivery is what an instance should be at, and how far that is.
+// Delivery is the target of an instance, and its progress.
 type Delivery struct {
 	Target *entities.Target `json:"target,omitempty"`
 	Since  time.Time        `json:"since,omitzero"` // of the target
-	// Converged: the present target has been stable once; any later difference is drift.
+	// Converged: the current target has been stable once; any later difference is drift.
 	Converged bool `json:"converged,omitempty"`
-	// Arrived is when it converged, where releases go through the channel in steps; or when that was declared, after it had.
+	// Arrived is when it converged, if releases go through the channel in steps; or when steps were declared, if it had converged before.
 	Arrived  time.Time        `json:"arrived,omitzero"`
 	LastGood *entities.Target `json:"lastGood,omitempty"`
 	// Earlier are the good targets before LastGood, oldest first, at most MaxEarlier.
 	Earlier []entities.Target `json:"earlier,omitempty"`
-	// Failure says why the present target failed here for good, until it is retried or replaced.
+	// Failure is why the current target failed here permanently, until it is retried or replaced.
 	Failure string `json:"failure,omitempty"`
 	Apply   Apply  `json:"apply,omitzero"`
-	// Cancelled: the release of the present target was cancelled before it had succeeded here, by whom and why. Unless it has
-	// arrived all the same it is applied no more, and nothing leads back to it.
+	// Cancelled: by whom and why the release of the current target was cancelled before it had succeeded here. Unless it has converged,
+	// it is not applied any more, and nothing leads back to it.
 	Cancelled string `json:"cancelled,omitempty"`
-	// StoppedAt: the progress deadline stands still since then.
+	// StoppedAt: the progress deadline is suspended since then.
 	StoppedAt time.Time          `json:"stoppedAt,omitzero"`
 	Rollback  *entities.Rollback `json:"rollback,omitempty"`
-	// Reapply: the target was there before, and is applied even when what is there looks like it.
+	// Reapply: the target was set before, and is applied even if the current objects match it.
 	Reapply bool `json:"reapply,omitempty"`
-	// Reported: the target was not reached while its channel only reported. It is applied once a release enters anew.
+	// Reported: the target was not reached while its channel was report-only. It is applied once a release enters again.
 	Reported bool `json:"reported,omitempty"`
-	// Cut: the channel was removed before the release of the present target had succeeded there. It is applied as ever, and is neither good nor what a
-	// release finds there already.
+	// Cut: the channel was removed before the release of the current target had succeeded there. It is still applied, but it is not good,
+	// and a release does not count it as already delivered.
 	Cut bool `json:"cut,omitempty"`
-	// Restarted is when a person last had the instance restarted: runtimes that write that down keep it, whatever the target.
-	// Restarting: the present target is applied for that.
+	// Restarted is when a person last restarted the instance: runtimes that write it into objects keep it for every target. Restarting:
+	// the current target is applied for a restart.
 	Restarted  time.Time `json:"restarted,omitzero"`
 	Restarting bool      `json:"restarting,omitempty"`
-	// ComesBack: the present target is applied again after a drain, so that it says nothing against the version if it fails.
+	// ComesBack: the current target is applied again after a drain, so a failure is no evidence against the version.
 	ComesBack bool `json:"comesBack,omitempty"`
-	// BeforePin: what the instance returns to when its channel is pinned no longer.
+	// BeforePin is the target that the instance returns to when its channel is unpinned.
 	BeforePin *BeforePin `json:"beforePin,omitempty"`
 	Lease     *Lease     `json:"lease,omitempty"`
-	// Sequence counts the targets that were ever set here: it goes with each apply, so that none is carried out after one of
-	// a later target (F2). Fenced is the one that refused an apply of the present target; 0: none did.
+	// Sequence counts the targets that were ever set here. It is sent with each apply, so none is carried out after one of a later target
+	// (F2). Fenced is the sequence that refused an apply of the current target; 0: none.
 	Sequence int64 `json:"sequence,omitempty"`
 	Fenced   int64 `json:"fenced,omitempty"`
 }
 
-// Apply is what is known of the applies of the present target.
+// Apply is the state of the applies of the current target.
 type Apply struct {
 	Running  bool      `json:"running,omitempty"`
 	First    time.Time `json:"first,omitzero"`   // start of the first one: the progress deadline counts from here
 	Started  time.Time `json:"started,omitzero"` // start of the last one
 	Ended    time.Time `json:"ended,omitzero"`
-	Attempts int       `json:"attempts,omitempty"` // failed in a row, or repairs without effect
+	Attempts int       `json:"attempts,omitempty"` // consecutive failures, or repairs without effect
 	OK       bool      `json:"ok,omitempty"`       // the last one succeeded
 	Err      string    `json:"err,omitempty"`
 	Next     time.Time `json:"next,omitzero"`    // not before
-	Overdue  time.Time `json:"overdue,omitzero"` // the progress deadline has passed, and a last reading was asked for
+	Overdue  time.Time `json:"overdue,omitzero"` // the progress deadline has passed, and a last reading was requested
 	Untaken  time.Time `json:"untaken,omitzero"` // since then no worker takes it
-	Ending   time.Time `json:"ending,omitzero"`  // since then it is asked to end
-	// Of is the full version that runs, which may be that of the target before. Terminated: it is to end at once.
+	Ending   time.Time `json:"ending,omitzero"`  // since then its end is requested
+	// Of is the full version of the running apply, which may be of the previous target. Terminated: it must end at once.
 	Of         string `json:"of,omitempty"`
 	Terminated bool   `json:"terminated,omitempty"`
-	// Approved is the word on the one that was started last, which counts again where that did not begin.
+	// Approved is the approval of the last started apply. It is valid again if that apply did not start.
 	Approved *entities.Approval `json:"approved,omitempty"`
 }
 
-// ApplyApproval is a person's word on an apply, where every apply is approved (C10).
+// ApplyApproval is the approval of an apply, if every apply is approved (C10).
 type ApplyApproval struct {
 	Given *entities.Approval `json:"given,omitempty"` // for the next apply
-	// Also are those that were given before for applies of other versions, which may still come.
+	// Also are earlier approvals of applies of other versions, which may still come.
 	Also  []*entities.Approval `json:"also,omitempty"`
-	Asked time.Time            `json:"asked,omitzero"` // an apply of the present target waits for it since then
+	Asked time.Time            `json:"asked,omitzero"` // an apply of the current target waits for it since then
 }
 
-// BeforePin is what an instance returns to when its channel is unpinned.
+// BeforePin is the state that an instance returns to when its channel is unpinned.
 type BeforePin struct {
 	Target   entities.Target    `json:"target"`
 	Rollback *entities.Rollback `json:"rollback,omitempty"`
 }
 
-// IsAt tells whether the instance's target is that of a release.
+// IsAt reports whether the instance's target is that of a release.
 func (i *Instance) IsAt(r *Release) bool {
 	return i != nil && i.Delivery.Target != nil && i.Delivery.Target.Same(r.Target(i.ID))
 }
 
-// has tells whether the values of a release of an aspect are at the instance.
+// has reports whether the values of a release of an aspect are at the instance.
 func (i *Instance) has(r *Release) bool {
 	_, values := entities.SplitVersion(i.present())
 	return slices.Contains(values, r.FullVersion)
 }
 
-// present is the full version that is the target, or "".
+// present is the full version of the target, or "".
 func (i *Instance) present() string {
 	if i.Delivery.Target == nil {
 		return ""
@@ -183,21 +181,21 @@ func (i *Instance) present() string {
 	return i.Delivery.Target.FullVersion
 }
 
-// RollbackFailed tells whether the instance stands at a rollback that failed.
+// RollbackFailed reports whether the instance is at a failed rollback.
 func (i *Instance) RollbackFailed() bool {
 	d := &i.Delivery
 	return d.Rollback != nil && !d.Rollback.Failed.IsZero() && d.Target != nil
 }
 
-// RollingBack tells whether a rollback is under way, which no gate holds.
+// RollingBack reports whether a rollback is in progress, which no gate holds.
 func (i *Instance) RollingBack() bool { return i.Delivery.Rollback != nil && !i.Delivery.Converged }
 
-// isGood: the present target is the newest good one.
+// isGood reports whether the current target is the newest good one.
 func (d *Delivery) isGood() bool {
 	return d.Target != nil && d.Converged && d.LastGood != nil && d.LastGood.Same(*d.Target)
 }
 
-// good notes that a target converged: it is the newest good one.
+// good records that a target converged: it is the newest good one.
 func (d *Delivery) good(t entities.Target) {
 	if d.LastGood != nil && !d.LastGood.Same(t) {
 		d.Earlier = entities.KeepLast(append(slices.DeleteFunc(slices.Clone(d.Earlier), t.Same), *d.LastGood), MaxEarlier)
@@ -205,7 +203,7 @@ func (d *Delivery) good(t entities.Target) {
 	d.LastGood = &t
 }
 
-// bad notes that a target is good no longer: nothing returns to it by itself.
+// bad records that a target is not good any more: nothing returns to it automatically.
 func (d *Delivery) bad(t entities.Target) {
 	d.Earlier = slices.DeleteFunc(slices.Clone(d.Earlier), t.Same)
 	if d.LastGood == nil || !d.LastGood.Same(t) {
@@ -218,8 +216,7 @@ func (d *Delivery) bad(t entities.Target) {
 	}
 }
 
-// setTarget moves an instance to a target, on the runtime that its payload is for. An apply that runs is of what was the
-// target: it ends first.
+// setTarget sets a target, on the runtime that its payload is for. A running apply belongs to the previous target: it ends first.
 func (s *State) setTarget(i *Instance, t entities.Target, now time.Time) {
 	if runtime, _ := s.Bound(i.ID, t); runtime != i.Runtime {
 		i.moveTo(runtime, now)
@@ -233,7 +230,7 @@ func (s *State) setTarget(i *Instance, t entities.Target, now time.Time) {
 	i.Observed.Asked, i.Approval.Asked = nil, time.Time{}
 }
 
-// running is what is known of an apply that runs, whatever becomes of its target.
+// running is the state of a running apply, which survives a change of the target.
 func (a Apply) running() Apply {
 	out := Apply{Running: a.Running, Started: a.Started}
 	if a.Running {
@@ -242,21 +239,21 @@ func (a Apply) running() Apply {
 	return out
 }
 
-// returnTo sets a target that was there before: it is applied even when what is there looks like it,
-// since what was just there may still be on its way.
+// returnTo sets an earlier target again. It is applied even if the current objects match it, because the target in between may still be
+// in progress.
 func (s *State) returnTo(i *Instance, t entities.Target, now time.Time) {
 	s.setTarget(i, t, now)
 	i.Delivery.Reapply = true
 }
 
-// restart begins the attempts at the present target anew; an apply that runs is the first of them.
+// restart resets the attempts at the current target. A running apply is the first of them.
 func (i *Instance) restart(now time.Time) {
 	d := &i.Delivery
 	if d.Cancelled != "" && d.Converged { // it has arrived, and is good only once its release has succeeded
 		d.Converged, d.Arrived = false, time.Time{}
 	}
 	d.Failure, d.Cancelled, d.StoppedAt = "", "", time.Time{}
-	if d.Fenced >= d.Sequence && d.Fenced > 0 { // a person says that this target is the one
+	if d.Fenced >= d.Sequence && d.Fenced > 0 { // a person confirms that this target is the right one
 		d.Sequence, d.Fenced = d.Fenced+1, 0
 	}
 	ended := d.Apply.Ended
@@ -267,7 +264,7 @@ func (i *Instance) restart(now time.Time) {
 	}
 }
 
-// targetSet forgets what the gates of a channel read about what was there before.
+// targetSet removes the readings of a channel's gates about the previous target.
 func (c *Channel) targetSet() {
 	c.endWindow()
 	c.Checks = nil
@@ -276,7 +273,7 @@ func (c *Channel) targetSet() {
 	}
 }
 
-// endWindow ends a post-deployment window, however it went.
+// endWindow ends a post-deployment window, with any result.
 func (c *Channel) endWindow() {
 	c.StableSince, c.StableFrom, c.Soaked, c.StoppedAt = time.Time{}, time.Time{}, nil, time.Time{}
 	if c.Preflight != nil && c.Preflight.Window && !c.Preflight.Running {

@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// This file holds what a service promises of joint releases (B8): one release that names versions of several services.
+// This file holds the promises of a service for joint releases (B8): one release with versions of several services.
 
-// Reservation is the promise to open a release, once it is known that all other services of it have promised their parts. It holds
-// up nothing but its own version.
+// Reservation is the promise to open a release once all other services of it have promised their parts. It blocks only its own version.
 type Reservation struct {
 	ID          string    `json:"id"` // of the release
 	Version     string    `json:"version"`
-	Incarnation int64     `json:"incarnation"` // that a new version takes, whatever is published meanwhile
+	Incarnation int64     `json:"incarnation"` // that a new version uses, even if another one is published since
 	Hash        string    `json:"hash"`
 	By          string    `json:"by"`
-	At          time.Time `json:"at"`    // it was proposed
-	Until       time.Time `json:"until"` // then it is asked what was decided
+	At          time.Time `json:"at"`    // when it was proposed
+	Until       time.Time `json:"until"` // then it requests the outcome
 }
 
-// MaxReservations bounds the promises that wait for what is decided.
+// MaxReservations bounds the promises that wait for an outcome.
 const MaxReservations = 20
 
-// CheckReservation says why a joint release cannot be promised, or nil.
+// CheckReservation returns why a joint release cannot be promised, or nil.
 func (s *State) CheckReservation(id string) error {
 	switch {
 	case s.ReleaseByID(id) != nil:
@@ -34,7 +33,7 @@ func (s *State) CheckReservation(id string) error {
 	return nil
 }
 
-// CheckReserved refuses a version that a joint release is just about to give its meaning.
+// CheckReserved returns an error for a version that a joint release is about to define.
 func (s *State) CheckReserved(version string) error {
 	for _, r := range s.Reservations {
 		if r.Version == version {
@@ -44,13 +43,13 @@ func (s *State) CheckReserved(version string) error {
 	return nil
 }
 
-// Reserve promises.
+// Reserve makes a promise.
 func (s *State) Reserve(r Reservation, now time.Time) {
 	s.Reservations = append(s.Reservations, r)
 	s.Record(now, "", fmt.Sprintf("release %s: %s promised, by %s", r.ID, r.Version, r.By))
 }
 
-// Reserved is the promise that was made of a release, or nil.
+// Reserved is the promise for a release, or nil.
 func (s *State) Reserved(id string) *Reservation {
 	if n := slices.IndexFunc(s.Reservations, func(r Reservation) bool { return r.ID == id }); n >= 0 {
 		return &s.Reservations[n]
@@ -58,7 +57,7 @@ func (s *State) Reserved(id string) *Reservation {
 	return nil
 }
 
-// Conclude ends a promise: it was carried out, or nothing came of it.
+// Conclude ends a promise: it was carried out or abandoned.
 func (s *State) Conclude(id, why string, now time.Time) {
 	if s.Reserved(id) == nil {
 		return
@@ -69,15 +68,15 @@ func (s *State) Conclude(id, why string, now time.Time) {
 	}
 }
 
-// Carried notes that a joint release was carried out that was proposed then.
+// Carried records that a joint release, with this time of proposal, was carried out.
 func (s *State) Carried(proposed time.Time) {
 	if proposed.After(s.LastJoint) {
 		s.LastJoint = proposed
 	}
 }
 
-// CarriedBefore tells whether a joint release that nothing is known of was carried out, and forgotten since. An application
-// has them carried out in the order in which they were proposed.
+// CarriedBefore reports whether an unknown joint release was carried out and pruned since. An application carries them out in the order
+// of their proposals.
 func (s *State) CarriedBefore(proposed time.Time) bool { return !proposed.After(s.LastJoint) }
 
 // ReservedUntil is when the first promise is due; zero: there is none.
@@ -91,7 +90,7 @@ func (s *State) ReservedUntil() time.Time {
 	return first
 }
 
-// DueReservations are the releases whose promises are due, oldest first.
+// DueReservations are the releases with due promises, oldest first.
 func (s *State) DueReservations(now time.Time) []string {
 	var due []string
 	for _, r := range s.Reservations {

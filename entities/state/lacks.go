@@ -8,8 +8,8 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// Lacks says which configuration has not reached a channel, and why (I4): "configuration 5 is not here, because v9 was cancelled by
-// bob". It is "" where the newest has, where a release brings it, and where there is nothing yet.
+// Lacks names the configuration that has not reached a channel, and why (I4): "configuration 5 is not here, because v9 was cancelled by
+// bob". It is "" if the channel has the newest one, if a release will bring it, and if the channel is empty.
 func (s *State) Lacks(channel string) string {
 	spec, _ := s.Spec.Channel(channel)
 	for _, declared := range spec.Instances {
@@ -28,7 +28,7 @@ func (s *State) Lacks(channel string) string {
 	return ""
 }
 
-// lacking is the newest release that was to bring the declared configuration of an instance, where none did and none will; else nil.
+// lacking is the newest release that was to bring the declared configuration of an instance, if none did and none will; else nil.
 func (s *State) lacking(id entities.InstanceID, template string) (newest *Release) {
 	for _, r := range slices.Backward(s.Releases) {
 		p := r.in(id.Channel)

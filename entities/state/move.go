@@ -10,23 +10,22 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file moves instances from one runtime to another. A configuration that names another runtime moves nothing by
-// itself: the instance stays where its target was delivered, observed and repaired there, until a release with a payload for
-// the other runtime has passed its gates. What it leaves behind is remembered, and taken down only where that is declared.
+// This file moves instances from one runtime to another. A configuration that names another runtime does not move anything: the instance
+// stays where its target was delivered, and is observed and repaired there, until a release with a payload for the other runtime has
+// passed its gates. The objects that it leaves behind are recorded, and taken down only if that is declared.
 
-// Left is what an instance has left on a runtime that it is not on any more.
+// Left are the objects that an instance left on a runtime that it moved away from.
 type Left struct {
 	Runtime string          `json:"runtime"`
 	Target  entities.Target `json:"target"` // the last one that was set there
 	At      time.Time       `json:"at"`
-	// Sequence is the place of its removal among all targets of the instance: after the last one there, before the one that
-	// it moved for.
+	// Sequence is the position of its removal among all targets of the instance: after the last one there, before the one that moved it.
 	Sequence int64 `json:"sequence"`
 	Apply    Apply `json:"apply,omitzero"` // of its removal
 }
 
-// Bound is the runtime that a target of an instance goes to, by name and as the decision sees it: the one that its payload was
-// rendered for. That is the declared one unless the configuration has changed since.
+// Bound is the runtime that a target of an instance goes to, by name and as the decision sees it: the one for which its payload was
+// rendered. That is the declared one unless the configuration has changed since.
 func (s *State) Bound(id entities.InstanceID, t entities.Target) (string, *entities.RuntimeSpec) {
 	name := t.Runtime
 	if spec, ok := s.Spec.Instance(id); ok {
@@ -37,7 +36,7 @@ func (s *State) Bound(id entities.InstanceID, t entities.Target) (string, *entit
 	return name, s.RuntimeNamed(name)
 }
 
-// RuntimeNamed is a runtime by name: as it is declared, or as it was when it last was.
+// RuntimeNamed is a runtime by name: as declared, or its last declared spec.
 func (s *State) RuntimeNamed(name string) *entities.RuntimeSpec {
 	if s.Spec == nil || s.Spec.Runtimes[name] == nil {
 		if was := s.Runtimes[name]; was != nil {
@@ -47,7 +46,7 @@ func (s *State) RuntimeNamed(name string) *entities.RuntimeSpec {
 	return s.Spec.Runtime(name)
 }
 
-// elsewhere says where a move takes an instance, if that is another runtime than it is on.
+// elsewhere names the runtime that a move takes an instance to, if it is another one.
 func (s *State) elsewhere(m Move) string {
 	now, _ := s.Runtime(m.Instance)
 	if to, _ := s.Bound(m.Instance, m.Target); to != now && s.Instance(m.Instance).Delivery.Target != nil {
@@ -56,8 +55,8 @@ func (s *State) elsewhere(m Move) string {
 	return ""
 }
 
-// Declares is the runtime that the configuration names for an instance which is still on another one; "": it is where it
-// is to be, or declared no longer.
+// Declares is the runtime that the configuration names for an instance that is still on another one; "": it is on the declared one, or
+// not declared any more.
 func (s *State) Declares(id entities.InstanceID) string {
 	i := s.Instances[id]
 	spec, _ := s.Spec.Instance(id)
@@ -67,8 +66,8 @@ func (s *State) Declares(id entities.InstanceID) string {
 	return spec.Runtime
 }
 
-// OnRuntimes are the runtimes that each channel is on, by its first name, or that a release which is not over was made for. What the installation
-// asks for by runtimes holds there, whatever a new spec names.
+// OnRuntimes are the runtimes of each channel, by its first name: those that it is on, or for which an open release was made. Rules of
+// the installation that select runtimes apply there, even if a new spec names others.
 func (s *State) OnRuntimes() map[string][]string {
 	on := map[string][]string{}
 	add := func(id entities.InstanceID, runtime string) {
@@ -90,7 +89,7 @@ func (s *State) OnRuntimes() map[string][]string {
 	return on
 }
 
-// stay keeps what was made for the runtimes of the old spec meant for them, where the new one names others.
+// stay sets the runtime of everything that was made for the runtimes of the old spec, if the new one names others.
 func (s *State) stay(spec *entities.Spec) {
 	for _, id := range spec.IDs() {
 		now, _ := spec.Instance(id)
@@ -105,7 +104,7 @@ func (s *State) stay(spec *entities.Spec) {
 	if s.Spec == nil {
 		return
 	}
-	for _, id := range s.Spec.IDs() { // what is declared no longer may be declared elsewhere later
+	for _, id := range s.Spec.IDs() { // an undeclared instance may be declared elsewhere later
 		if was, _ := s.Spec.Instance(id); !declares(spec, id) {
 			s.stayOn(id, was.Runtime)
 		}
@@ -125,14 +124,14 @@ func declares(spec *entities.Spec, id entities.InstanceID) bool {
 	return ok
 }
 
-// MadeFor names the runtime that what a release brings to an instance was made for, where a spec names another one.
+// MadeFor sets the runtime for which the payload of a release for an instance was made, if a spec names another one.
 func (r *Release) MadeFor(id entities.InstanceID, runtime string, spec *entities.Spec) {
 	if declared, ok := spec.Instance(id); ok && runtime != "" && runtime != declared.Runtime {
 		r.stayOn(id, runtime)
 	}
 }
 
-// stayOn names the runtime of what a release brings to an instance.
+// stayOn sets the runtime of the payloads of a release for an instance.
 func (r *Release) stayOn(id entities.InstanceID, runtime string) {
 	if r.Payloads[id] != "" && r.Runtimes[id] == "" {
 		if r.Runtimes == nil {
@@ -150,7 +149,7 @@ func (r *Release) stayOn(id entities.InstanceID, runtime string) {
 	}
 }
 
-// stayOn names the runtime of everything of an instance that has none of its own yet.
+// stayOn sets the runtime of everything of an instance that has none yet.
 func (s *State) stayOn(id entities.InstanceID, runtime string) {
 	for _, r := range s.Releases {
 		r.stayOn(id, runtime)
@@ -179,20 +178,20 @@ func (s *State) stayOn(id entities.InstanceID, runtime string) {
 	}
 }
 
-// forgetRuntimes drops those that the configuration does not name and nothing here is on, or may return to.
+// forgetRuntimes drops the runtimes that the configuration does not name and that no instance is on, or may return to.
 func (s *State) forgetRuntimes() {
 	if len(s.Runtimes) == 0 {
 		return
 	}
 	needed := map[string]bool{}
 	for _, r := range s.Releases {
-		// In any order: the answer is the same.
+		// The order does not affect the result.
 		//workflowcheck:ignore
 		for _, name := range r.Runtimes {
 			needed[name] = true
 		}
 	}
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for _, i := range s.Instances {
 		needed[i.Runtime] = true
@@ -216,7 +215,7 @@ func (s *State) forgetRuntimes() {
 	}
 }
 
-// moveTo puts an instance on another runtime, of which nothing is known yet. What it was at stays behind.
+// moveTo moves an instance to another runtime, without any observation yet. Its previous target stays behind.
 func (i *Instance) moveTo(runtime string, now time.Time) {
 	d := &i.Delivery
 	if d.Target != nil {
@@ -224,13 +223,13 @@ func (i *Instance) moveTo(runtime string, now time.Time) {
 		i.forgetLeft(i.Runtime)
 		i.Left = append(i.Left, Left{Runtime: i.Runtime, Target: *d.Target, At: now, Sequence: d.Sequence})
 	}
-	if l := i.LeftOn(runtime); l != nil && !l.Apply.Running { // it is there again
+	if l := i.LeftOn(runtime); l != nil && !l.Apply.Running { // the instance is there again
 		i.forgetLeft(runtime)
 	}
 	i.Runtime, i.Observed, i.Approval = runtime, Observation{}, ApplyApproval{}
 }
 
-// LeftOn is what an instance has left on a runtime, or is still being taken down there; or nil.
+// LeftOn are the objects that an instance left on a runtime, including those being taken down there; or nil.
 func (i *Instance) LeftOn(runtime string) *Left {
 	if n := slices.IndexFunc(i.Left, func(l Left) bool { return l.Runtime == runtime }); n >= 0 {
 		return &i.Left[n]
@@ -245,8 +244,8 @@ func (i *Instance) forgetLeft(runtime string) {
 	}
 }
 
-// RemovesLeft tells whether what an instance has left on a runtime is to be taken down: the configuration says so of where it
-// moved from, or the whole service goes.
+// RemovesLeft reports whether the objects that an instance left on a runtime are to be taken down: the configuration declares that for
+// the move, or the whole service is removed.
 func (s *State) RemovesLeft(i *Instance, l *Left) bool {
 	if s.Deletion != nil || !s.Declared(i.ID) {
 		return s.Removes(i)
@@ -255,9 +254,9 @@ func (s *State) RemovesLeft(i *Instance, l *Left) bool {
 	return spec.MovedFrom != nil && spec.MovedFrom.Runtime == l.Runtime && spec.MovedFrom.Remove
 }
 
-// Uses tells whether something of the service is on a runtime, whether the configuration names it or not.
+// Uses reports whether the service has objects on a runtime, whether the configuration names it or not.
 func (s *State) Uses(runtime string) bool {
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for _, i := range s.Instances {
 		if i.Delivery.Target != nil && i.Runtime == runtime || i.LeftOn(runtime) != nil {
@@ -267,18 +266,18 @@ func (s *State) Uses(runtime string) bool {
 	return false
 }
 
-// LeavesToRemove tells whether an instance has left something that is to be taken down, and can be.
+// LeavesToRemove reports whether an instance left objects that are to be taken down, and can be.
 func (s *State) LeavesToRemove(i *Instance) bool {
 	return !s.ReportsOnly(i.ID.Channel) && slices.ContainsFunc(i.Left, func(l Left) bool { return s.RemovesLeft(i, &l) && s.RuntimeNamed(l.Runtime).CanRemove })
 }
 
-// leftRemoved takes in how taking down what was left on a runtime ended.
+// leftRemoved records the result of a removal of the objects left on a runtime.
 func (s *State) leftRemoved(i *Instance, op RemoveOp, err string, now time.Time) {
 	l := i.LeftOn(op.From)
 	switch {
 	case l == nil:
 		return
-	case i.Runtime == op.From: // it came back meanwhile: what is there now, a reading says
+	case i.Runtime == op.From: // it came back in the meantime: a reading shows the current objects
 		i.forgetLeft(op.From)
 		i.Observed.Requested, i.Observed.Fresh = true, false
 		return
@@ -297,8 +296,7 @@ func (s *State) leftRemoved(i *Instance, op RemoveOp, err string, now time.Time)
 	s.dropEmpty(op.Instance)
 }
 
-// Renamed takes in that a runtime on which something was to be taken down is the one that the instance is on, by another name:
-// nothing was left there.
+// Renamed records that the runtime of a removal is the current runtime of the instance with another name: nothing was left there.
 func (s *State) Renamed(op RemoveOp, now time.Time) {
 	i := s.Instances[op.Instance]
 	if i == nil || i.LeftOn(op.From) == nil {
@@ -308,7 +306,7 @@ func (s *State) Renamed(op RemoveOp, now time.Time) {
 	s.Record(now, i.ID.Channel, fmt.Sprintf("nothing was left on %s: %s is the same by another name", op.From, i.Runtime))
 }
 
-// notOn forgets the good targets on a runtime where nothing is any more: nothing returns there by itself.
+// notOn removes the good targets on a runtime that has no objects any more: nothing returns there automatically.
 func (d *Delivery) notOn(runtime string) {
 	d.Earlier = slices.DeleteFunc(slices.Clone(d.Earlier), func(t entities.Target) bool { return t.Runtime == runtime })
 	if d.LastGood != nil && d.LastGood.Runtime == runtime {

@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file takes in what comes back from outside: how applies ended, and what was read.
+// This file records results of activities: how applies ended, and readings.
 
 func (s *State) applyStarted(op ApplyOp, now time.Time) {
 	i := s.Instance(op.Instance)
@@ -27,7 +27,7 @@ func (s *State) applyStarted(op ApplyOp, now time.Time) {
 	i.Approval.Asked = time.Time{}
 }
 
-// notBegun: the apply that was started did not begin, so a person's word on it was not used up.
+// notBegun records that the started apply did not begin, so its approval was not used up.
 func (i *Instance) notBegun() {
 	given := i.Delivery.Apply.Approved
 	if i.Delivery.Apply.Approved = nil; given == nil || i.Approves(given.Version) {
@@ -39,16 +39,15 @@ func (i *Instance) notBegun() {
 	i.Approval.Given = given
 }
 
-// ApplyEnded takes in how an apply ended. A failed one is retried with backoff until its attempts
-// are spent (D18); a repair is retried for ever, ever more slowly. An answer about a target that
-// is not the present one only says that nothing runs any more.
+// ApplyEnded records the result of an apply. A failed one is retried with backoff until all attempts are used (D18). A repair is retried
+// without a limit, with growing backoff. A result for a target that is not the current one only means that no apply runs any more.
 func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err string, permanent bool, now time.Time) {
 	i := s.Instance(id)
 	d := &i.Delivery
 	d.Apply.Running, d.Apply.Ended, d.Apply.Untaken, d.Apply.Approved = false, now, time.Time{}, nil
-	i.Observed.Requested = true // until something is read, nobody knows what the apply did
+	i.Observed.Requested = true // the effect of the apply is unknown until the next reading
 	if !s.Declared(id) {
-		d.Apply = Apply{Ended: now} // should the instance come back, it is applied again
+		d.Apply = Apply{Ended: now} // if the instance comes back, it is applied again
 		return
 	}
 	if d.Target == nil || !d.Target.Same(target) {
@@ -62,7 +61,7 @@ func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err s
 		d.Apply.Next = now.Add(backoff(rt.Timing, d.Apply.Attempts))
 	case err == "":
 		s.takeAsReading(i, now)
-	case d.Cancelled != "" && !permanent: // it was asked to end
+	case d.Cancelled != "" && !permanent: // its end was requested
 	default:
 		d.Apply.Attempts++
 		if permanent || d.Apply.Attempts >= rt.Timing.MaxAttempts {
@@ -73,9 +72,9 @@ func (s *State) ApplyEnded(id entities.InstanceID, target entities.Target, err s
 	}
 }
 
-// ApplyLost takes in that an apply did not end: its worker went away and nobody took over in time.
-// That is no fault of the release, so the progress deadline starts anew with the next attempt; it
-// counts as an attempt all the same, or an apply that kills its worker would go on for ever.
+// ApplyLost records that an apply did not end: its worker was lost and no other took over in time. The release did not cause that, so the
+// progress deadline starts again with the next attempt. It still counts as an attempt, or an apply that kills its worker would repeat
+// forever.
 func (s *State) ApplyLost(id entities.InstanceID, target entities.Target, reason string, now time.Time) {
 	s.ApplyEnded(id, target, reason, false, now)
 	if d := &s.Instance(id).Delivery; d.Target != nil && d.Target.Same(target) {
@@ -83,9 +82,8 @@ func (s *State) ApplyLost(id entities.InstanceID, target entities.Target, reason
 	}
 }
 
-// ApplyUnready takes in that an apply could not begin, because what it needs could not be read. The
-// release is not to blame: it is tried again for as long as it takes, and neither its attempts nor
-// its deadline count.
+// ApplyUnready records that an apply could not begin, because its input could not be read. The release did not cause that: it is retried
+// without a limit, and neither its attempts nor its deadline count.
 func (s *State) ApplyUnready(id entities.InstanceID, target entities.Target, reason string, now time.Time) {
 	i := s.Instance(id)
 	d := &i.Delivery
@@ -99,9 +97,9 @@ func (s *State) ApplyUnready(id entities.InstanceID, target entities.Target, rea
 	d.Apply.Next = now.Add(max(rt.Timing.RetryBackoff, unreadyPause))
 }
 
-// ApplyUntaken takes in that no worker took an apply. Nothing has begun: neither attempts nor the deadline count, and it is
-// the runtime that nothing is known of. Where it can be observed, the next apply waits for a reading, for which a worker has
-// to be there; else the apply itself waits.
+// ApplyUntaken records that no worker took an apply. Nothing has started: neither attempts nor the deadline count, and the state of the
+// runtime is unknown. If the runtime can be observed, the next apply waits for a reading, which needs a worker; otherwise the apply
+// itself waits.
 func (s *State) ApplyUntaken(id entities.InstanceID, target entities.Target, e *entities.ReadingError, now time.Time) {
 	i := s.Instance(id)
 	d := &i.Delivery
@@ -120,15 +118,15 @@ func (s *State) ApplyUntaken(id entities.InstanceID, target entities.Target, e *
 	}
 }
 
-// Unreached tells whether an apply waits for a reading, which shows that a worker is there again.
+// Unreached reports whether an apply waits for a reading, which proves that a worker is available again.
 func (i *Instance) Unreached() bool {
 	e := i.Observed.Reading.Err
 	return !i.Delivery.Apply.Untaken.IsZero() && e != nil && e.Code == entities.CodeNoWorker
 }
 
-// ApplyFenced takes in that an apply was refused: a later target was claimed for the instance, or is on the runtime, by
-// a run that this one knows nothing of (F2). That is no attempt. The present target is not applied until a person says so; where
-// by is 0, the installation was moved, that would not help.
+// ApplyFenced records that an apply was refused: a run that this one does not know claimed a later target for the instance, or applied
+// one (F2). That is not an attempt. The current target is not applied until a person confirms it. If by is 0, the installation was moved,
+// and a confirmation would not help.
 func (s *State) ApplyFenced(id entities.InstanceID, target entities.Target, by int64, why string, now time.Time) {
 	if by > 0 {
 		why += fmt.Sprintf("; to have %s all the same: converge retry %s/%s %s --channel %s", target.FullVersion, s.Application, s.Title(), target.FullVersion, id.Channel)
@@ -139,10 +137,10 @@ func (s *State) ApplyFenced(id entities.InstanceID, target entities.Target, by i
 	}
 }
 
-// fencedPause is the time between two tries of an apply that is refused.
+// fencedPause is the time between two attempts of an apply that is refused.
 const fencedPause = time.Minute
 
-// unreadyPause is the least time between two tries to begin an apply.
+// unreadyPause is the minimum time between two attempts to begin an apply.
 const unreadyPause = 15 * time.Second
 
 // takeAsReading: on a runtime that cannot be observed, the success of an apply is the state (C1).
@@ -166,8 +164,8 @@ func backoff(t entities.RuntimeTiming, n int) time.Duration {
 	return min(wait, max(t.RetryMax, t.RetryBackoff))
 }
 
-// Observed takes in a reading. Fresh: it was taken after the last apply had ended. A reading that
-// failed keeps the last good objects (C6). One about a version that is not the target's is stale.
+// Observed records a reading. fresh: it was taken after the end of the last apply. A failed reading keeps the last good objects (C6). A
+// reading about another version than the target's is stale.
 func (s *State) Observed(id entities.InstanceID, fullVersion string, r entities.Reading, fresh bool, now time.Time) {
 	i := s.Instances[id]
 	if i == nil {
@@ -177,7 +175,7 @@ func (s *State) Observed(id entities.InstanceID, fullVersion string, r entities.
 		return
 	}
 	if !fresh && i.Observed.Fresh {
-		return // a reading that began before the last apply ended knows less than what is known
+		return // a reading that began before the end of the last apply is older than the known one
 	}
 	again := i.Observed.Requested && !fresh
 	i.observe(r, now)
@@ -201,14 +199,14 @@ func (i *Instance) observe(r entities.Reading, now time.Time) {
 	o.Reading.Err, o.Reading.At = r.Err, r.At
 }
 
-// AskAnswered takes in what an exit-code runtime answered about a version.
+// AskAnswered records the answer of an exit-code runtime about a version.
 func (s *State) AskAnswered(id entities.InstanceID, target entities.Target, r entities.Reading) {
 	if o := &s.Instance(id).Observed; o.Asked != nil && o.Asked.Target.Same(target) {
 		o.Asked = &Asked{Target: target, Reading: r}
 	}
 }
 
-// Rendered takes in what a config release renders to under the version present in an instance.
+// Rendered records the render of a config release with the current version of an instance.
 func (s *State) Rendered(release string, id entities.InstanceID, present entities.Target) {
 	if r := s.ReleaseByID(release); r != nil {
 		if r.Present == nil {
@@ -218,14 +216,15 @@ func (s *State) Rendered(release string, id entities.InstanceID, present entitie
 	}
 }
 
-// Keep takes in what a release brings to an instance on top of what is there, or the way back of the one that it passes.
+// Keep records the render of a release for an instance on top of the current version or values, or the rollback target of the release
+// that it passes.
 func (s *State) Keep(op RenderOp, t entities.Target) {
 	r := s.ReleaseByID(op.Release)
 	if r == nil {
 		return
 	}
 	if i := s.Instances[op.Instance]; r.OfAspect() && i != nil && i.Delivery.Target != nil {
-		t.Runtime = i.Delivery.Target.Runtime // what is there was made for it
+		t.Runtime = i.Delivery.Target.Runtime // the current version was made for it
 	}
 	k := Kept{Version: op.Of, Target: t}
 	if op.Way {
@@ -238,8 +237,8 @@ func (s *State) Keep(op RenderOp, t entities.Target) {
 	r.Kept[op.Instance] = k
 }
 
-// Unrendered takes in that what a release brings to an instance cannot be rendered on top of what is there. Where the release is still
-// to come to the channel it does not; one that is in progress there leaves the instance out.
+// Unrendered records that a release for an instance cannot be rendered on top of the current version. A pending release is cancelled in
+// the channel; a release in progress there leaves the instance out.
 func (s *State) Unrendered(release string, id entities.InstanceID, why string, now time.Time) {
 	r := s.ReleaseByID(release)
 	if r == nil || r.in(id.Channel) == nil {
@@ -258,7 +257,7 @@ func (s *State) Unrendered(release string, id entities.InstanceID, why string, n
 	s.note(entities.AuditLine{At: now, Kind: entities.EventError, Channel: id.Channel, Release: r.ID, Version: r.FullVersion, Text: text, Reason: why})
 }
 
-// doesNotCome cancels a release where it has not entered a channel yet.
+// doesNotCome cancels a release in a channel that it has not entered yet.
 func (s *State) doesNotCome(r *Release, channel, why string, now time.Time) {
 	if r.Keeps(channel) || r.in(channel).Phase == maestro.Pending {
 		r.cancel(channel, why, now)
@@ -266,9 +265,8 @@ func (s *State) doesNotCome(r *Release, channel, why string, now time.Time) {
 	}
 }
 
-// ExtensionEnded takes in how a run of an extension ended; an empty err is success. A failed one is
-// tried again with backoff until its attempts are spent. Tail is the end of its output, log the key
-// of all of it in the store.
+// ExtensionEnded records the result of a run of an extension; an empty err is success. A failed one is retried with backoff until all
+// attempts are used. tail is the end of its output, log the key of its complete output in the store.
 func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.Time) {
 	r := s.ReleaseByID(op.Release)
 	if r == nil || r.Extensions[op.Extension.RunKey()] == nil {
@@ -279,7 +277,7 @@ func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.T
 		return
 	}
 	st.Running, st.Since, st.Err, st.Tail, st.Log, st.Untaken = false, now, err, tail, log, time.Time{}
-	if st.Cancelled && err != "" { // it was asked to end
+	if st.Cancelled && err != "" { // its end was requested
 		s.Record(now, op.Channel, fmt.Sprintf("extension %s of %s ended, since that was cancelled", op.Extension.Name, r.FullVersion))
 		return
 	}
@@ -293,7 +291,7 @@ func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.T
 		st.Failed = true
 		text := fmt.Sprintf("extension %s of %s failed %s", e.Name, r.FullVersion, entities.Times(st.Attempts))
 		s.Record(now, op.Channel, text+": "+err)
-		if e.Stage == entities.OnRollback || e.Stage == entities.Repeated { // nothing waits for it, so that nobody would see it
+		if e.Stage == entities.OnRollback || e.Stage == entities.Repeated { // nothing waits for it, so the failure would go unnoticed
 			s.note(entities.AuditLine{At: now, Kind: entities.EventError, Channel: op.Channel, Release: r.ID, Version: r.FullVersion, Text: text, Reason: err})
 		}
 	default:
@@ -301,7 +299,7 @@ func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.T
 	}
 }
 
-// ExtensionUntaken takes in that no worker took a run of an extension. That is no attempt: it waits for one.
+// ExtensionUntaken records that no worker took a run of an extension. That is not an attempt: it waits for a worker.
 func (s *State) ExtensionUntaken(op ExtensionOp, why string, now time.Time) {
 	r := s.ReleaseByID(op.Release)
 	if r == nil || r.Extensions[op.Extension.RunKey()] == nil {
@@ -314,17 +312,16 @@ func (s *State) ExtensionUntaken(op ExtensionOp, why string, now time.Time) {
 	}
 }
 
-// What follows takes in what becomes of leases: the right to be one of the applies that run at once on a runtime
-// that bounds them (C10).
+// The following code records the state of leases: the right to one of the concurrent applies of a runtime that limits them (C10).
 
 const (
-	// askAgain is the least time after which a lease that did not come is asked for again: the Runtime
-	// workflow may have lost what it knew. Asking costs it history, so the pauses grow with the wait.
+	// askAgain is the minimum time after which a request for a lease is repeated: the Runtime workflow may have lost its state. A request
+	// costs it history, so the intervals grow with the wait.
 	askAgain    = 2 * time.Minute
 	askAgainMax = 30 * time.Minute
 )
 
-// AskAgain is when to ask for a lease again: as late as it has already been waited for.
+// AskAgain is the time of the next request: the interval is as long as the wait so far.
 func (l *Lease) AskAgain() time.Time {
 	last := l.Asked
 	if !l.Again.IsZero() {
@@ -333,7 +330,7 @@ func (l *Lease) AskAgain() time.Time {
 	return last.Add(min(max(last.Sub(l.Asked), askAgain), askAgainMax))
 }
 
-// leaseAsked commits that a lease was asked for or given back.
+// leaseAsked records that a lease was requested or returned.
 func (s *State) leaseAsked(op LeaseOp, now time.Time) {
 	i := s.Instance(op.Instance)
 	if op.GiveBack {
@@ -349,8 +346,7 @@ func (s *State) leaseAsked(op LeaseOp, now time.Time) {
 	i.Delivery.Lease = &Lease{ID: op.ID, Runtime: op.Runtime, Version: op.Version, Asked: now}
 }
 
-// LeaseGranted takes in that a lease was granted. False: it is not wanted any more, and must be
-// given back.
+// LeaseGranted records that a lease was granted. False: it is not needed any more, and must be returned.
 func (s *State) LeaseGranted(id string, now time.Time) bool {
 	l := s.lease(id)
 	if l == nil {
@@ -362,10 +358,10 @@ func (s *State) LeaseGranted(id string, now time.Time) bool {
 	return true
 }
 
-// HoldsLease answers the Runtime workflow: is that lease still held, or waited for?
+// HoldsLease reports to the Runtime workflow whether that lease is still held, or waited for.
 func (s *State) HoldsLease(id string) bool { return s.lease(id) != nil }
 
-// LeaseOn is the runtime of a lease that is held or waited for; empty when there is none.
+// LeaseOn is the runtime of a lease that is held or waited for; empty if there is none.
 func (s *State) LeaseOn(id string) string {
 	if l := s.lease(id); l != nil {
 		return l.Runtime
@@ -374,7 +370,7 @@ func (s *State) LeaseOn(id string) string {
 }
 
 func (s *State) lease(id string) *Lease {
-	// In any order: ids are unique.
+	// The order does not matter: ids are unique.
 	//workflowcheck:ignore
 	for _, i := range s.Instances {
 		if l := i.Delivery.Lease; l != nil && l.ID == id {

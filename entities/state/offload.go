@@ -8,18 +8,18 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file leaves to the store what is heavy of releases that wait while many do: the digests of their payloads, and of what
-// these were rendered from. The store keeps what a version is made of, so that they come back when its turn comes (B3, F8).
-// All that decides stays here: phases, order, approvals, bypasses.
+// This file moves large data of waiting releases to the store while many wait: the digests of their payloads and of the templates. The
+// store keeps the contents of each version, so the digests are loaded again when the release is next (B3, F8). Everything that affects
+// decisions stays here: phases, order, approvals, bypasses.
 
-// MaxWhole is how many open releases, the newest, keep all that is known of them.
+// MaxWhole is the number of newest open releases that keep all their data.
 const MaxWhole = 70
 
-// InStore stands for a digest that was left to the store.
+// InStore replaces a digest that was moved to the store.
 const InStore = "in the store"
 
-// Offload leaves to the store what is heavy of the open releases behind the newest ones. Those that are next in a channel stay
-// whole.
+// Offload moves the large data of the open releases behind the newest ones to the store. Releases that are next in a channel stay
+// complete.
 func (s *State) Offload(next []*Release) {
 	whole, brought := MaxWhole, map[*Instance]*Release(nil)
 	for _, r := range slices.Backward(s.Releases) {
@@ -38,20 +38,20 @@ func (s *State) Offload(next []*Release) {
 	}
 }
 
-// mayOffload: the release is in progress nowhere, and no instance is at it or may return to it. What takes another one back is
-// made of several versions, which only the state knows.
+// mayOffload reports whether the release is in progress nowhere, and no instance is at it or may return to it. A release that takes
+// another one back consists of several versions, which only the state knows.
 func (s *State) mayOffload(r *Release, brought map[*Instance]*Release) bool {
 	if r.Return || r.OfAspect() || s.needed(r, brought) {
 		return false
 	}
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for _, p := range r.Phases {
 		if p.Phase == maestro.InProgress {
 			return false
 		}
 	}
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for id, i := range s.Instances {
 		if slices.ContainsFunc(i.Delivery.Earlier, r.Target(id).Same) {
@@ -69,9 +69,9 @@ func (r *Release) offload() {
 	}
 }
 
-// Offloaded tells whether the store alone knows what the release is made of.
+// Offloaded reports whether only the store has the digests of the release.
 func (r *Release) Offloaded() bool {
-	// In any order: all are there, or all in the store.
+	// The order does not affect the result: all digests are here, or all in the store.
 	//workflowcheck:ignore
 	for _, digest := range r.Payloads {
 		return digest == InStore
@@ -79,8 +79,8 @@ func (r *Release) Offloaded() bool {
 	return false
 }
 
-// Recalled takes in the digests of a release's payloads, from the store. It says for which instance there is none; nothing has
-// changed then.
+// Recalled adds the digests of a release's payloads from the store. It returns an error for an instance without one, and then changes
+// nothing.
 func (r *Release) Recalled(payloads map[entities.InstanceID]string) error {
 	ids := entities.SortedIDs(r.Payloads)
 	for _, id := range ids {

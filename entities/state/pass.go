@@ -9,14 +9,14 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file has values of an aspect pass a release that goes through a fleet, between two of its steps (B5). That one is set aside
-// meanwhile: it is in progress, and nothing of it moves. Once the values are through, all is as if they had been there first, and the
-// release had come on top of them: so a failure takes back the aspect that failed and no other.
+// This file lets values of an aspect pass a release that goes through a fleet, between two of its steps (B5). That release is set aside
+// until then: it is in progress, and does not move. After the values have arrived everywhere, the state is as if they had been there
+// first and the release had come on top of them. So a failure takes back only the aspect that failed.
 
-// Aside is what is kept of a release that is set aside.
+// Aside is the stored state of a release that is set aside.
 type Aside struct {
 	Reason string `json:"reason,omitempty"` // of its phase, before
-	// Arrived is since when the instances were stable at it. Its pause goes on where they stay so.
+	// Arrived is since when the instances were stable at it. Its pause continues for instances that stay stable.
 	Arrived map[entities.InstanceID]time.Time `json:"arrived,omitempty"`
 }
 
@@ -34,7 +34,7 @@ func (s *State) AsideIn(channel string) *Release {
 	return nil
 }
 
-// setAside has the release in progress wait for values that are about to pass it.
+// setAside lets the release in progress wait for values that are about to pass it.
 func (s *State) setAside(c Change, now time.Time) {
 	r := s.ReleaseByID(c.Release)
 	p := r.Phases[c.Channel]
@@ -48,15 +48,15 @@ func (s *State) setAside(c Change, now time.Time) {
 	s.Record(now, c.Channel, r.FullVersion+" is set aside: "+c.Cause)
 }
 
-// goOn has a release go on that was set aside. Where values came on top of it that were good, they have been there before it from now
-// on; where they were taken back, what is there is the release's as it was.
+// goOn continues a release that was set aside. Good values that came on top of it count as present before it from now on. If they were
+// taken back, the instance is at the release as before.
 func (s *State) goOn(c Change, now time.Time) {
 	r := s.ReleaseByID(c.Release)
 	p := r.Phases[c.Channel]
 	for _, i := range s.In(c.Channel) {
 		switch d := &i.Delivery; {
 		case i.IsAt(r) && s.passedBy(d.Rollback, r):
-			d.Rollback, p.Doubted = nil, now // where it failed that is the release's own
+			d.Rollback, p.Doubted = nil, now // a failure there is the release's own
 		case s.Carries(i, r):
 			s.putUnder(i, r)
 			d.Arrived = cmp.Or(p.Aside.Arrived[i.ID], d.Arrived)
@@ -66,7 +66,7 @@ func (s *State) goOn(c Change, now time.Time) {
 	s.Record(now, c.Channel, r.FullVersion+" goes on")
 }
 
-// unsettle forgets since when instances were stable at what is set aside, where they are no longer.
+// unsettle removes the stable times of instances that are not stable any more at the release set aside.
 func (s *State) unsettle(c Change) {
 	r := s.AsideIn(c.Channel)
 	if r == nil || c.Kind != ChangeUnstable && c.Kind != ChangeFail && c.Kind != ChangePin {
@@ -80,12 +80,12 @@ func (s *State) unsettle(c Change) {
 	}
 }
 
-// Carries tells whether values came to an instance on top of a release.
+// Carries reports whether values came to an instance on top of a release.
 func (s *State) Carries(i *Instance, r *Release) bool {
 	return i.Delivery.Target != nil && !i.IsAt(r) && s.merges(i, r)
 }
 
-// passedBy tells whether what was taken back by a rollback had passed a release.
+// passedBy reports whether the release that a rollback took back had passed release r.
 func (s *State) passedBy(b *entities.Rollback, r *Release) bool {
 	if b == nil {
 		return false
@@ -94,7 +94,7 @@ func (s *State) passedBy(b *entities.Rollback, r *Release) bool {
 	return by != nil && by.Line() != r.Line()
 }
 
-// putUnder has the values at an instance, which came on top of a release, be what was there before it.
+// putUnder changes the order of the values that came to an instance on top of a release: they count as present before it.
 func (s *State) putUnder(i *Instance, r *Release) {
 	d, present, version := &i.Delivery, *i.Delivery.Target, s.VersionOf(i)
 	var way Kept
@@ -120,8 +120,8 @@ func (s *State) putUnder(i *Instance, r *Release) {
 	}
 }
 
-// WayUnder is the way back of a release once values came on top of it at an instance that it is at: it is to be rendered, or made says
-// that it was. Nothing: there is none.
+// WayUnder is the rollback target of a release at an instance after values came on top of it. It is to be rendered unless made is true.
+// made is also true if there is none.
 func (s *State) WayUnder(i *Instance, r, values *Release) (op RenderOp, made bool) {
 	_, full := s.Merged(i, values)
 	to, of, why := s.wayFrom(i, full, r)
@@ -139,7 +139,7 @@ func (r *Release) keepWay(id entities.InstanceID, k Kept) {
 	r.Ways[id] = k
 }
 
-// isPassed refuses what people do to a release while values pass it in one of these channels.
+// isPassed returns an error for an action on a release while values pass it in one of these channels.
 func (s *State) isPassed(r *Release, channel string) error {
 	for _, c := range s.phaseChannels(r, channel) {
 		if why := r.passed(c); why != "" {
@@ -149,7 +149,7 @@ func (s *State) isPassed(r *Release, channel string) error {
 	return nil
 }
 
-// passed says why people leave a release as it is in a channel, or "": values pass it there.
+// passed returns why a person cannot change a release in a channel, or "": values pass it there.
 func (r *Release) passed(channel string) string {
 	if !r.Aside(channel) {
 		return ""

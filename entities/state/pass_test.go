@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// What is kept for values that pass a release goes by the channel's new name, and stays meant for the runtime that it was rendered for.
+// The state of values that pass a release survives a rename of the channel, and keeps the runtime that it was rendered for.
 func TestAside_B5(t *testing.T) {
 	id, now := entities.InstanceID{Channel: "prod", Name: "eu-1"}, time.Unix(0, 0)
 	version := &Release{ID: "1", Phases: map[string]*PhaseState{"prod": {Phase: maestro.InProgress, Aside: &Aside{Arrived: map[entities.InstanceID]time.Time{id: now}}}}}

@@ -10,20 +10,19 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file takes over what is newly published.
+// This file applies a newly published spec.
 
-// Opening is the release that a publication opens by itself.
+// Opening is a release that a publication opens automatically.
 type Opening struct {
 	Version, FullVersion string
 	Cause                string
-	Initial              bool     // nothing was released before, as far as is remembered
+	Initial              bool     // no earlier release is known
 	Of                   *Release // the release whose version a config release carries; else nil
 }
 
-// TakeSpec takes over a newly published spec: its rules hold at once, for releases in flight too.
-// It returns the release that the publication opens, or nil: the file's own version, the initial
-// one, or a config release when a payload changed (B9). Whether a config release really changes
-// anything is only known once it is rendered.
+// TakeSpec applies a newly published spec. Its rules take effect at once, also for releases in flight. It returns the release that the
+// publication opens, or nil: the file's own version, the initial one, or a config release if a payload changed (B9). Whether a config
+// release changes anything is known only after it is rendered.
 func (s *State) TakeSpec(spec *entities.Spec, digest string, now time.Time) *Opening {
 	o := s.takeSpec(spec, digest, now)
 	s.Making = 0
@@ -77,7 +76,7 @@ func (s *State) takeSpec(spec *entities.Spec, digest string, now time.Time) *Ope
 	}
 }
 
-// arrived has what had converged before there was a policy count as stable from now on: since when it was, nobody wrote down.
+// arrived marks instances that converged before there was a policy as stable from now on: the actual time was not recorded.
 func (s *State) arrived(c *entities.ChannelSpec, now time.Time) {
 	if c.Rollout == nil {
 		return
@@ -89,8 +88,8 @@ func (s *State) arrived(c *entities.ChannelSpec, now time.Time) {
 	}
 }
 
-// Unchanged takes in that a newly declared configuration renders to what a release carries: it is that of all releases whose
-// configuration was the same.
+// Unchanged records that a new configuration renders to the payloads of a release. It then belongs to all releases with the same previous
+// configuration.
 func (s *State) Unchanged(of *Release, templates map[entities.InstanceID]string) {
 	was := of.Templates
 	of.Templates = templates
@@ -103,7 +102,7 @@ func (s *State) Unchanged(of *Release, templates map[entities.InstanceID]string)
 	}
 }
 
-// templatesDiffer: what is newly declared was made from something else than the release, or is new.
+// templatesDiffer reports whether the new spec has other templates than the release, or new instances.
 func templatesDiffer(r *Release, spec *entities.Spec) bool {
 	for _, c := range spec.Channels {
 		for _, i := range c.Instances {
@@ -115,8 +114,8 @@ func templatesDiffer(r *Release, spec *entities.Spec) bool {
 	return false
 }
 
-// IsOpening tells whether the release of the newest configuration is still to be made, and will be: what does not answer does not
-// answer now.
+// IsOpening reports whether the release of the newest configuration is still to be created, and will be. A dependency without an answer
+// only delays it.
 func (s *State) IsOpening() bool {
 	if s.Making > 0 {
 		return true
@@ -125,16 +124,16 @@ func (s *State) IsOpening() bool {
 	return s.Spec != nil && newest != nil && s.offered() != nil && s.WaitingConfig == 0 && s.NotReleased() == "" && templatesDiffer(newest, s.Spec)
 }
 
-// NotReleased says why the release of the newest configuration will not be made; "": it will, or was.
+// NotReleased returns why the release of the newest configuration will not be created; "": it will, or was.
 func (s *State) NotReleased() string {
 	if s.Unreleased == "" && s.Trouble == "" {
-		return s.Problem // of a version of Converge that had no other place for it
+		return s.Problem // of a version of Converge without a separate field for it
 	}
 	return s.Unreleased
 }
 
-// leaveRemoved cancels what was still to come in channels that are no longer declared; their objects stay
-// and are reported orphaned. A channel that comes back is a new one to what was cut off there.
+// leaveRemoved cancels pending and running phases in channels that are not declared any more. Their objects stay and are reported as
+// orphaned. A channel that comes back is a new one for the releases that were cut off there.
 func (s *State) leaveRemoved(now time.Time) {
 	for _, r := range s.Releases {
 		for _, c := range entities.SortedKeys(r.Phases) {
@@ -157,8 +156,8 @@ func (s *State) leaveRemoved(now time.Time) {
 	}
 }
 
-// cutOff notes that the channel of an instance was removed before a release had succeeded there, so that what it had brought is not good. Values of
-// aspects are left out: no configuration that comes later brings those again.
+// cutOff records that the channel of an instance was removed before a release had succeeded there, so its target is not good. Values of
+// aspects are exempt: no later configuration brings them again.
 func (i *Instance) cutOff(r *Release) {
 	d, p := &i.Delivery, r.in(i.ID.Channel)
 	if r.OfAspect() || !i.IsAt(r) {
@@ -171,7 +170,7 @@ func (i *Instance) cutOff(r *Release) {
 	}
 }
 
-// leaveAspects cancels what is still to come of aspects that are no longer declared.
+// leaveAspects cancels pending releases of aspects that are not declared any more.
 func (s *State) leaveAspects(now time.Time) {
 	for _, r := range s.Releases {
 		for _, c := range entities.SortedKeys(r.Phases) {
@@ -182,7 +181,7 @@ func (s *State) leaveAspects(now time.Time) {
 	}
 }
 
-// dropEmpty forgets an instance that is no longer declared, once there is nothing of it anywhere, and it waits for no place.
+// dropEmpty removes an undeclared instance that has no objects anywhere and waits for no lease.
 func (s *State) dropEmpty(id entities.InstanceID) {
 	i := s.Instances[id]
 	if s.Spec != nil && !s.Declared(id) && i.Delivery.Target == nil && i.Delivery.Lease == nil && len(i.Left) == 0 {
@@ -190,7 +189,7 @@ func (s *State) dropEmpty(id entities.InstanceID) {
 	}
 }
 
-// drop forgets an instance, and its channel with the last of its instances.
+// drop removes an instance, and its channel with the last of its instances.
 func (s *State) drop(id entities.InstanceID) {
 	if i := s.Instances[id]; i != nil {
 		s.Floor = max(s.Floor, i.Delivery.Sequence)
@@ -202,9 +201,9 @@ func (s *State) drop(id entities.InstanceID) {
 	}
 }
 
-// declare says on which runtime an instance is to be. What was taken down, or is just being, is applied again, unless
-// another runtime is named by now: then nothing is left to stay there. What is delivered stays where it is
-// until a release takes it to the other runtime.
+// declare sets the runtime of a declared instance. An instance that was taken down, or is being taken down, is applied again, unless
+// another runtime is named: then nothing stays on the old one. A delivered target stays where it is until a release moves it to the other
+// runtime.
 func (s *State) declare(id entities.InstanceID, runtime string, now time.Time) {
 	i := s.Instance(id)
 	d := &i.Delivery
@@ -226,8 +225,8 @@ func (s *State) declare(id entities.InstanceID, runtime string, now time.Time) {
 	}
 }
 
-// retire keeps of the old spec what is still needed of what the new one no longer declares: the
-// runtimes that things are left on, and, when the whole service is gone, its id and its rules.
+// retire keeps the parts of the old spec that are still needed for things that the new one does not declare any more: the runtimes of
+// remaining objects, and, if the whole service is removed, its id and its rules.
 func (s *State) retire(spec *entities.Spec) {
 	if s.Spec == nil {
 		return
@@ -255,8 +254,8 @@ func (s *State) retire(spec *entities.Spec) {
 	spec.Remove = spec.Remove || s.Spec.Remove
 }
 
-// settleDeletion: a service that declares its removal is taken down once it is no longer declared,
-// and one that is declared again is not.
+// settleDeletion: a service that declares its removal is taken down once it is not declared any more. A service that is declared again is
+// not taken down.
 func (s *State) settleDeletion(now time.Time) {
 	declared := len(s.Spec.Channels) > 0
 	switch {
@@ -270,7 +269,7 @@ func (s *State) settleDeletion(now time.Time) {
 	}
 }
 
-// Waiting is the oldest release that is still to come in a channel, or nil.
+// Waiting is the oldest pending release of a channel, or nil.
 func (s *State) Waiting(channel string) *Release {
 	for _, r := range s.Releases {
 		if p := r.Phases[channel]; p != nil && p.Phase == maestro.Pending {
@@ -280,8 +279,8 @@ func (s *State) Waiting(channel string) *Release {
 	return nil
 }
 
-// Delete begins to remove what a service that is no longer declared has left running (A24). One
-// that is still declared is refused, or the next publication would bring it back.
+// Delete starts to remove the running objects of a service that is not declared any more (A24). It returns an error for a declared
+// service, because the next publication would bring it back.
 func (s *State) Delete(who entities.Who, reason string, now time.Time) (Effect, error) {
 	name := s.scope("")
 	switch {
@@ -300,13 +299,13 @@ func (s *State) Delete(who entities.Who, reason string, now time.Time) (Effect, 
 	}, nil
 }
 
-// Gone tells whether a service that is taken down is gone, but for what its runtimes cannot remove:
-// its workflow ends.
+// Gone reports whether a service that is taken down is removed, except for objects that its runtimes cannot remove. Its workflow then
+// ends.
 func (s *State) Gone() bool {
 	if s.Deletion == nil {
 		return false
 	}
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for id, i := range s.Instances {
 		if i.Delivery.Apply.Running || s.Removable(id) && !s.IsGone(id) || s.LeavesToRemove(i) {
@@ -316,20 +315,20 @@ func (s *State) Gone() bool {
 	return true
 }
 
-// IsGone tells whether an instance of a service that is being taken down is removed.
+// IsGone reports whether an instance of a service that is being taken down is removed.
 func (s *State) IsGone(id entities.InstanceID) bool {
 	return s.Deletion != nil && slices.Contains(s.Deletion.Gone, id)
 }
 
-// Removable tells that there may be something, its runtime can remove it, and its channel did not only report.
+// Removable reports whether there may be objects, the runtime can remove them, and the channel was not report-only.
 func (s *State) Removable(id entities.InstanceID) bool {
 	_, rt := s.Runtime(id)
 	i := s.Instances[id]
 	return i != nil && i.Delivery.Target != nil && rt.CanRemove && !s.ReportsOnly(id.Channel)
 }
 
-// Removes tells whether an instance that is no longer declared is taken down, rather than left in place: with the whole
-// service, or because its channel said so, else the service.
+// Removes reports whether an undeclared instance is taken down, rather than left in place: with the whole service, or because its channel
+// declared it, or else the service.
 func (s *State) Removes(i *Instance) bool {
 	if s.Deletion != nil || i.OnDelete != "" {
 		return s.Deletion != nil || i.OnDelete == entities.DeleteRemoves
@@ -337,8 +336,8 @@ func (s *State) Removes(i *Instance) bool {
 	return s.Spec != nil && s.Spec.Remove
 }
 
-// Removed takes in how taking down an instance ended; an empty err is success. A failed one is tried
-// again for as long as it takes, ever more slowly.
+// Removed records the result of a removal of an instance; an empty err is success. A failed one is retried without a limit, with growing
+// backoff.
 func (s *State) Removed(op RemoveOp, err string, now time.Time) {
 	i := s.Instances[op.Instance]
 	if i == nil {
@@ -351,7 +350,7 @@ func (s *State) Removed(op RemoveOp, err string, now time.Time) {
 	a := &i.Delivery.Apply
 	a.Running, a.Ended = false, now
 	down := s.isDown(i) || s.DrainOf(i.Runtime) != nil
-	if s.Declared(op.Instance) && !down { // it came back meanwhile, and is applied again
+	if s.Declared(op.Instance) && !down { // it came back in the meantime, and is applied again
 		*a, i.Observed.Requested, i.Observed.Fresh = Apply{Ended: now}, true, false
 		return
 	}
@@ -370,7 +369,7 @@ func (s *State) Removed(op RemoveOp, err string, now time.Time) {
 		i.Observed.Requested = true
 		return
 	}
-	if s.Deletion == nil { // only the instance is gone
+	if s.Deletion == nil { // only the instance is removed
 		s.drop(op.Instance)
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// Release is a user's intent that a version goes out, and how far it is in each channel.
+// Release is a user's request to deliver a version, and its progress in each channel.
 type Release struct {
 	ID          string    `json:"id"`
 	Version     string    `json:"version"`     // as a person or CI named it
@@ -17,32 +17,31 @@ type Release struct {
 	Incarnation int64     `json:"incarnation"`
 	Hash        string    `json:"hash"`
 	By          string    `json:"by"`
-	Subject     string    `json:"subject,omitempty"` // of who released it, where that was proven
+	Subject     string    `json:"subject,omitempty"` // of the releaser, if it was proven
 	At          time.Time `json:"at"`
-	// Payloads and Templates: digest by instance, of the rendered payload and of what it was
-	// rendered from.
+	// Payloads and Templates: digest by instance, of the rendered payload and of its source.
 	Payloads  map[entities.InstanceID]string `json:"payloads"`
 	Templates map[entities.InstanceID]string `json:"templates,omitempty"`
-	// Runtimes that payloads were rendered for, where the configuration names another one by now.
+	// Runtimes for which payloads were rendered, if the configuration names another one now.
 	Runtimes map[entities.InstanceID]string `json:"runtimes,omitempty"`
-	// Present: for a config release, what its configuration renders to under the version that an
-	// instance already has; filled when its turn comes there.
+	// Present: for a config release, the render of its configuration with the current version of an instance; set when the release is
+	// next there.
 	Present map[entities.InstanceID]entities.Target `json:"present,omitempty"`
 	// Keeping: for a config release, the channels in which its version was cancelled, or taken back by a person: only its configuration
-	// comes there, under the version that is there (I2, I4). Kept is what it brings, filled together with Present.
+	// comes there, with the current version (I2, I4). Kept is the result of that render, set together with Present.
 	Keeping map[string]bool              `json:"keeping,omitempty"`
 	Kept    map[entities.InstanceID]Kept `json:"kept,omitempty"`
 	Phases  map[string]*PhaseState       `json:"phases"` // by channel
-	// Aspect that it gives values to; empty: it is of the version. Sets are the values, for people. What it brings where it comes is in
-	// Kept, as is a version that takes values along that are there.
+	// Aspect that it gives values to; empty: it has a version. Sets are the values, for people. The targets are in Kept, as are those of
+	// a version that keeps the current values.
 	Aspect string `json:"aspect,omitempty"`
 	Sets   string `json:"sets,omitempty"`
-	// Ways are, of values that pass a release which is in progress, what that one goes back to once they are there: what was before it,
+	// Ways are, for values that pass a release in progress, the rollback targets of that release after the values: its previous targets
 	// with the values.
 	Ways map[entities.InstanceID]Kept `json:"ways,omitempty"`
-	// Return: a person takes another one back by it, to what was good where it goes.
+	// Return: it takes another release back, to an earlier good target, because a person requested it.
 	Return bool `json:"return,omitempty"`
-	// TakesBack is the id of that one, where a person asked for a rollback.
+	// TakesBack is the id of that release, if a person requested a rollback.
 	TakesBack string `json:"takesBack,omitempty"`
 	// Strategy that it was released with; empty: that of the service.
 	Strategy maestro.Strategy `json:"strategy,omitempty"`
@@ -57,26 +56,25 @@ type PhaseState struct {
 	Phase  maestro.Phase `json:"phase"`
 	Since  time.Time     `json:"since"`
 	Reason string        `json:"reason,omitempty"`
-	// CalledOff: a person took the release back here. A change of configuration does not bring its
-	// version again.
+	// CalledOff: a person took the release back here. A change of configuration does not bring its version again.
 	CalledOff bool `json:"calledOff,omitempty"`
-	// Refused are the checks that said FAIL before the release entered: a newer one may pass it (B10).
+	// Refused are the checks that returned FAIL before the release entered: a newer one may pass it (B10).
 	Refused []string `json:"refused,omitempty"`
-	// Retried: it was rolled back or skipped here, and a person has it enter once more since then.
+	// Retried: it was rolled back or skipped here, and a person let it enter again at that time.
 	Retried time.Time `json:"retried,omitzero"`
 	// Aside: it is in progress, and waits between two steps for values that pass it.
 	Aside *Aside `json:"aside,omitempty"`
-	// Doubted is when it went on after such values had been taken back.
+	// Doubted is when it continued after such values had been taken back.
 	Doubted time.Time `json:"doubted,omitzero"`
 }
 
-// Kept is a configuration under another version than that of its release.
+// Kept is a configuration with another version than that of its release.
 type Kept struct {
 	Version string `json:"version"` // as a person or CI named it
 	entities.Target
 }
 
-// Config tells whether only a configuration change made this release (B9).
+// Config reports whether only a configuration change made this release (B9).
 func (r *Release) Config() bool { return r.Version != r.FullVersion }
 
 // PhaseIn implements maestro.Release.
@@ -87,7 +85,7 @@ func (r *Release) PhaseIn(channel string) (maestro.Phase, bool) {
 	return "", false
 }
 
-// in is how far a release is in a channel; nil: it does not concern it, or there is no release.
+// in is the progress of a release in a channel; nil: it does not concern the channel, or there is no release.
 func (r *Release) in(channel string) *PhaseState {
 	if r == nil {
 		return nil
@@ -95,22 +93,22 @@ func (r *Release) in(channel string) *PhaseState {
 	return r.Phases[channel]
 }
 
-// PastRollback tells whether a rollback that is under way in a channel, or failed there, does not hold the release: it was
-// made after the failure, or is what was taken back, and a person retries it.
+// PastRollback reports whether a rollback that is in progress in a channel, or failed there, does not hold the release: it was made after
+// the failure, or it is the release that was taken back and a person retries it.
 func (r *Release) PastRollback(channel string, b *entities.Rollback) bool {
 	p := r.in(channel)
 	retried := p != nil && b.Release == r.ID && !p.Retried.IsZero()
 	return retried || !b.Failed.IsZero() && !r.At.Before(b.Failed)
 }
 
-// Line implements maestro.Release: that of its aspect.
+// Line implements maestro.Release: it is the aspect.
 func (r *Release) Line() string { return r.Aspect }
 
-// OfAspect tells whether the release gives values to an aspect, and keeps what else is there (B5).
+// OfAspect reports whether the release gives values to an aspect, and keeps everything else (B5).
 func (r *Release) OfAspect() bool { return r.Aspect != "" && !r.Return }
 
-// Waives implements maestro.Release: a bypassed condition names channels that the release need not
-// have succeeded in. What was good in a channel before returns there without that.
+// Waives implements maestro.Release: a bypassed condition names channels in which the release need not have succeeded. A release that
+// returns a channel to a good version needs no success in other channels.
 func (r *Release) Waives(channel, condition string) bool {
 	return r.Return || r.Bypassed(channel, condition) != nil
 }
@@ -121,7 +119,7 @@ func (r *Release) Reopened(channel string) bool {
 	return p != nil && !p.Retried.IsZero()
 }
 
-// Strategy is that by which a release goes.
+// Strategy is the strategy of a release.
 func (s *State) Strategy(r *Release) maestro.Strategy {
 	strategy := cmp.Or(r.Strategy, maestro.Strategy(s.Spec.Maestro.Strategy))
 	if r.Return && strategy != "" {
@@ -140,9 +138,9 @@ func (r *Release) Bypassed(channel, condition string) *entities.Bypass {
 	return nil
 }
 
-// Over tells whether the release is finished in every channel.
+// Over reports whether the release is finished in every channel.
 func (r *Release) Over() bool {
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for _, p := range r.Phases {
 		if !p.Phase.Over() {
@@ -152,7 +150,7 @@ func (r *Release) Over() bool {
 	return true
 }
 
-// Target is what the release would put into an instance; none, where that is still to be rendered.
+// Target is the target of the release for an instance; empty if it is not rendered yet.
 func (r *Release) Target(id entities.InstanceID) entities.Target {
 	if k, rendered := r.Kept[id]; rendered || r.Keeps(id.Channel) {
 		t := k.Target
@@ -162,10 +160,10 @@ func (r *Release) Target(id entities.InstanceID) entities.Target {
 	return entities.Target{FullVersion: r.FullVersion, Incarnation: r.Incarnation, Payload: r.Payloads[id], Runtime: r.Runtimes[id]}
 }
 
-// Keeps tells whether only the configuration, or the values, of the release come to a channel.
+// Keeps reports whether only the configuration, or the values, of the release come to a channel.
 func (r *Release) Keeps(channel string) bool { return r.Keeping[channel] || r.OfAspect() }
 
-// keep has only the configuration of the release come to a channel.
+// keep limits the release in a channel to its configuration.
 func (r *Release) keep(channel string) {
 	if r.Keeping == nil {
 		r.Keeping = map[string]bool{}
@@ -173,14 +171,14 @@ func (r *Release) keep(channel string) {
 	r.Keeping[channel] = true
 }
 
-// FullIn is the full version under which the release comes to an instance.
+// FullIn is the full version of the release for an instance.
 func (r *Release) FullIn(id entities.InstanceID) string {
 	return cmp.Or(r.Target(id).FullVersion, r.FullVersion)
 }
 
-// comesAs tells whether the release comes to any instance under a full version.
+// comesAs reports whether the release has a full version for any instance.
 func (r *Release) comesAs(fullVersion string) bool {
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for _, k := range r.Kept {
 		if k.FullVersion == fullVersion {
@@ -190,10 +188,10 @@ func (r *Release) comesAs(fullVersion string) bool {
 	return r.FullVersion == fullVersion
 }
 
-// Concerns tells whether the release brings anything to an instance.
+// Concerns reports whether the release has a payload for an instance.
 func (r *Release) Concerns(id entities.InstanceID) bool { return r.Target(id).Payload != "" }
 
-// phases says how far the release is everywhere.
+// phases formats the phase of the release in every channel.
 func (r *Release) phases() string {
 	var parts []string
 	for _, c := range entities.SortedKeys(r.Phases) {
@@ -202,21 +200,21 @@ func (r *Release) phases() string {
 	return strings.Join(parts, ", ")
 }
 
-// cancel ends what is still to come of the release in a channel.
+// cancel ends the release in a channel.
 func (r *Release) cancel(channel, reason string, now time.Time) {
 	r.Phases[channel] = &PhaseState{Phase: maestro.Cancelled, Since: now, Reason: reason}
 }
 
-// calledOff: a person cancelled the release here, or took it back. (What was cancelled because its
-// channel was removed has no template any more.)
+// calledOff reports whether a person cancelled the release here, or took it back. (A release that was cancelled because its channel was
+// removed has no template there any more.)
 func (r *Release) calledOff(channel string) bool {
 	p := r.Phases[channel]
 	return p != nil && (p.Phase == maestro.Cancelled || p.CalledOff) && r.templated(channel)
 }
 
-// templated tells whether the release knows what it was rendered from in a channel.
+// templated reports whether the release has templates in a channel.
 func (r *Release) templated(channel string) bool {
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for id := range r.Templates {
 		if id.Channel == channel {
@@ -226,9 +224,9 @@ func (r *Release) templated(channel string) bool {
 	return false
 }
 
-// unpromoted: still to come, and in no channel yet.
+// unpromoted reports whether the release is open, and has not entered any channel.
 func (r *Release) unpromoted() bool {
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for _, p := range r.Phases {
 		if p.Phase.Entered() {

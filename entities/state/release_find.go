@@ -9,19 +9,19 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file finds releases, by what people call them and by what runs, and forgets those that nothing needs any more.
+// This file finds releases by name and by target, and prunes releases that are not needed any more.
 
-// isAt tells whether any instance of a channel is at a release.
+// isAt reports whether any instance of a channel is at a release.
 func (s *State) isAt(channel string, r *Release) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.IsAt(r) })
 }
 
-// allAt tells whether all instances of a channel are at a release that have a target.
+// allAt reports whether all instances of a channel that have a target are at a release.
 func (s *State) allAt(channel string, r *Release) bool {
 	return s.isAt(channel, r) && !slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.Delivery.Target != nil && !i.IsAt(r) })
 }
 
-// Brought is the newest release that an instance's present target is of, or nil.
+// Brought is the newest release of an instance's current target, or nil.
 func (s *State) Brought(i *Instance) *Release {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		r := s.Releases[n]
@@ -32,8 +32,8 @@ func (s *State) Brought(i *Instance) *Release {
 	return nil
 }
 
-// Enters are the incarnation of the release that an audit line is about, and of the one that had succeeded in its channel before; 0: there
-// is none.
+// Enters are the incarnation of the release that an audit line is about, and of the one that had succeeded in its channel before; 0:
+// none.
 func (s *State) Enters(line entities.AuditLine) (incarnation, since int64) {
 	for _, r := range s.Releases { // oldest first
 		if r.ID == line.Release {
@@ -46,7 +46,7 @@ func (s *State) Enters(line entities.AuditLine) (incarnation, since int64) {
 	return 0, 0
 }
 
-// Find returns the release of "@ID", the newest of a full version, else of a version.
+// Find returns the release of "@ID", the newest of a full version, or else of a version.
 func (s *State) Find(version, channel string) (*Release, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (s *State) Find(version, channel string) (*Release, error) {
 	return nil, fmt.Errorf("no release of version %q%s", version, entities.Expected(s.newestVersions()))
 }
 
-// shownVersions is how many versions are named to somebody who named none of them.
+// shownVersions is the number of versions in an error about an unknown version.
 const shownVersions = 20
 
 // newestVersions are the full versions of the newest releases, oldest first.
@@ -84,8 +84,8 @@ func (s *State) newestVersions() []string {
 	return out
 }
 
-// FindOpen returns the oldest release of a version that is not over, in the channel if one is named and one is open there, else what
-// Find returns: of two releases of one version it is the older that waits for people, and the younger waits behind it.
+// FindOpen returns the oldest open release of a version, in the channel if one is named and one is open there, or else the result of
+// Find. Of two releases of one version the older one waits for people, and the younger waits behind it.
 func (s *State) FindOpen(version, channel string) (*Release, error) {
 	newest, err := s.Find(version, channel)
 	if err != nil || strings.HasPrefix(version, entities.ByID) {
@@ -115,14 +115,14 @@ func (s *State) phaseChannels(r *Release, only string) []string {
 	return out
 }
 
-// Prune forgets releases that are over, but for a bounded tail and those that a channel is still
-// at, or for which something still runs. What extensions that succeeded have said is dropped too, once their release is over; the store has it.
+// Prune removes releases that are over, except a bounded tail and those that an instance is still at or that have running work. It also
+// drops the output of successful extensions once their release is over; the store has it.
 func (s *State) Prune() {
 	over := 0
 	for _, r := range s.Releases {
 		if r.Over() {
 			over++
-			// In any order: the answer is the same.
+			// The order does not affect the result.
 			//workflowcheck:ignore
 			for _, e := range r.Extensions {
 				if e.Done {
@@ -145,9 +145,9 @@ func (s *State) Prune() {
 	s.Releases = kept
 }
 
-// runs tells whether an extension still runs for the release: the next one's begins once it has ended.
+// runs reports whether an extension still runs for the release. The extension of the next release starts after its end.
 func (r *Release) runs() bool {
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for _, e := range r.Extensions {
 		if e.Running {
@@ -157,10 +157,10 @@ func (r *Release) runs() bool {
 	return false
 }
 
-// allBrought is Brought of all instances, for who looks at many releases.
+// allBrought is Brought of all instances, for callers that check many releases.
 func (s *State) allBrought() map[*Instance]*Release {
 	out := make(map[*Instance]*Release, len(s.Instances))
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for _, i := range s.Instances {
 		out[i] = s.Brought(i)
@@ -168,10 +168,10 @@ func (s *State) allBrought() map[*Instance]*Release {
 	return out
 }
 
-// needed tells whether an instance is at a release, may return to it, or may be retried there: such a one tells which
-// version a full version is of, though it was cut off there when the channel was removed for a while.
+// needed reports whether an instance is at a release, may return to it, or may be retried there. Such a release maps a full version to
+// its version, even if it was cut off there because the channel was removed for a while.
 func (s *State) needed(r *Release, brought map[*Instance]*Release) bool {
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for id, i := range s.Instances {
 		if r.Phases[id.Channel] == nil {

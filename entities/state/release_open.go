@@ -10,10 +10,10 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file takes releases in.
+// This file opens releases.
 
-// CheckRelease says why a release cannot be accepted now, or nil. It needs no I/O, so that an
-// update is validated before anything is written.
+// CheckRelease returns why a release cannot be accepted now, or nil. It needs no I/O, so an update is validated before anything is
+// written.
 func (s *State) CheckRelease(version string, parameters []string, channels []string) error {
 	if s.Spec == nil {
 		return fmt.Errorf("%s/%s has no configuration yet; publish it with: converge apply DIR", s.Application, s.Title())
@@ -24,7 +24,7 @@ func (s *State) CheckRelease(version string, parameters []string, channels []str
 	return s.checkRoom()
 }
 
-// CheckAspect says the same of a release of an aspect.
+// CheckAspect does the same for a release of an aspect.
 func (s *State) CheckAspect(aspect string, parameters, channels []string) error {
 	if s.Spec == nil {
 		return s.CheckRelease("", parameters, channels)
@@ -43,7 +43,7 @@ func (s *State) checkRoom() error {
 	return nil
 }
 
-// Open is how many releases are not over.
+// Open is the number of releases that are not over.
 func (s *State) Open() int {
 	n := 0
 	for _, r := range s.Releases {
@@ -54,7 +54,7 @@ func (s *State) Open() int {
 	return n
 }
 
-// NewRelease is what OpenRelease is given.
+// NewRelease is the input of OpenRelease.
 type NewRelease struct {
 	ID          string // shared by all services of one release; empty: made from the sequence
 	Version     string
@@ -65,7 +65,7 @@ type NewRelease struct {
 	By          string
 	Who         *entities.Who // for the audit trail; nil: By, stated
 	Strategy    maestro.Strategy
-	Aspect      string // that it gives values to; and Sets, for people, which
+	Aspect      string // that it gives values to; Sets are the values, for people
 	Sets        string
 }
 
@@ -76,9 +76,8 @@ func (n *NewRelease) subject() string {
 	return n.Who.Subject
 }
 
-// OpenRelease adds a release, pending in every channel that it has a payload for; one whose id is
-// known is returned as it is (B7). A config release that is not yet promoted anywhere is replaced
-// by a newer one.
+// OpenRelease adds a release, pending in every channel that it has a payload for. For a known id it returns the existing release (B7). A
+// newer config release replaces one that is not yet promoted anywhere.
 func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 	if r := s.ReleaseByID(n.ID); r != nil {
 		return r
@@ -122,7 +121,7 @@ func (s *State) OpenRelease(n NewRelease, now time.Time) *Release {
 	return r
 }
 
-// made says what a release is of, for people.
+// made describes the contents of a release, for people.
 func (r *Release) made() string {
 	if r.OfAspect() {
 		return r.FullVersion + " (" + r.Sets + ")"
@@ -130,8 +129,8 @@ func (r *Release) made() string {
 	return fmt.Sprintf("%s from incarnation %d", r.FullVersion, r.Incarnation)
 }
 
-// inheritCancels: where a version was cancelled before it came, a change of configuration does not
-// bring it after all (A18). It comes under the version that is there, if there is one.
+// inheritCancels: if a version was cancelled before it came, a change of configuration does not bring it (A18). The configuration comes
+// with the current version, if there is one.
 func (s *State) inheritCancels(r *Release, now time.Time) {
 	of := s.offered()
 	if of == nil || of.Version != r.Version {
@@ -165,15 +164,14 @@ func (s *State) newestIn(channel, version string) *Release {
 	return nil
 }
 
-// offered is the newest release that was not cancelled before it came anywhere: its version is what
-// a change of configuration applies to.
+// offered is the newest release that was not cancelled before it entered a channel: a change of configuration applies to its version.
 func (s *State) offered() *Release {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		r := s.Releases[n]
 		if r.Return {
 			continue
 		}
-		// In any order: the answer is the same.
+		// The order does not affect the result.
 		//workflowcheck:ignore
 		for c := range r.Phases {
 			if !r.Keeps(c) && (!r.calledOff(c) || s.isAt(c, r)) {
@@ -184,8 +182,8 @@ func (s *State) offered() *Release {
 	return nil
 }
 
-// Merged is what a release comes to an instance as: the version, as a person or CI named it, and the full version, with the values
-// of other aspects that are there, or, where nothing is there yet, that were promoted into the channel.
+// Merged is the version of a release for an instance, as a person or CI named it, and the full version. The latter includes the current
+// values of other aspects, or, if the instance has no target yet, those that were promoted into the channel.
 func (s *State) Merged(i *Instance, r *Release) (version, full string) {
 	var there []string
 	full = r.FullVersion
@@ -210,8 +208,8 @@ func (s *State) Merged(i *Instance, r *Release) (version, full string) {
 	return version, entities.JoinVersion(full, there)
 }
 
-// Unfinished tells whether what a release of another aspect brought to an instance is neither good nor taken back, so that one change
-// at a time is tried there (B5), and what was good before differs from it in one aspect.
+// Unfinished reports whether the result of a release of another aspect at an instance is neither good nor taken back. So only one change
+// at a time is in progress there (B5), and differs from the last good target in one aspect.
 func (s *State) Unfinished(i *Instance, r *Release) bool {
 	d := &i.Delivery
 	if d.Target == nil || d.isGood() || r.Return || d.Reported || s.ReportsOnly(i.ID.Channel) {
@@ -224,7 +222,7 @@ func (s *State) Unfinished(i *Instance, r *Release) bool {
 	return of != nil && of.Line() != r.Line()
 }
 
-// valuesIn are the releases of aspects that are the newest to have succeeded in a channel, one of each aspect.
+// valuesIn are the newest releases of aspects that succeeded in a channel, one of each aspect.
 func (s *State) valuesIn(channel string) []string {
 	newest := map[string]string{}
 	for _, r := range s.Releases {
@@ -239,7 +237,7 @@ func (s *State) valuesIn(channel string) []string {
 	return out
 }
 
-// VersionOf is the version of an instance's present target, as a person or CI named it; "" where that is not known any more.
+// VersionOf is the version of an instance's current target, as a person or CI named it; "" if it is not known any more.
 func (s *State) VersionOf(i *Instance) string {
 	if i.Delivery.Target == nil {
 		return ""
@@ -247,7 +245,7 @@ func (s *State) VersionOf(i *Instance) string {
 	return s.versionOf(i.ID, *i.Delivery.Target)
 }
 
-// versionOf is the same of any target of an instance.
+// versionOf is the same for any target of an instance.
 func (s *State) versionOf(id entities.InstanceID, t entities.Target) (version string) {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		r := s.Releases[n]

@@ -8,18 +8,18 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file says what would be taken down, before it is.
+// This file lists the objects that would be taken down, before a removal.
 
-// Removal is one instance that a deletion concerns, or something that one has left on another runtime.
+// Removal is one instance that a deletion concerns, or objects that an instance left on another runtime.
 type Removal struct {
 	ID      entities.InstanceID
 	Runtime string
 	Spec    entities.RuntimeSpec // of the runtime
-	Target  entities.Target      // what is there
-	Keeps   string               // why nothing of it goes; empty: it is taken down
+	Target  entities.Target      // the current target
+	Keeps   string               // why it is kept; empty: it is taken down
 }
 
-// RemovalsOf are what taking down a channel removes, or the whole service where none is named, in the order in which they go.
+// RemovalsOf are the removals of a channel, or of the whole service if none is named, in order.
 func (s *State) RemovalsOf(channel string) []Removal {
 	var all []Removal
 	for _, i := range s.lastFirst() {
@@ -38,7 +38,7 @@ func (s *State) RemovalsOf(channel string) []Removal {
 	return all
 }
 
-// UndeclaredRemovals are what is taken down since it is no longer declared, and its removal was.
+// UndeclaredRemovals are the removals of undeclared instances whose removal was declared.
 func (s *State) UndeclaredRemovals() []Removal {
 	var all []Removal
 	for _, i := range s.lastFirst() {
@@ -53,7 +53,7 @@ func (s *State) UndeclaredRemovals() []Removal {
 	return all
 }
 
-// removal is what is there of an instance.
+// removal is the removal of the current target of an instance.
 func (s *State) removal(i *Instance, keeps string) []Removal {
 	t := i.Delivery.Target
 	if t == nil || s.IsGone(i.ID) || i.Down {
@@ -63,12 +63,12 @@ func (s *State) removal(i *Instance, keeps string) []Removal {
 	return []Removal{s.keeping(Removal{ID: i.ID, Runtime: runtime, Spec: rt, Target: *t, Keeps: keeps})}
 }
 
-// left is what an instance has left on another runtime.
+// left is the removal of the objects that an instance left on another runtime.
 func (s *State) left(i *Instance, l *Left, keeps string) Removal {
 	return s.keeping(Removal{ID: i.ID, Runtime: l.Runtime, Spec: *s.RuntimeNamed(l.Runtime), Target: l.Target, Keeps: keeps})
 }
 
-// keeping adds why nothing goes where that is known without asking anybody.
+// keeping adds why the objects are kept, if that is known without a query.
 func (s *State) keeping(r Removal) Removal {
 	switch {
 	case r.Keeps != "":

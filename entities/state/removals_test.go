@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// takenDown is a line for each removal.
+// takenDown formats a line for each removal.
 func takenDown(all []Removal) (lines []string) {
 	for _, r := range all {
 		line := fmt.Sprintf("%s %s on %s", r.ID, r.Target.FullVersion, r.Runtime)
@@ -21,7 +21,7 @@ func takenDown(all []Removal) (lines []string) {
 	return lines
 }
 
-// What a deletion takes down is known before: the last channel first, and why something stays.
+// The removals of a deletion are known before: the last channel first, and why objects are kept.
 func TestRemovalsAreKnownBefore_A24(t *testing.T) {
 	s := New("shop", "web")
 	declared := func(service bool, channels ...entities.ChannelSpec) *entities.Spec {

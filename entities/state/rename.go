@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file takes over that people call a channel otherwise. The channel stays what it is: what is remembered of it goes to
-// the new name, and what runtimes know it by, its key, is the name that it had first. So nothing is applied for a name.
+// This file renames channels. The channel keeps its identity: its state moves to the new name, and its key, by which runtimes identify
+// it, is its first name. So nothing is applied because of a new name.
 
 // key of a channel by its name.
 func (s *State) key(channel string) string {
@@ -25,15 +25,15 @@ func (s *State) key(channel string) string {
 	return channel
 }
 
-// Key is an instance as runtimes, commands and claims know it.
+// Key is the id of an instance for runtimes, commands and claims.
 func (s *State) Key(id entities.InstanceID) entities.InstanceID {
 	return entities.InstanceID{Channel: s.key(id.Channel), Name: id.Name}
 }
 
-// Keys are the channels that runtimes know by another name, with that.
+// Keys are the keys of renamed channels, by name.
 func (s *State) Keys() map[string]string {
 	var keys map[string]string
-	// In any order: the answer is the same.
+	// The order does not affect the result.
 	//workflowcheck:ignore
 	for name, c := range s.Channels {
 		if c.Key != "" {
@@ -46,7 +46,7 @@ func (s *State) Keys() map[string]string {
 	return keys
 }
 
-// Named is what an instance is called that runtimes know by a key.
+// Named is the current id of the instance with a key.
 func (s *State) Named(key entities.InstanceID) entities.InstanceID {
 	if c := s.Channels[key.Channel]; c != nil && c.Key == "" {
 		return key
@@ -59,7 +59,7 @@ func (s *State) Named(key entities.InstanceID) entities.InstanceID {
 	return key
 }
 
-// Renames says which channels a new spec calls otherwise than they are called here: the new names by the old ones.
+// Renames returns the channels that a new spec renames: the new names by the old ones.
 func (s *State) Renames(spec *entities.Spec) map[string]string {
 	names := map[string]string{}
 	for n := range spec.Channels {
@@ -76,16 +76,16 @@ func (s *State) Renames(spec *entities.Spec) map[string]string {
 	return names
 }
 
-// Awaiting is an incarnation that is not taken over yet: it calls channels otherwise to which releases are on their way.
+// Awaiting is an incarnation that is not applied yet: it renames channels with releases in progress.
 type Awaiting struct {
 	Incarnation int64             `json:"incarnation"`
 	Names       map[string]string `json:"names"`           // of channels: the new ones by the old ones
-	Title       string            `json:"title,omitempty"` // what the service is to be called; "": as before
-	// Publish is the signal that is looked at again once all have arrived.
+	Title       string            `json:"title,omitempty"` // new name of the service; "": unchanged
+	// Publish is the signal that is processed again after all releases have arrived.
 	Publish json.RawMessage `json:"publish"`
 }
 
-// Retitled is what a spec calls the service, where that is not what it is called here; "": as here.
+// Retitled is the new name of the service in a spec; "": unchanged.
 func (s *State) Retitled(spec *entities.Spec) string {
 	if s.Spec == nil || len(spec.Channels) == 0 || spec.Title() == s.Title() {
 		return ""
@@ -93,7 +93,7 @@ func (s *State) Retitled(spec *entities.Spec) string {
 	return spec.Title()
 }
 
-// OnTheWay says which release keeps channels, or the service (title), from being called otherwise, by the new names; "": none does.
+// OnTheWay names the release that blocks the rename of channels, or of the service (title); "": none.
 func (s *State) OnTheWay(names map[string]string, title string) string {
 	for _, r := range s.Releases {
 		for _, channel := range entities.SortedKeys(r.Phases) {
@@ -120,7 +120,7 @@ func (s *State) Await(a Awaiting, now time.Time) {
 	s.Awaiting = &a
 }
 
-// Arrived is what was awaited, once nothing is on its way any more.
+// Arrived is the awaited signal, once no release is in progress any more.
 func (s *State) Arrived() (json.RawMessage, bool) {
 	if s.Awaiting == nil || s.OnTheWay(s.Awaiting.Names, s.Awaiting.Title) != "" {
 		return nil, false
@@ -130,7 +130,7 @@ func (s *State) Arrived() (json.RawMessage, bool) {
 	return raw, true
 }
 
-// AwaitingText says what keeps the newest incarnation, or nothing.
+// AwaitingText states what blocks the newest incarnation, or "".
 func (s *State) AwaitingText() string {
 	if s.Awaiting == nil {
 		return ""
@@ -138,8 +138,8 @@ func (s *State) AwaitingText() string {
 	return fmt.Sprintf("incarnation %d waits: %s", s.Awaiting.Incarnation, s.OnTheWay(s.Awaiting.Names, s.Awaiting.Title))
 }
 
-// CheckSpec refuses a spec in which two channels would be one where they run: one bears the name that another had first, or
-// that something still has which was left.
+// CheckSpec returns an error for a spec in which two channels would have the same key: one has the first name of another, or a name that
+// remaining objects still use.
 func (s *State) CheckSpec(spec *entities.Spec) error {
 	by := map[string]string{}
 	for n := range spec.Channels {
@@ -156,7 +156,7 @@ func (s *State) CheckSpec(spec *entities.Spec) error {
 	return s.checkLeft(spec)
 }
 
-// checkLeft refuses to give a channel the name of another one of which something is left.
+// checkLeft returns an error for a rename to the name of another channel with remaining objects.
 func (s *State) checkLeft(spec *entities.Spec) error {
 	for n := range spec.Channels {
 		c := &spec.Channels[n]
@@ -172,8 +172,8 @@ func (s *State) checkLeft(spec *entities.Spec) error {
 	return nil
 }
 
-// TakeNames has channels be called as a new spec calls them, and notes what the service is called by it. It comes before TakeSpec, to which a channel by a new name is a new
-// one.
+// TakeNames renames channels to their names in a new spec, and records a new name of the service. Call it before TakeSpec, which treats a
+// channel with a new name as a new one.
 func (s *State) TakeNames(spec *entities.Spec, who entities.Who, now time.Time) {
 	if title := s.Retitled(spec); title != "" {
 		text := entities.NameTaken(s.Title(), title, spec.Incarnation)
@@ -193,7 +193,7 @@ func (s *State) TakeNames(spec *entities.Spec, who entities.Who, now time.Time) 
 	s.Spec = s.Spec.Called(names)
 }
 
-// renameChannel gives another name to all that is remembered of a channel itself. What its checks read is read again.
+// renameChannel renames a channel in its own state. Its checks are evaluated again.
 func (s *State) renameChannel(old, name string) {
 	c := s.Channels[old]
 	c.Key = s.key(old)
@@ -230,13 +230,13 @@ func (s *State) renameChannel(old, name string) {
 	}
 }
 
-// renameTopic: the approval of the next apply was given for the channel.
+// renameTopic renames the topic of the approval of the next apply, which contains the channel.
 func (i *Instance) renameTopic(old, name string) {
 	renamed := func(a *entities.Approval) *entities.Approval {
 		if a == nil || a.Topic != ApplyTopic+old {
 			return a
 		}
-		given := *a // others hold it too
+		given := *a // the approval may be shared
 		given.Topic = ApplyTopic + name
 		return &given
 	}
@@ -246,8 +246,8 @@ func (i *Instance) renameTopic(old, name string) {
 	}
 }
 
-// rename gives another name to all that a release says of a channel. What was approved under the channel's own name stays
-// approved, where that is the topic from now on.
+// rename renames a channel in a release. An approval with the name of the channel as its topic stays valid if the new name is the topic
+// from now on.
 func (r *Release) rename(old, name string, spec *entities.Spec) {
 	renameIn(r.Payloads, old, name)
 	renameIn(r.Templates, old, name)
@@ -294,8 +294,8 @@ func (r *Release) rename(old, name string, spec *entities.Spec) {
 	}
 }
 
-// RenameRuns has what extensions did in channels count under their new names, by the old ones, so that nothing runs anew for a name. It
-// comes after TakeNames. A run that goes on keeps its name, under which its answer comes, and so does one that the configuration names.
+// RenameRuns moves the results of extensions in renamed channels to the new names, so nothing runs again because of a name. Call it after
+// TakeNames. A running extension keeps its name, under which its result arrives, and so does one that the configuration names.
 func (s *State) RenameRuns(names map[string]string, spec *entities.Spec) {
 	for _, r := range s.Releases {
 		for _, key := range entities.SortedKeys(r.Extensions) {
@@ -311,13 +311,13 @@ func (s *State) RenameRuns(names map[string]string, spec *entities.Spec) {
 	}
 }
 
-// runs tells whether a spec has an extension of a run in a channel.
+// runs reports whether a spec has an extension with a run key in a channel.
 func runs(spec *entities.Spec, channel, key string) bool {
 	c, _ := spec.Channel(channel)
 	return slices.ContainsFunc(c.Extensions, func(e entities.Extension) bool { return e.RunKey() == key || e.Again().RunKey() == key })
 }
 
-// renameIn moves what a map has of the instances of a channel.
+// renameIn moves the entries of a channel's instances to its new name.
 func renameIn[T any](all map[entities.InstanceID]T, old, name string) {
 	for _, id := range entities.SortedIDs(all) {
 		if id.Channel == old {
@@ -327,7 +327,7 @@ func renameIn[T any](all map[entities.InstanceID]T, old, name string) {
 	}
 }
 
-// asked tells whether a spec asks for the approval of a topic.
+// asked reports whether a spec requires the approval of a topic.
 func asked(spec *entities.Spec, topic string) bool {
 	return slices.ContainsFunc(spec.Channels, func(c entities.ChannelSpec) bool {
 		return slices.ContainsFunc(c.Conditions, func(cond entities.Condition) bool { return cond.Topic == topic })

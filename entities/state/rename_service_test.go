@@ -10,15 +10,15 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// titled is a spec of the service web under another name.
+// titled is a spec of the service web with another name.
 func titled(name string) *entities.Spec {
 	spec := calling("production", "")
 	spec.Service, spec.ServiceID, spec.Name = "web", "shop.web", name
 	return spec
 }
 
-// A service that is called otherwise is the same: its trail says so, and people are told commands with the new name. What is left of
-// it once it is not declared any more keeps that name, too.
+// A renamed service stays the same: its trail records the name, and people get commands with the new name. The rest of it keeps that name
+// after it is not declared any more.
 func TestAServiceIsCalledOtherwise(t *testing.T) {
 	s := remembered("production")
 	require.Empty(t, s.Retitled(calling("production", "")))
@@ -39,7 +39,7 @@ func TestAServiceIsCalledOtherwise(t *testing.T) {
 	require.Equal(t, "web", s.Title())
 }
 
-// Any release that is on its way keeps the name, wherever it is.
+// Any release in progress, in any channel, blocks the new name.
 func TestAServiceKeepsItsNameForARelease(t *testing.T) {
 	s := remembered("production")
 	s.Releases[0].Phases["production"].Phase = maestro.Pending

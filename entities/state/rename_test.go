@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// calling is a spec with one channel of that name, and the key that it has where it runs.
+// calling is a spec with one channel of that name, with its key.
 func calling(name, key string) *entities.Spec {
 	return &entities.Spec{
 		Application: "shop", Service: "web", Incarnation: 2, Runtimes: map[string]*entities.RuntimeSpec{"rt": {}},
@@ -21,7 +21,7 @@ func calling(name, key string) *entities.Spec {
 	}
 }
 
-// remembered is all that a state can remember of a channel.
+// remembered is a state with every kind of data of a channel.
 func remembered(channel string) *State {
 	id := entities.Only(channel)
 	s := New("shop", "web")
@@ -46,8 +46,7 @@ func remembered(channel string) *State {
 	return s
 }
 
-// All that is remembered of a channel is remembered under its new name, and nothing is released for that. A way back leads
-// to what was there.
+// All state of a channel moves to its new name, and nothing is released for that. A rename back restores the earlier state.
 func TestAChannelIsCalledOtherwise(t *testing.T) {
 	s := remembered("production")
 	spec := calling("prod", "production")
@@ -86,7 +85,8 @@ func TestAChannelIsCalledOtherwise(t *testing.T) {
 	require.Equal(t, int64(7), s.Instance(entities.Only("production")).Delivery.Sequence)
 }
 
-// What an extension did in a channel counts under its new name; what the configuration calls otherwise, and what is under way, does not move.
+// The result of an extension in a channel counts under its new name. A result does not move if the configuration names it otherwise, or
+// while it is running.
 func TestExtensionsDoNotRunAnewForAName_A21(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*State, *entities.Spec)
@@ -108,7 +108,7 @@ func TestExtensionsDoNotRunAnewForAName_A21(t *testing.T) {
 	}
 }
 
-// A release on its way keeps a channel's name, and two channels never are one where they run.
+// A release in progress blocks a new name of its channel, and two channels never have the same key.
 func TestNamesThatAreRefused(t *testing.T) {
 	s := remembered("production")
 	s.Releases[0].Phases["production"].Phase = maestro.Pending
@@ -121,7 +121,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 	require.ErrorContains(t, s.CheckSpec(both), "the same where they run")
 
 	s = remembered("production")
-	i := s.Instance(entities.Only("prod")) // something is left of another time
+	i := s.Instance(entities.Only("prod")) // objects of an earlier channel remain
 	i.Delivery.Target = &entities.Target{FullVersion: "v0"}
 	s.Channel("prod")
 	require.EqualError(t, s.CheckSpec(calling("prod", "production")),

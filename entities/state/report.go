@@ -8,19 +8,19 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file is about channels that only report (A25): targets are set there, and nothing is written.
+// This file is about report-only channels (A25): targets are set there, and nothing is written.
 
-// onlyReported begins what is said of a target that is set there.
+// onlyReported is the prefix of texts about targets there.
 const onlyReported = "report only: "
 
-// ReportsOnly tells whether nothing is written in a channel: so it says, or so it said when it was last declared.
+// ReportsOnly reports whether a channel is report-only, or was when it was last declared.
 func (s *State) ReportsOnly(channel string) bool {
 	c := s.Channels[channel]
 	return c != nil && c.Reports
 }
 
-// report takes over whether a channel only reports. When it does no longer, what did not arrive meanwhile enters anew: its
-// gates passed some time ago.
+// report applies a change of report-only mode. When a channel becomes enforced, targets that did not arrive must enter again: their gates
+// passed some time ago.
 func (s *State) report(spec *entities.ChannelSpec, now time.Time) {
 	c, reports := s.Channel(spec.Name), spec.Report != ""
 	if c.Reports == reports {
@@ -28,7 +28,7 @@ func (s *State) report(spec *entities.ChannelSpec, now time.Time) {
 	}
 	c.Reports = reports
 	if reports {
-		for _, i := range s.In(spec.Name) { // what somebody else brings counts again
+		for _, i := range s.In(spec.Name) { // a version that another tool brings counts again
 			i.Delivery.Reported = false
 		}
 		s.Record(now, spec.Name, "only reports from now on: nothing is applied")
@@ -51,19 +51,19 @@ func (s *State) report(spec *entities.ChannelSpec, now time.Time) {
 	s.forgo(spec.Name, true, now)
 }
 
-// unreached tells whether some instance of a channel is not where a release is to take it.
+// unreached reports whether some instance of a channel has not converged at its target of a release.
 func (s *State) unreached(channel string, r *Release) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return r.Concerns(i.ID) && (!i.IsAt(r) || !i.Delivery.Converged) })
 }
 
-// calledOffUnseen tells whether an instance's target came with a release that was cancelled while it was only reported.
+// calledOffUnseen reports whether an instance's target came with a release that was cancelled while it was only reported.
 func (s *State) calledOffUnseen(i *Instance) bool {
 	d := &i.Delivery
 	lost := d.Reported && s.Brought(i) == nil && !s.entersAnew(i) // with its channel, which was declared again
 	return !d.Converged && (d.Reported || s.ReportsOnly(i.ID.Channel)) && (lost || s.calledOffHere(i))
 }
 
-// entersAnew tells whether what an instance is at is pending there, since its gates are asked anew.
+// entersAnew reports whether the target of an instance is pending there, because its gates are evaluated again.
 func (s *State) entersAnew(i *Instance) bool {
 	return slices.ContainsFunc(s.Releases, func(r *Release) bool {
 		p := r.Phases[i.ID.Channel]
@@ -71,8 +71,8 @@ func (s *State) entersAnew(i *Instance) bool {
 	})
 }
 
-// calledOffHere tells whether what an instance is at came with a release that was cancelled before it had succeeded there. While a
-// channel is only reported, somebody else may bring it there all the same.
+// calledOffHere reports whether the target of an instance came with a release that was cancelled before it had succeeded there. Another
+// tool may still bring it to a report-only channel.
 func (s *State) calledOffHere(i *Instance) bool {
 	r := s.Brought(i)
 	return i.Delivery.Cancelled != "" || r != nil && r.Phases[i.ID.Channel].Phase == maestro.Cancelled

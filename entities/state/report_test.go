@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// A channel that only reports repairs nothing and lets nothing in, and its instances were only reported until a target is set anew.
+// A report-only channel repairs nothing and lets nothing enter, and its instances count as only reported until a target is set again.
 func TestAChannelThatOnlyReports_A25(t *testing.T) {
 	s := remembered("production")
 	spec := *s.Spec

@@ -9,11 +9,11 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file holds restarts: what runs begins anew at the version that is there (I1).
+// This file restarts instances at their current version (I1).
 
-// Restart has the instances of a channel that was taken down come back; else it has the instances of a channel, or of the service when channel is empty, begin anew at their targets: by an apply of
-// its own, which a pause holds and a pin does not. No gate is asked, since nothing new goes out. An instance that
-// has not converged, or whose channel only reports (A25), is left alone, and named.
+// Restart restores the instances of a channel that was taken down. Otherwise it restarts the instances of a channel, or of the service if
+// channel is empty, at their current targets. It uses a separate apply, which a pause holds and a pin does not. No gate is evaluated,
+// because no new version goes out. An instance that has not converged, or whose channel is report-only (A25), is left alone, and named.
 func (s *State) Restart(channel string, who entities.Who, reason string, now time.Time) (Effect, error) {
 	if err := s.checkChannel(channel); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 				s.bringBack(i.ID.Channel)
 			}
 			s.restartInstance(i, now)
-			if s.onlyReported(i) { // its gates let it in
+			if s.onlyReported(i) { // its gates decide about its entry
 				continue
 			}
 			if c := i.ID.Channel; !slices.Contains(where, c) {
@@ -56,7 +56,7 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 	}, nil
 }
 
-// instead says of what had not arrived when it was cancelled, and comes back all the same, how to go back to what was good; or "".
+// instead is the command that goes back to a good version instead of a cancelled one that the restart restores; or "".
 func (s *State) instead(again []*Instance) string {
 	for _, i := range again {
 		if d := &i.Delivery; d.Cancelled != "" && !d.Converged {
@@ -67,7 +67,8 @@ func (s *State) instead(again []*Instance) string {
 	return ""
 }
 
-// restartable are the instances of a channel, or of all that are not taken down, that can begin anew, and what is left alone and why.
+// restartable are the instances of a channel, or of all channels that are not taken down, that can restart, and those that are left alone
+// and why.
 func (s *State) restartable(channel string) (again []*Instance, left []string) {
 	for _, c := range s.Spec.ChannelNames() {
 		down := s.DownIn(c)
@@ -89,7 +90,7 @@ func (s *State) restartable(channel string) (again []*Instance, left []string) {
 	return again, left
 }
 
-// notRestarted says why an instance that is somewhere is left alone, or "".
+// notRestarted returns why an instance with a target is left alone, or "".
 func (s *State) notRestarted(i *Instance) string {
 	switch d := &i.Delivery; {
 	case d.Target == nil:
@@ -102,7 +103,7 @@ func (s *State) notRestarted(i *Instance) string {
 	return ""
 }
 
-// restartInstance sets the target that is there once more. What the instance goes back to stays as it is.
+// restartInstance sets the current target again. The rollback target of the instance does not change.
 func (s *State) restartInstance(i *Instance, now time.Time) {
 	d := &i.Delivery
 	if s.onlyReported(i) {

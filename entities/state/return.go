@@ -10,12 +10,12 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file holds what people take back through the gates: rollbacks by hand of services whose configuration has gates asked
-// for them, and the way back after a pin. What was good before comes as a release, for the channels where another one is taken
-// back, and ahead of all that are still to come there.
+// This file takes releases back through the gates: manual rollbacks of services that are configured to evaluate gates for them, and the
+// return after a pin. The earlier good version comes as a release, for the channels where another one is taken back, and ahead of all
+// pending releases there.
 
-// askBack opens the releases that take one back, one for each version that it goes back to. The one that is taken back does
-// not come again by a change of configuration.
+// askBack opens the releases that take one back, one for each version that it goes back to. A change of configuration does not bring the
+// release that is taken back again.
 func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time.Time) string {
 	var back []string
 	var moves []Move
@@ -39,7 +39,8 @@ func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time
 	return fmt.Sprintf("%s goes back in %s once all gates pass, as for a release (rollback.gates is ask)", r.FullVersion, strings.Join(back, ", "))
 }
 
-// openReturns opens a release for each version that instances go back to, of the aspect that is taken back, ahead of all that are still to come there.
+// openReturns opens a release for each version that instances go back to, with the aspect that is taken back, ahead of all pending
+// releases there.
 func (s *State) openReturns(moves []Move, aspect string, who entities.Who, now time.Time) (opened []*Release) {
 	byVersion := map[string]*Release{}
 	for _, m := range moves {
@@ -57,7 +58,7 @@ func (s *State) openReturns(moves []Move, aspect string, who entities.Who, now t
 	return opened
 }
 
-// openReturn opens a release of what was good somewhere, which goes nowhere yet.
+// openReturn opens a release of an earlier good target, without instances yet.
 func (s *State) openReturn(t entities.Target, who entities.Who, now time.Time) *Release {
 	r := s.OpenRelease(NewRelease{
 		Version: t.FullVersion, FullVersion: t.FullVersion, Incarnation: t.Incarnation, By: who.Name, Who: &who,
@@ -67,7 +68,7 @@ func (s *State) openReturn(t entities.Target, who entities.Who, now time.Time) *
 	return r
 }
 
-// returns has the release go to an instance.
+// returns adds an instance to the release.
 func (r *Release) returns(m Move, now time.Time) {
 	r.Payloads[m.Instance] = m.Target.Payload
 	if m.Target.Runtime != "" {
@@ -82,13 +83,13 @@ func (r *Release) returns(m Move, now time.Time) {
 	r.Phases[m.Instance.Channel] = &PhaseState{Phase: maestro.Pending, Since: now}
 }
 
-// takes tells whether a release was asked for to take another one back.
+// takes reports whether a release takes another one back.
 func (r *Release) takes(back *Release) bool { return r != nil && r.TakesBack == back.ID }
 
-// takesBack tells whether another release is taken back by this one. What leads back from a pin takes back nothing.
+// takesBack reports whether this release takes another one back. A return from a pin takes nothing back.
 func (r *Release) takesBack() bool { return r != nil && r.TakesBack != "" }
 
-// GoesBack is the release that is to take another one back in a channel, once all gates pass, or does just now; or nil.
+// GoesBack is the release that will take another one back in a channel once all gates pass, or is doing so; or nil.
 func (s *State) GoesBack(r *Release, channel string) *Release {
 	for _, by := range s.Releases {
 		if by.takes(r) {
@@ -100,7 +101,8 @@ func (s *State) GoesBack(r *Release, channel string) *Release {
 	return nil
 }
 
-// takenBack notes that a release was taken back in a channel, if another one was to do that which has entered there, or which a newer one has passed.
+// takenBack records that a release was taken back in a channel, when the release that does so has entered there or a newer one has passed
+// it.
 func (s *State) takenBack(by *Release, channel string, now time.Time) {
 	if !by.takesBack() {
 		return
@@ -114,7 +116,7 @@ func (s *State) takenBack(by *Release, channel string, now time.Time) {
 	}
 }
 
-// returning is a release that is to take another one back in a channel, or nil.
+// returning is a pending release that takes another one back in a channel, or nil.
 func (s *State) returning(channel string) *Release {
 	for _, r := range s.Releases {
 		if p := r.in(channel); r.Return && p != nil && p.Phase == maestro.Pending {
@@ -124,7 +126,7 @@ func (s *State) returning(channel string) *Release {
 	return nil
 }
 
-// ahead puts a release before all of its line that are still to come where it goes: right behind the last one that entered there.
+// ahead puts a release before all pending releases of its line in its channels: directly after the last one that entered there.
 func (s *State) ahead(r *Release) {
 	others := slices.DeleteFunc(slices.Clone(s.Releases), func(o *Release) bool { return o == r })
 	at := 0
@@ -138,7 +140,7 @@ func (s *State) ahead(r *Release) {
 	s.Releases = slices.Insert(others, at, r)
 }
 
-// asksGatesOf refuses to pin a channel to something that is not there, where the way back leads through gates.
+// asksGatesOf returns an error for a pin of a channel to another than its current target, if a rollback must pass the gates.
 func (s *State) asksGatesOf(channel, version string, targets map[string]entities.Target) error {
 	if !s.Spec.AskGates {
 		return nil
@@ -152,7 +154,7 @@ func (s *State) asksGatesOf(channel, version string, targets map[string]entities
 	return nil
 }
 
-// Returns says which releases wait to take another one back, a line each.
+// Returns lists the releases that wait to take another one back, a line each.
 func (s *State) Returns() []string {
 	var out []string
 	for _, r := range s.Releases {

@@ -10,8 +10,8 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// rollback takes a release back. What it was is good no longer, and it does not enter again by
-// itself; only a person's retry of it lifts that bar.
+// rollback takes a release back. Its target is not good any more, and it does not enter again automatically; only a retry by a person
+// lifts that bar.
 func (s *State) rollback(c Change, who *entities.Who, now time.Time) {
 	r := s.ReleaseByID(c.Release)
 	left := r.FullVersion
@@ -40,7 +40,7 @@ func (s *State) rollback(c Change, who *entities.Who, now time.Time) {
 		i := s.Instance(m.Instance)
 		from := *i.Delivery.Target
 		s.badBy(i, r)
-		if by := s.Brought(i); m.Version != "" && by != nil { // what came on top stays
+		if by := s.Brought(i); m.Version != "" && by != nil { // values that came on top stay
 			by.bring(m)
 		}
 		s.returnTo(i, m.Target, now)
@@ -48,21 +48,21 @@ func (s *State) rollback(c Change, who *entities.Who, now time.Time) {
 	}
 }
 
-// RollingBack is how a person takes a release back.
+// RollingBack describes a manual rollback.
 type RollingBack struct {
-	Version     string // "": the newest release that is somewhere
-	Channel     string // "": wherever it is
-	WhilePaused bool   // also where its channel, or the service, is paused, and stays so
-	// Ways are the targets that were rendered for it (WaysBack); nil: it is not known yet which.
+	Version     string // "": the newest release that is the target of some instance
+	Channel     string // "": all channels where it is the target
+	WhilePaused bool   // also where its channel, or the service, is paused; the pause remains
+	// Ways are the targets that were rendered for it (WaysBack); nil: they are not known yet.
 	Ways   map[entities.InstanceID]entities.Target
 	Who    entities.Who
 	Reason string
 }
 
-// RollBack takes a release back in each channel that it entered and is at (A22): to the
-// previous good target, past all gates, which is recorded. What of it is still to come is
-// cancelled. Where the configuration has gates asked, it is a release that returns, and waits for them. An empty version is the newest release that is somewhere. Pinned and paused channels,
-// and those without an earlier good target, are left alone and named.
+// RollBack takes a release back in each channel that it entered and where it is the target (A22): to the previous good target, without
+// gates, which is recorded. Its pending phases are cancelled. If the configuration requires gates, a release returns the channel, and
+// waits for them. An empty version means the newest release that is the target of some instance. Pinned and paused channels, and those
+// without an earlier good target, are left alone and named.
 func (s *State) RollBack(b RollingBack, now time.Time) (Effect, error) {
 	who, reason, channel := b.Who, b.Reason, b.Channel
 	r, err := s.toRollBack(b.Version, channel)
@@ -108,8 +108,8 @@ func (s *State) RollBack(b RollingBack, now time.Time) (Effect, error) {
 	}, nil
 }
 
-// endRest is for a release of which nothing can be taken back. One of several services, which is taken back by its id, is whole only
-// as long as none of its parts goes on: what of a part is still to come does not.
+// endRest handles a release that cannot be taken back anywhere. A joint release, which is taken back by its id, must not continue in
+// part: its pending phases are cancelled.
 func (s *State) endRest(r *Release, b *RollingBack, left []string, now time.Time) (Effect, error) {
 	var rest []string
 	for _, c := range s.phaseChannels(r, b.Channel) {
@@ -139,7 +139,7 @@ func (s *State) endRest(r *Release, b *RollingBack, left []string, now time.Time
 	return nil, fmt.Errorf("%s is the target nowhere: %s%s%s", r.FullVersion, r.phases(), s.leadsTo(r, b.Channel), end)
 }
 
-// leftAlone names what a rollback leaves as it is, or gives nothing for none.
+// leftAlone lists what a rollback does not change, or "".
 func leftAlone(left []string) string {
 	if len(left) == 0 {
 		return ""
@@ -147,7 +147,7 @@ func leftAlone(left []string) string {
 	return "; left alone: " + strings.Join(left, ", ")
 }
 
-// keepConfigs has newer configuration for a version that is taken back come under the version that is gone back to (I2).
+// keepConfigs lets newer configuration for a version that is taken back come with the version that replaces it (I2).
 func (s *State) keepConfigs(r *Release, changes []Change) {
 	for _, o := range s.configsOf(r) {
 		for _, c := range changes {
@@ -158,7 +158,7 @@ func (s *State) keepConfigs(r *Release, changes []Change) {
 	}
 }
 
-// whilePaused says how what is only held by a pause of the service, or of its channels, is taken back all the same; or "".
+// whilePaused is the advice for a rollback that only a pause of the service, or of its channels, prevents; or "".
 func (s *State) whilePaused(r *Release, b *RollingBack) string {
 	held := slices.ContainsFunc(s.phaseChannels(r, b.Channel), func(c string) bool {
 		return slices.ContainsFunc(s.In(c), func(i *Instance) bool {
@@ -176,7 +176,7 @@ func (s *State) whilePaused(r *Release, b *RollingBack) string {
 	return fmt.Sprintf("; to do so while it is paused: converge rollback %s/%s %s%s --while-paused", s.Application, s.Title(), r.FullVersion, channel)
 }
 
-// leadsTo says how a channel goes to a release that was good there: a rollback names what it leaves, not where it leads.
+// leadsTo is the advice to move a channel to an earlier good release: a rollback names the release that it leaves, not its destination.
 func (s *State) leadsTo(r *Release, channel string) string {
 	for _, c := range s.phaseChannels(r, channel) {
 		for _, i := range s.In(c) {
@@ -192,7 +192,7 @@ func (s *State) leadsTo(r *Release, channel string) string {
 	return ""
 }
 
-// merges tells whether what an instance is at is of a release among others.
+// merges reports whether the target of an instance includes a release, together with others.
 func (s *State) merges(i *Instance, r *Release) bool {
 	if r.OfAspect() {
 		return i.has(r)
@@ -216,8 +216,7 @@ func (s *State) rollBack(r *Release, changes []Change, who entities.Who, now tim
 	return fmt.Sprintf("%s goes back in %s", r.FullVersion, strings.Join(back, ", "))
 }
 
-// rollbackMoves are the targets that a rollback of a release sets in a channel, and what it leaves alone there
-// and why.
+// rollbackMoves are the targets that a rollback of a release sets in a channel, and the instances that it leaves alone there and why.
 func (s *State) rollbackMoves(channel string, r *Release, b *RollingBack) (moves []Move, left []string) {
 	back := s.returning(channel)
 	for _, i := range s.In(channel) {
@@ -247,7 +246,7 @@ func (s *State) rollbackMoves(channel string, r *Release, b *RollingBack) (moves
 	return moves, left
 }
 
-// leavable tells whether a release entered a channel and was not taken back there, cancelled or not.
+// leavable reports whether a release entered a channel and was not taken back there, cancelled or not.
 func (s *State) leavable(r *Release, channel string) bool {
 	p := r.Phases[channel].Phase
 	return p.Entered() && p != maestro.RolledBack || slices.ContainsFunc(s.In(channel), func(i *Instance) bool {
@@ -255,8 +254,8 @@ func (s *State) leavable(r *Release, channel string) bool {
 	})
 }
 
-// notBack says why an instance cannot be rolled back now, or "". WhilePaused: a pause of its channel, or of the service, does not count.
-// Below: what is taken back there is not what came last, and goes its own way.
+// notBack returns why an instance cannot be rolled back now, or "". whilePaused: a pause of its channel, or of the service, does not
+// count. below: the release is not the last one there, and has its own rollback target.
 func (s *State) notBack(i *Instance, whilePaused, below bool) string {
 	if p, ok := s.PauseOf(i.ID); ok && !(whilePaused && !s.HeldFromOutside(i.ID)) {
 		return "paused by " + p.By
@@ -278,8 +277,7 @@ func (s *State) notBack(i *Instance, whilePaused, below bool) string {
 	return ""
 }
 
-// toRollBack finds the release that is to be taken back: the one named, or the newest that entered a
-// channel and is at it.
+// toRollBack finds the release to take back: the named one, or the newest that entered a channel and is the target there.
 func (s *State) toRollBack(version, channel string) (*Release, error) {
 	if version != "" {
 		return s.Find(version, channel)

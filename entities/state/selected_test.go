@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// A rollout goes in steps, and one whose command selects the instances asks that command, too.
+// A rollout goes in steps, and one with a command also evaluates that command.
 func TestConditionsOfARollout_D24(t *testing.T) {
 	c := entities.ChannelSpec{Name: "prod"}
 	c.RollOut(entities.Rollout{MaxUnavailable: &entities.Amount{Number: 1}})

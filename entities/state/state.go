@@ -11,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// State is everything that a Service workflow knows.
+// State is the complete state of a Service workflow.
 type State struct {
 	Application string                            `json:"application"`
 	Service     string                            `json:"service"`
@@ -20,7 +20,7 @@ type State struct {
 	Spec        *entities.Spec                    `json:"spec,omitempty"`
 	Releases    []*Release                        `json:"releases,omitempty"` // oldest first
 	LastRelease int64                             `json:"lastRelease,omitempty"`
-	LeaseCount  int64                             `json:"leaseCount,omitempty"` // leases ever asked for
+	LeaseCount  int64                             `json:"leaseCount,omitempty"` // leases ever requested
 	Channels    map[string]*Channel               `json:"channels,omitempty"`
 	Instances   map[entities.InstanceID]*Instance `json:"instances,omitempty"`
 	Pauses      []entities.Pause                  `json:"pauses,omitempty"`
@@ -29,57 +29,55 @@ type State struct {
 	Lines       int64                             `json:"lines,omitempty"`   // journal lines ever written
 	// WaitingConfig is the incarnation whose configuration waits for the next release (configChanges: hold).
 	WaitingConfig int64 `json:"waitingConfig,omitempty"`
-	// Making is the incarnation whose release is being made: it was taken over, and is rendered; else zero.
+	// Making is the incarnation whose release is being created: it was applied, and is being rendered; else zero.
 	Making int64 `json:"making,omitempty"`
-	// Unreleased says why the newest configuration is not released: it cannot be rendered. Another one has to come.
+	// Unreleased is why the newest configuration is not released: it cannot be rendered. A new one is required.
 	Unreleased string `json:"unreleased,omitempty"`
-	// Published is the order of the newest notice that was taken over: none from before it counts any more (D15).
+	// Published is the order of the newest notice that was applied: earlier ones do not count any more (D15).
 	Published entities.NoticeOrder `json:"published,omitzero"`
 	Deletion  *Deletion            `json:"deletion,omitempty"`
 	Awaiting  *Awaiting            `json:"awaiting,omitempty"`
-	// Floor is where instances begin to count their targets: above those that are forgotten.
+	// Floor is the first sequence number of new instances: above those of instances that were removed.
 	Floor int64 `json:"floor,omitempty"`
-	// Runtimes are those that something here is on, or may return to, though the configuration names them no longer: as they
-	// were when it did.
+	// Runtimes are the last specs of runtimes that the configuration does not name any more, but that an instance is on, or may return
+	// to.
 	Runtimes map[string]*entities.RuntimeSpec `json:"runtimes,omitempty"`
-	// Reservations are promises of joint releases, in the order in which they were made, and LastJoint is when the last joint
-	// release was proposed that was carried out.
+	// Reservations are promises of joint releases, in the order in which they were made. LastJoint is the time of proposal of the last
+	// joint release that was carried out.
 	Reservations []Reservation `json:"reservations,omitempty"`
 	LastJoint    time.Time     `json:"lastJoint,omitzero"`
 	Outbox
 	Desk
 }
 
-// Desk is what every long-lived workflow remembers of those who talk to it: what is still to be carried out,
-// what was answered, what was refused, and what was done.
+// Desk is the state of every long-lived workflow about its callers: queued signals, answered requests, refused signals, and the audit
+// trail.
 type Desk struct {
 	Inbox    []*Message         `json:"inbox,omitempty"`    // signals not yet carried out
 	Requests []Request          `json:"requests,omitempty"` // answered request ids, oldest first
 	Refused  []entities.Refusal `json:"refused,omitempty"`  // bounded tail
-	// Heard are the digests of the last signals taken in that have no request id: those which come a second time when
-	// a run is reset are known by them.
+	// Heard are the digests of the last received signals without a request id. They detect duplicates that arrive after a reset of a run.
 	Heard      []string   `json:"heard,omitempty"`
 	Checkpoint Checkpoint `json:"checkpoint,omitzero"`
-	// Audit holds the lines that are not yet in the store, oldest first; AuditLines counts all ever written, and AuditHead
-	// is the hash of the last one.
+	// Audit holds the lines that are not yet in the store, oldest first. AuditLines counts all lines ever written, and AuditHead is the
+	// hash of the last one.
 	Audit      []entities.AuditLine `json:"audit,omitempty"`
 	AuditLines int64                `json:"auditLines,omitempty"`
 	AuditHead  string               `json:"auditHead,omitempty"`
-	// Problem says what could not be done so far (a store that does not answer, an incarnation that cannot be
-	// taken over), until it was.
+	// Problem is the current failure (a store that does not answer, an incarnation that cannot be applied), until it is resolved.
 	Problem string `json:"problem,omitempty"`
-	// Trouble is the kind of problem, where one goes away by itself: "store", "issuer", "runtime".
+	// Trouble is the kind of a problem that resolves without a person: "store", "issuer", "runtime".
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// Checkpoint tells whether something was accepted or decided since the last checkpoint for the store: N is its number, Of
-// what had been by then.
+// Checkpoint detects accepted signals and decisions since the last checkpoint for the store. N is the number of that checkpoint, and Of
+// identifies everything that was accepted and decided before it.
 type Checkpoint struct {
 	N  int64  `json:"n"`
 	Of string `json:"of"`
 }
 
-// Bounds of what is kept in state; what is older is dropped, oldest first.
+// Bounds of the state; the oldest entries are dropped.
 const (
 	MaxFinishedReleases = 10
 	MaxOpenReleases     = 10_000
@@ -89,27 +87,27 @@ const (
 	MaxRefused          = 10
 	MaxJournal          = 40
 	MaxEarlier          = 5 // good targets of an instance before the last one
-	// MaxAnnouncements bounds what notifications are still to send.
+	// MaxAnnouncements bounds the queue of notifications.
 	MaxAnnouncements = 100
-	// MaxAudit bounds what is kept of the audit trail: the workflow writes it to the store long before. One
-	// turn may write several lines for each of hundreds of channels, and none may be lost.
+	// MaxAudit bounds the audit lines in the state: the workflow writes them to the store long before. One turn may write several lines
+	// for each of hundreds of channels, and none may be lost.
 	MaxAudit = 20_000
-	// MaxInbox and MaxInboxBytes bound the signals that wait, and their payloads: as many as a server takes in one run.
+	// MaxInbox and MaxInboxBytes bound the queued signals, and their payloads: as many as a server accepts in one run.
 	MaxInbox      = 10_000
 	MaxInboxBytes = 4 << 20
-	// MaxHints bounds the signals of other workflows that wait, of which there are few.
+	// MaxHints bounds the queued signals of other workflows, which are few.
 	MaxHints = 1000
-	// FlushAudit is how many audit lines wait before they are written to the store.
+	// FlushAudit is the number of audit lines that are collected before they are written to the store.
 	FlushAudit = 20
 )
 
-// Message is a signal as it came, waiting to be carried out.
+// Message is a received signal that is not yet carried out.
 type Message struct {
 	Verb    string          `json:"verb"`
 	Payload json.RawMessage `json:"payload"`
 	At      time.Time       `json:"at"`
 	Who     *entities.Who   `json:"who,omitempty"` // proven by a token, which the payload no longer has
-	// Damaged: it waits until something in the store is mended, and nothing waits behind it.
+	// Damaged: it waits until something in the store is repaired, and nothing waits behind it.
 	Damaged bool `json:"damaged,omitempty"`
 }
 
@@ -118,14 +116,14 @@ type Request struct {
 	ID     string          `json:"id"`
 	Verb   string          `json:"verb"`
 	Answer json.RawMessage `json:"answer"`
-	// Of is the digest of what was asked for, and By who asked.
+	// Of is the digest of the request, and By is the caller.
 	Of string `json:"of,omitempty"`
 	By string `json:"by,omitempty"`
 	// Until: its token may come again until then, and must not be carried out again.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// New is the state of a service of which nothing is known yet.
+// New is the state of a new service.
 func New(application, service string) *State {
 	return &State{Application: application, Service: service}
 }
@@ -136,12 +134,12 @@ func (s *State) Record(now time.Time, channel, text string) {
 	s.Journal = entities.KeepLast(append(s.Journal, entities.JournalLine{N: s.Lines, At: now, Channel: channel, Text: text}), MaxJournal)
 }
 
-// Refuse keeps a signal that changed nothing.
+// Refuse records a signal that changed nothing.
 func (d *Desk) Refuse(verb, by, reason string, now time.Time) {
 	d.Refused = entities.KeepLast(append(d.Refused, entities.Refusal{Verb: verb, By: by, Reason: reason, At: now}), MaxRefused)
 }
 
-// Answered returns what was answered to a request id.
+// Answered returns the answer to a request id.
 func (d *Desk) Answered(verb, id string) (Request, bool) {
 	at := slices.IndexFunc(d.Requests, func(r Request) bool { return r.ID == id && r.Verb == verb })
 	if id == "" || at < 0 {
@@ -150,8 +148,7 @@ func (d *Desk) Answered(verb, id string) (Request, bool) {
 	return d.Requests[at], true
 }
 
-// Same refuses a request that comes under the id of this one and asks for something else, or is somebody else's. Nobody:
-// whose it is is not known yet.
+// Same returns an error for a request with the same id but another content or caller. An empty by means that the caller is not known yet.
 func (r *Request) Same(of, by string) error {
 	if of == "" || r.Of == of && (by == "" || by == r.By) {
 		return nil
@@ -159,8 +156,8 @@ func (r *Request) Same(of, by string) error {
 	return fmt.Errorf("request id %q has served another %s, by %s; expected one of its own for each request", r.ID, r.Verb, r.By)
 }
 
-// Answer remembers what a request id was answered. Others do not push it out as long as its token may come again, if it
-// came with one.
+// Answer stores the answer to a request id. If the request came with a token, other requests do not evict it as long as that token may
+// come again.
 func (d *Desk) Answer(r Request, now time.Time) {
 	if r.ID == "" {
 		return
@@ -178,7 +175,7 @@ func (d *Desk) Answer(r Request, now time.Time) {
 	}
 }
 
-// Hear notes the digest of a signal that has no request id.
+// Hear records the digest of a signal without a request id.
 func (d *Desk) Hear(digest string) { d.Heard = entities.KeepLast(append(d.Heard, digest), MaxHeard) }
 
 // Note numbers an audit line, chains it to the one before, and keeps it until the store has it.
@@ -192,20 +189,19 @@ func (d *Desk) Note(line entities.AuditLine) entities.AuditLine {
 	return line
 }
 
-// Follow has the next line follow the last one that the store has, if that is later than all that is known here: another run
-// wrote it.
+// Follow continues after the last line in the store, if that is later than all known lines: another run wrote it.
 func (d *Desk) Follow(end *entities.TrailEnd) {
 	if end != nil && end.N > d.AuditLines {
 		d.AuditLines, d.AuditHead = end.N, end.Hash
 	}
 }
 
-// TrailEnd is the last line that was noted.
+// TrailEnd is the last recorded line.
 func (d *Desk) TrailEnd() entities.TrailEnd {
 	return entities.TrailEnd{N: d.AuditLines, Hash: d.AuditHead}
 }
 
-// AuditPending says that lines wait for a store that does not answer, or nothing.
+// AuditPending reports lines that wait for a store that does not answer, or "".
 func (d *Desk) AuditPending() string {
 	if d.Trouble != TroubleStore || len(d.Audit) == 0 {
 		return ""
@@ -213,7 +209,7 @@ func (d *Desk) AuditPending() string {
 	return AuditPending(len(d.Audit))
 }
 
-// AuditPending says that so many lines wait for the store.
+// AuditPending formats the number of lines that wait for the store.
 func AuditPending(lines int) string {
 	return fmt.Sprintf("audit pending: %d lines wait for the store", lines)
 }
@@ -221,7 +217,7 @@ func AuditPending(lines int) string {
 // TroubleStore is the kind of problem that the store does not answer.
 const TroubleStore = "store"
 
-// AuditStored forgets the lines up to that number: they are in the store.
+// AuditStored removes the lines up to that number: they are in the store.
 func (d *Desk) AuditStored(upTo int64) {
 	d.Audit = slices.DeleteFunc(d.Audit, func(l entities.AuditLine) bool { return l.N <= upTo })
 }
@@ -236,7 +232,7 @@ func (s *State) Newest() *Release {
 	return nil
 }
 
-// Offered is the newest release that was made to go forward, or nil.
+// Offered is the newest release that moves forward, or nil.
 func (s *State) Offered() *Release {
 	for n := len(s.Releases) - 1; n >= 0; n-- {
 		if r := s.Releases[n]; !r.Return && !r.OfAspect() {
@@ -262,7 +258,7 @@ func (s *State) byID() map[string]*Release {
 	return out
 }
 
-// Channel returns what is remembered of a channel, made when it is first spoken of.
+// Channel returns the state of a channel, and creates it at the first use.
 func (s *State) Channel(name string) *Channel {
 	c := s.Channels[name]
 	if c == nil {
@@ -275,7 +271,7 @@ func (s *State) Channel(name string) *Channel {
 	return c
 }
 
-// Instance returns an instance, made when it is first spoken of.
+// Instance returns an instance, and creates it at the first use.
 func (s *State) Instance(id entities.InstanceID) *Instance {
 	i := s.Instances[id]
 	if i == nil {
@@ -288,8 +284,7 @@ func (s *State) Instance(id entities.InstanceID) *Instance {
 	return i
 }
 
-// In are the instances of a channel in order: those that are declared, or, where the channel is not declared
-// itself, those that are left of it. No instance is made.
+// In are the instances of a channel in order: the declared ones, or, if the channel is not declared, the remaining ones. It creates none.
 func (s *State) In(channel string) []*Instance {
 	var out []*Instance
 	c, declared := s.Spec.Channel(channel)
@@ -309,14 +304,14 @@ func (s *State) In(channel string) []*Instance {
 	return out
 }
 
-// Declared tells whether an instance stands in the spec.
+// Declared reports whether an instance is in the spec.
 func (s *State) Declared(id entities.InstanceID) bool {
 	_, ok := s.Spec.Instance(id)
 	return ok
 }
 
-// Runtime is the runtime that an instance is on, by name and as the decision sees it: the declared one, unless it was
-// delivered to another and has not moved yet. Of one that is no longer declared, as it was when it still was.
+// Runtime is the current runtime of an instance, by name and as the decision sees it: the declared one, unless it was delivered to
+// another and has not moved yet. For an undeclared instance it is its last declared spec.
 func (s *State) Runtime(id entities.InstanceID) (string, entities.RuntimeSpec) {
 	i := s.Instances[id]
 	spec, declared := s.Spec.Instance(id)
@@ -331,7 +326,7 @@ func (s *State) Runtime(id entities.InstanceID) (string, entities.RuntimeSpec) {
 	return i.Runtime, *s.RuntimeNamed(i.Runtime)
 }
 
-// Shown names an instance to a person: by its channel alone where it is the only one there.
+// Shown names an instance for people: by its channel alone if it is the only one there.
 func (s *State) Shown(id entities.InstanceID) string {
 	if c, ok := s.Spec.Channel(id.Channel); ok && len(c.Instances) > 1 {
 		return id.Key()
@@ -339,8 +334,8 @@ func (s *State) Shown(id entities.InstanceID) string {
 	return id.String()
 }
 
-// CheckNames says that a version or a channel is unknown, or nil. Either may be empty. It needs no
-// I/O, so that an update is validated before anything is written.
+// CheckNames returns an error for an unknown version or channel, or nil. Either may be empty. It needs no I/O, so an update is validated
+// before anything is written.
 func (s *State) CheckNames(version, channel string) error {
 	if version == "" {
 		return s.checkChannel(channel)
@@ -359,7 +354,7 @@ func (s *State) checkChannel(channel string) error {
 	return nil
 }
 
-// Title is what people call the service.
+// Title is the name of the service for people.
 func (s *State) Title() string {
 	if s.Spec == nil {
 		return s.Service
@@ -367,7 +362,7 @@ func (s *State) Title() string {
 	return cmp.Or(s.Spec.Name, s.Service)
 }
 
-// scope names the service, or a channel of it, to a person.
+// scope names the service, or a channel of it, for people.
 func (s *State) scope(channel string) string {
 	if channel == "" {
 		return s.Application + "/" + s.Title()

@@ -14,7 +14,7 @@ import (
 
 var dawn = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 
-// The state is bounded whatever comes.
+// The state is bounded for any input.
 func TestBounds(t *testing.T) {
 	s := New("shop", "web")
 	for i := range 500 {
@@ -38,7 +38,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A request id is of one request: of the same content, and of whoever asked first.
+// A request id belongs to one request: of one content and one caller.
 func TestARequestIDServesOneRequest(t *testing.T) {
 	of := Request{ID: "r1", Verb: "release", Of: "v1", By: "ci"}
 	require.NoError(t, of.Same("v1", "ci"))
@@ -47,7 +47,7 @@ func TestARequestIDServesOneRequest(t *testing.T) {
 	require.Error(t, of.Same("v1", "mallory"))
 }
 
-// Whoever can send requests that take no proof does not make a workflow forget one whose token may come again.
+// A caller whose requests need no proof cannot evict a request whose token may come again.
 func TestAProvenRequestIsNotPushedOut(t *testing.T) {
 	s := New("shop", "web")
 	s.Answer(Request{Verb: "pause", ID: "alice", Until: dawn.Add(time.Hour)}, dawn)

@@ -9,8 +9,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file holds what people ask of rollouts that go on in steps of their own (H3): the controller that does them waits for a
-// person, or is to take one back.
+// This file holds the requests of people for rollouts with steps of their own (H3): their controller waits for a person, or must abort
+// one.
 
 // The ways in which a rollout is steered.
 const (
@@ -18,19 +18,19 @@ const (
 	SteerAbort   = "abort"
 )
 
-// Steer is what a person asked of the rollouts of an instance, until that is done. Who takes it up after a lost worker does it once
-// more, and finds by FullVersion and At what it is about: a rollout that has gone on since is left alone.
+// Steer is a person's request for the rollouts of an instance, until it is done. After a lost worker the request is carried out again.
+// FullVersion and At identify the rollout: one that has moved on since is left alone.
 type Steer struct {
 	Way         string       `json:"way"`
-	Full        bool         `json:"full,omitempty"` // of a promotion: all steps that are left
+	Full        bool         `json:"full,omitempty"` // of a promotion: all remaining steps
 	FullVersion string       `json:"fullVersion"`
-	At          string       `json:"at,omitempty"` // at what it waits (entities.Object.Suspended)
+	At          string       `json:"at,omitempty"` // where it waits (entities.Object.Suspended)
 	Who         entities.Who `json:"who"`
 	Reason      string       `json:"reason,omitempty"`
 	Asked       time.Time    `json:"asked"`
 }
 
-// Steering is what is asked of the rollouts of a channel, or of all.
+// Steering is a request for the rollouts of a channel, or of all.
 type Steering struct {
 	Way, Channel string
 	Full         bool
@@ -38,7 +38,8 @@ type Steering struct {
 	Reason       string
 }
 
-// SteerRollout has rollouts go on, or go back, in a channel, or wherever one can. One that nobody can steer is refused with what it says of itself.
+// SteerRollout promotes or aborts rollouts in a channel, or in all where one can be steered. For a rollout that cannot be steered it
+// returns an error with the rollout's own message.
 func (s *State) SteerRollout(k Steering, now time.Time) (Effect, error) {
 	if err := s.checkChannel(k.Channel); err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (s *State) steerable(k Steering) (some []*Instance, left []string) {
 	return some, left
 }
 
-// notSteered says why the rollouts of an instance are left alone, or "". A pause keeps them from going on, and not from going back.
+// notSteered returns why the rollouts of an instance are left alone, or "". A pause prevents a promotion, but not an abort.
 func (s *State) notSteered(i *Instance, way string) string {
 	if s.ReportsOnly(i.ID.Channel) {
 		return "its channel only reports"
@@ -111,7 +112,7 @@ func (s *State) notSteered(i *Instance, way string) string {
 	return "no rollout is under way"
 }
 
-// steers is what tells that a rollout can be steered so: at what it waits, or, to be taken back, that it is not through; or "".
+// steers identifies a rollout that can be steered: the step where it waits, or, for an abort, that it is in progress; or "".
 func (i *Instance) steers(way string) string {
 	for _, o := range i.Observed.Reading.Objects {
 		switch {
@@ -125,12 +126,12 @@ func (i *Instance) steers(way string) string {
 	return ""
 }
 
-// Steers tells whether a rollout waits in a channel that Converge can let go on.
+// Steers reports whether a rollout in a channel waits that Converge can promote.
 func (s *State) Steers(channel string) bool {
 	return slices.ContainsFunc(s.In(channel), func(i *Instance) bool { return i.steers(SteerPromote) != "" })
 }
 
-// Steered takes in what came of it: what was done, or why it could not be.
+// Steered records the result: the actions, or the error.
 func (s *State) Steered(id entities.InstanceID, asked Steer, did []string, err string, now time.Time) {
 	i := s.Instances[id]
 	if i == nil || i.Steer == nil || !i.Steer.Asked.Equal(asked.Asked) {

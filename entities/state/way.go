@@ -7,18 +7,18 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file finds the way back of one aspect where others came on top of it: what was good of that aspect before, with all else that is
-// there. Often nothing like it ever was there, so that it is rendered first.
+// This file finds the rollback target of one aspect after others came on top of it: its earlier good values, with everything else
+// unchanged. Usually that combination never existed, so it is rendered first.
 
-// Way is a target that is to be rendered before a person can take a release back.
+// Way is a target that must be rendered before a person can take a release back.
 type Way struct {
 	RenderOp
 	Aspect      string // that is taken back
-	Incarnation int64  // of what is gone back to
-	Hash        string // of that
+	Incarnation int64  // of the rollback target
+	Hash        string // of that incarnation
 }
 
-// WaysBack are the targets that are to be rendered before a release can be taken back.
+// WaysBack are the targets that must be rendered before a release can be taken back.
 func (s *State) WaysBack(version, channel string) (ways []Way) {
 	r, err := s.toRollBack(version, channel)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *State) WaysBack(version, channel string) (ways []Way) {
 	return ways
 }
 
-// hashOf is that of an incarnation of which a release is known, or "".
+// hashOf is the hash of an incarnation that has a known release, or "".
 func (s *State) hashOf(incarnation int64) string {
 	if n := slices.IndexFunc(s.Releases, func(r *Release) bool { return r.Incarnation == incarnation }); n >= 0 {
 		return s.Releases[n].Hash
@@ -45,7 +45,7 @@ func (s *State) hashOf(incarnation int64) string {
 	return ""
 }
 
-// below tells whether what a release brought is at an instance, and others came on top of it.
+// below reports whether an instance includes a release on top of which others came.
 func (s *State) below(i *Instance, r *Release) bool {
 	if r.Return || i.IsAt(r) || !s.merges(i, r) {
 		return false
@@ -58,7 +58,7 @@ func (s *State) below(i *Instance, r *Release) bool {
 	return false
 }
 
-// onTop is what came to an instance on top of a release and is not good yet, or is still going through its channel; or "".
+// onTop is a release that came to an instance on top of another and is not good yet, or is still in progress in the channel; or "".
 func (s *State) onTop(i *Instance, r *Release) string {
 	if d := &i.Delivery; !d.isGood() {
 		return d.Target.FullVersion
@@ -71,13 +71,13 @@ func (s *State) onTop(i *Instance, r *Release) string {
 	return ""
 }
 
-// wayBack is where an instance goes as a release is taken back that others came on top of. Without a payload it is still to be rendered,
-// of the version that is given as a person or CI named it. Why: there is no way.
+// wayBack is the rollback target of an instance for a release on top of which others came. Without a payload it must be rendered, from
+// version of (as a person or CI named it). why: there is no target.
 func (s *State) wayBack(i *Instance, r *Release) (to entities.Target, of, why string) {
 	return s.wayFrom(i, i.present(), r)
 }
 
-// wayFrom is the same of an instance as it would be at another full version.
+// wayFrom is the same for an instance as if it were at another full version.
 func (s *State) wayFrom(i *Instance, from string, r *Release) (to entities.Target, of, why string) {
 	present, good := *i.Delivery.Target, i.Delivery.pinnable()
 	for _, t := range good {
@@ -97,7 +97,7 @@ func (s *State) wayFrom(i *Instance, from string, r *Release) (to entities.Targe
 	return to, "", "no earlier good target"
 }
 
-// exchange is a full version with what another one has of an aspect in place of its own.
+// exchange is a full version with an aspect replaced by that of another full version.
 func exchange(full, by, aspect string) string {
 	version, values := entities.SplitVersion(full)
 	before, theirs := entities.SplitVersion(by)
@@ -132,7 +132,7 @@ func (s *State) moveBack(i *Instance, r *Release, b *RollingBack, below bool) (m
 	return Move{Instance: i.ID, Target: to, Version: of}, why
 }
 
-// badBy has nothing lead back to what a release brought to an instance, with whatever values of other aspects.
+// badBy ensures that nothing leads back to the target of a release at an instance, with any values of other aspects.
 func (s *State) badBy(i *Instance, r *Release) {
 	d, present := &i.Delivery, *i.Delivery.Target
 	d.bad(present)
@@ -146,7 +146,7 @@ func (s *State) badBy(i *Instance, r *Release) {
 	}
 }
 
-// bring has the target of a move be what the release brings to the instance.
+// bring sets the target of a move as the target of the release for the instance.
 func (r *Release) bring(m Move) {
 	if r.Kept == nil {
 		r.Kept = map[entities.InstanceID]Kept{}

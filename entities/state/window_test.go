@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// What is compared is of one time: a pause moves the windows after a deployment, and would make a second look of it.
+// A comparison covers one period: a pause moves the windows after a deployment, and must not make a second comparison of it.
 func TestPauseMovesWindowsAndNoComparison_A16_D26(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)

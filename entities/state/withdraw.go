@@ -9,12 +9,12 @@ import (
 	"github.com/converge-engine/converge/entities/maestro"
 )
 
-// This file withdraws approvals: who approved a release before it failed did not know that it would. What a person said of
-// it counts no longer where it is still to come, nor where it was taken back (G2). A rejection stays, and so does a bypass,
-// which lets a release pass whatever is said.
+// This file withdraws approvals: the approvers of a release did not know that it would fail. After a failure their approvals do not count
+// any more in channels that it has not entered, nor where it was taken back (G2). A rejection stays, and so does a bypass, which lets a
+// release pass in any case.
 
-// withdraw has the approvals of a release that failed in a channel, or was rolled back there, count no longer in the channels
-// behind it that it has not entered. Again: nor in the channel itself, which it would have to enter once more.
+// withdraw withdraws the approvals of a release that failed in a channel, or was rolled back there, in the downstream channels that it
+// has not entered. again: also in the channel itself, which it would have to enter again.
 func (s *State) withdraw(r *Release, channel string, again bool, why string, now time.Time) {
 	for _, c := range s.Spec.ChannelNames() {
 		p := r.in(c)
@@ -28,17 +28,17 @@ func (s *State) withdraw(r *Release, channel string, again bool, why string, now
 	}
 }
 
-// noteWithdrawn writes down what was withdrawn in a channel.
+// noteWithdrawn records the withdrawn approvals of a channel.
 func (s *State) noteWithdrawn(r *Release, channel string, of []string, why string, now time.Time) {
 	text := "approval withdrawn: " + strings.Join(of, ", ")
 	s.Record(now, channel, r.FullVersion+" "+text+entities.Because(why))
 	s.note(entities.AuditLine{
 		At: now, Kind: entities.EventApproval, Channel: channel, Release: r.ID, Version: r.FullVersion, Text: text, Reason: why,
 	})
-	s.Channel(channel).Announced = "" // whoever is told that an approval is waited for is told again
+	s.Channel(channel).Announced = "" // the wait for an approval is announced again
 }
 
-// withdrawTopics withdraws what was said of topics that a channel asks for, and lists it.
+// withdrawTopics withdraws the approvals of topics that a channel requires, and lists them.
 func (s *State) withdrawTopics(r *Release, channel, why string) []string {
 	spec, _ := s.Spec.Channel(channel)
 	var of []string
@@ -55,7 +55,7 @@ func (s *State) withdrawTopics(r *Release, channel, why string) []string {
 	return of
 }
 
-// withdrawApplies withdraws what was said of the apply with which the release would enter.
+// withdrawApplies withdraws the approvals of the apply with which the release would enter.
 func (s *State) withdrawApplies(r *Release, channel string) []string {
 	var of []string
 	for _, i := range s.In(channel) {
@@ -70,7 +70,7 @@ func (s *State) withdrawApplies(r *Release, channel string) []string {
 	return of
 }
 
-// isBehind tells whether a channel is entered only after another, directly or by way of others.
+// isBehind reports whether a channel is downstream of another, directly or indirectly.
 func (s *State) isBehind(channel, of string) bool {
 	spec, _ := s.Spec.Channel(channel)
 	for n := range spec.Conditions {

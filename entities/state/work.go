@@ -6,33 +6,33 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file holds what a decision may change in a state, and what it may start. Commit carries both out here;
-// whoever runs the decision starts the work outside.
+// This file holds the changes that a decision may make in a state, and the work that it may start. Commit records both here; the caller
+// starts the work.
 
 // ChangeKind names a change to the state.
 type ChangeKind string
 
-// The changes a decision makes.
+// The changes of a decision.
 const (
-	ChangeSkip       ChangeKind = "skip"        // a newer release entered instead, or what is in progress yields to one that enters
+	ChangeSkip       ChangeKind = "skip"        // a newer release entered instead, or the release in progress yields to one that enters
 	ChangePromote    ChangeKind = "promote"     // a delivery decision: the release enters, targets are set
 	ChangeTarget     ChangeKind = "target"      // an instance follows the release in progress
 	ChangeUnchanged  ChangeKind = "unchanged"   // the release succeeded here without an apply (A9)
 	ChangeConverged  ChangeKind = "converged"   // targets are stable; with a release: it succeeded in the channel
 	ChangeRepaired   ChangeKind = "repaired"    // stable again after drift or ill health
-	ChangeFail       ChangeKind = "fail"        // targets failed here for good
-	ChangeRead       ChangeKind = "read"        // a reading is wanted now, whatever is known
-	ChangeStopClock  ChangeKind = "stop-clock"  // the progress deadline stands still
-	ChangeStartClock ChangeKind = "start-clock" // and goes on
-	ChangeStable     ChangeKind = "stable"      // all are stable for the first time: the post-deployment window begins
-	ChangeUnstable   ChangeKind = "unstable"    // no longer stable in that window: the deadline counts anew
+	ChangeFail       ChangeKind = "fail"        // targets failed here permanently
+	ChangeRead       ChangeKind = "read"        // a reading is required now, regardless of the last one
+	ChangeStopClock  ChangeKind = "stop-clock"  // the progress deadline is suspended
+	ChangeStartClock ChangeKind = "start-clock" // and continues
+	ChangeStable     ChangeKind = "stable"      // all are stable for the first time: the post-deployment window starts
+	ChangeUnstable   ChangeKind = "unstable"    // no longer stable in that window: the deadline starts again
 	ChangeRollback   ChangeKind = "rollback"    // targets return to the last good ones (A22)
-	ChangePin        ChangeKind = "pin"         // targets are set to what the channel is pinned to, or back
+	ChangePin        ChangeKind = "pin"         // targets are set to those of the channel's pin, or back
 	ChangeAway       ChangeKind = "away"        // the runtimes of instances are drained
-	ChangeBack       ChangeKind = "back"        // and are no longer
+	ChangeBack       ChangeKind = "back"        // and not any more
 	ChangeAside      ChangeKind = "aside"       // the release in progress waits between two steps for values that pass it (B5)
-	ChangeResume     ChangeKind = "resume"      // and goes on
-	ChangeAwait      ChangeKind = "await"       // an apply waits for a person's approval, or does no longer (C10)
+	ChangeResume     ChangeKind = "resume"      // and continues
+	ChangeAwait      ChangeKind = "await"       // an apply waits for an approval, or not any more (C10)
 )
 
 // Change is one change to the state, and why.
@@ -40,29 +40,29 @@ type Change struct {
 	Kind      ChangeKind
 	Channel   string
 	Instances []entities.InstanceID // that it concerns; none: the channel as a whole
-	Release   string                // id; empty when no release is concerned
+	Release   string                // id; empty if no release is concerned
 	Moves     []Move                // the targets that it sets
-	Target    *entities.Target      // what became stable, or is to be approved; nil: nothing
-	Partial   bool                  // of what converged: the rest of the channel is still to come
-	// WhilePaused: of a rollback that a person asked for while the channel, or the service, is paused.
+	Target    *entities.Target      // the target that became stable, or needs an approval; nil: none
+	Partial   bool                  // of a convergence: the rest of the channel is still in progress
+	// WhilePaused: of a rollback that a person requested while the channel, or the service, is paused.
 	WhilePaused bool
-	// Again: of a rollback that says nothing against the release, which enters once more.
+	// Again: of a rollback that is no evidence against the release, which enters again.
 	Again   bool
 	Window  bool // of a clock: that of the channel's post-deployment window too
 	Cause   string
-	Failure string // of what failed: the cause, without the name of the instance; empty: the cause
+	Failure string // of a failure: the cause, without the name of the instance; empty: the cause
 }
 
 // Move is a target that is set.
 type Move struct {
 	Instance entities.InstanceID
 	Target   entities.Target
-	Reading  *entities.Reading // of an exit-code runtime: what it answered about the target
-	// Version, as a person or CI named it, of a target that was rendered for a way back (Way).
+	Reading  *entities.Reading // of an exit-code runtime: its answer about the target
+	// Version, as a person or CI named it, of a target that was rendered for a rollback (Way).
 	Version string
 }
 
-// Work is what a decision starts. At most one apply runs at a time per instance.
+// Work is the work that a decision starts. At most one apply runs at a time per instance.
 type Work struct {
 	Applies    []ApplyOp
 	Asks       []AskOp
@@ -84,44 +84,43 @@ type ApplyOp struct {
 	Cause    string
 }
 
-// EndOp asks an apply that runs to end, since its release yields to a newer one (B3) or was cancelled (I2); or, where a release is
-// named, the run of an extension.
+// EndOp requests the end of a running apply, because its release yields to a newer one (B3) or was cancelled (I2); or, if a release is
+// named, of the run of an extension.
 type EndOp struct {
 	Instance  entities.InstanceID
 	Release   string // id
 	Extension string // Extension.RunKey
 }
 
-// AskOp asks an exit-code runtime whether there is work to do for a version not yet the target.
+// AskOp queries an exit-code runtime whether there is work to do for a version that is not yet the target.
 type AskOp struct {
 	Instance entities.InstanceID
 	Target   entities.Target
 }
 
-// RenderOp asks what a config release renders to under the version already there.
+// RenderOp renders a config release with the current version.
 type RenderOp struct {
 	Instance entities.InstanceID
 	Release  string
 	Present  string // full version
-	// As is the full version that the release brings there, where that is not its own alone, and Of its version, as a person or CI
-	// named it.
+	// As is the full version of the release there, if it differs from its own, and Of its version, as a person or CI named it.
 	As, Of string
-	// Way: it is what a release that this one passes goes back to (Release.Ways).
+	// Way: it is the rollback target of a release that this one passes (Release.Ways).
 	Way bool
 }
 
-// RecallOp asks the store what a release is made of.
+// RecallOp loads the digests of a release from the store.
 type RecallOp struct {
 	Release string
 }
 
-// PreflightOp evaluates checks of a channel once more, all at once, before a target is set.
+// PreflightOp evaluates checks of a channel again, all at once, before a target is set.
 type PreflightOp struct {
 	Channel string
 	Release string
 	Checks  []entities.Evaluation
 	Window  bool
-	// StableSince is that of the window: what began anew meanwhile is evaluated anew.
+	// StableSince is that of the window: a window that restarted in the meantime is evaluated again.
 	StableSince time.Time
 }
 
@@ -131,25 +130,25 @@ type ExtensionOp struct {
 	Release   string
 	Extension entities.Extension
 	Attempt   int
-	BackTo    string // of a release that was taken back: the full version that is there instead
+	BackTo    string // of a release that was taken back: the full version that replaced it
 }
 
-// LeaseOp asks for a lease, or gives one back.
+// LeaseOp requests a lease, or returns one.
 type LeaseOp struct {
 	Instance entities.InstanceID
 	Runtime  string
 	ID       string
 	Version  string // full version that is applied
 	GiveBack bool
-	Again    bool // it was asked for before, and the Runtime workflow may have forgotten
+	Again    bool // it was requested before, and the Runtime workflow may have lost the request
 	Rollback bool // goes first
 	Limit    int
-	Timeout  time.Duration // of the apply: past it the Runtime workflow asks whether it is still held
+	Timeout  time.Duration // of the apply: after it the Runtime workflow queries whether the lease is still held
 }
 
-// RemoveOp takes down what an instance is made of, or what it left on a runtime that it is not on any more.
+// RemoveOp takes down the objects of an instance, or those that it left on a runtime that it moved away from.
 type RemoveOp struct {
 	Instance entities.InstanceID
 	Target   entities.Target
-	From     string // the runtime where it was left; "": where the instance is
+	From     string // the runtime where they were left; "": the instance's own
 }
