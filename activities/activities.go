@@ -202,7 +202,7 @@ func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest s
 	if err != nil || entities.DigestOf(rendered[in.ID]) != digest {
 		return p, lost
 	}
-	if err := a.Store.RestorePayload(ctx, digest, rendered[in.ID]); err != nil && !store.IsReadOnly(err) {
+	if _, err := a.Store.PutPayload(ctx, rendered[in.ID]); err != nil && !store.IsReadOnly(err) {
 		return p, err
 	}
 	return rendered[in.ID], nil

@@ -72,7 +72,7 @@ func TestAppliesOfOneInstanceDoNotOverlap(t *testing.T) {
 			env.RegisterActivity(a.Apply)
 			_, err := env.ExecuteActivity(a.Apply, protocol.ApplyRequest{
 				Application: "shop", Service: "web", Runtime: "local", RuntimeDigest: digest,
-				Instance: protocol.InstanceRef{ID: id, FullVersion: "v1"}, Timeout: 1e10, FetchTimeout: 1e10,
+				Instance: protocol.InstanceRef{ID: id, FullVersion: "v1"}, Timeout: 1e10, FetchTimeout: 1e10, Sequence: 1,
 			})
 			require.NoError(t, err)
 		})

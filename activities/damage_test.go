@@ -51,6 +51,7 @@ func TestDamagedPayloadIsRenderedAgain(t *testing.T) {
 		_, err = open().Store.Payload(ctx, digest)
 		require.NoError(t, err, "%s: it is there again", name)
 	}
+
 	records, err := filepath.Glob(filepath.Join(dir, "versions", "shop", "routes", "r1-*"))
 	require.NoError(t, err)
 	require.Len(t, records, 1)
@@ -99,12 +100,14 @@ func TestKnownVersionKeepsWhatItWasRenderedTo_B3_D4(t *testing.T) {
 	known, err := a.Prepare(ctx, request)
 	require.NoError(t, err)
 	require.Equal(t, "as it was", known.Payloads[id].Digest)
-	_, _, err = s.CreateVersion(ctx, "shop", "routes", store.VersionRecord{Version: "r3", FullVersion: "r3", Incarnation: 1, Hash: hash})
+	_, _, err = s.CreateVersion(ctx, "shop", "routes", store.VersionRecord{
+		Version: "r3", FullVersion: "r3", Incarnation: 1, Hash: hash, Payloads: map[string]string{"production": "as it was"},
+	})
 	require.NoError(t, err)
 	request.Version, request.FullVersion = "r3", "r3"
 	known, err = a.Prepare(ctx, request)
 	require.NoError(t, err)
-	require.Len(t, known.Payloads[id].Digest, 64, "a record of before does not say")
+	require.Len(t, known.Payloads[id].Digest, 64, "it was first named for another channel")
 }
 
 // Rules that are damaged are no outage: whoever knew none would let everybody pass meanwhile (F4).

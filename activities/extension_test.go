@@ -20,9 +20,10 @@ import (
 func extension(t *testing.T, a *Activities, script string) protocol.ExtensionRequest {
 	t.Helper()
 	dir := t.TempDir()
+	a.Roots = Roots{"shop": dir}
 	programtest.Write(t, filepath.Join(dir, "run"), "#!/bin/sh\n"+script)
 	digest, err := a.Store.PutExtension(t.Context(), entities.ExtensionDefinition{
-		Application: "shop", Service: "web", Name: "migrate", Dir: dir,
+		Application: "shop", Service: "web", Name: "migrate", Dir: ".",
 		Command: entities.Command{Argv: []string{"./run", "${{ version }}", "to-${{fullVersion}}"}},
 		Env: map[string]entities.Value{
 			"TAG": {Literal: "${{ fullVersion }}"}, "PASSWORD": {WorkerEnv: "EXTENSION_PASSWORD"}, "CONVERGE_RELEASE": {Literal: "mine"},

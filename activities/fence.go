@@ -15,11 +15,8 @@ import (
 // fence claims an instance for what is about to be written there, so that nothing is ever written after something later
 // (F2): whatever an operator does to workflows and workers, at most one sequence of targets goes forward. It returns the
 // claim that stands in the way, if one does, and why; that of another epoch, where the installation was moved, has no
-// sequence. Without a fence nothing does.
+// sequence.
 func (a *Activities) fence(ctx context.Context, in runtimes.Owner, f *runtimes.Fence) (by *protocol.Claim, why string, err error) {
-	if f == nil {
-		return nil, "", nil
-	}
 	var asked sync.WaitGroup
 	var i protocol.Installation
 	var unknown error
@@ -53,12 +50,8 @@ func whereTo(i protocol.Installation) string {
 	return fmt.Sprintf("moved to the namespace %s (%s)", i.Namespace, i.NamespaceID)
 }
 
-// fenceOf is the place of a target, or of a removal, among all that an instance ever had. A workflow that counts none is not
-// fenced: it is of an older version.
+// fenceOf is the place of a target, or of a removal, among all that an instance ever had.
 func (a *Activities) fenceOf(to protocol.InstanceRef, sequence int64) *runtimes.Fence {
-	if sequence == 0 {
-		return nil
-	}
 	f := &runtimes.Fence{Installation: a.Installation, Epoch: a.Epoch, Sequence: sequence, FullVersion: to.FullVersion}
 	if to.FullVersion != "" {
 		f.Target = entities.ShortDigestOf([]string{to.FullVersion, to.Payload})

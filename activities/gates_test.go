@@ -244,7 +244,10 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 	require.NoError(t, err)
 	manifest, err := a.Store.PutManifest(t.Context(), incarnation.Manifest{"web": digest, "api": "a", "new": "b"})
 	require.NoError(t, err)
-	require.NoError(t, a.Store.PutNumber(t.Context(), "shop", protocol.Incarnation{Number: 1, Hash: "h", Manifest: manifest}))
+	one := protocol.Incarnation{Number: 1, Hash: "h", Manifest: manifest}
+	require.NoError(t, a.Store.PutNumber(t.Context(), "shop", one))
+	_, err = a.Store.PutNotice(t.Context(), "shop", protocol.Notice{Incarnation: one, Order: order(1, 1)})
+	require.NoError(t, err)
 	load := protocol.LoadSpecRequest{Application: "shop", Service: "web", Incarnation: 1, Hash: "h"}
 	pause := protocol.ScopePause{Scope: "application", Pause: pausedFor("outage")}
 
@@ -379,7 +382,7 @@ func TestRemove_A24(t *testing.T) {
 	}
 	request := protocol.RemoveRequest{
 		Application: "shop", Service: "web", ServiceID: "shop.web", Runtime: "local", RuntimeDigest: digest,
-		Instance: protocol.InstanceRef{ID: entities.Only("prod"), FullVersion: "v1", Payload: applied}, Timeout: time.Minute,
+		Instance: protocol.InstanceRef{ID: entities.Only("prod"), FullVersion: "v1", Payload: applied}, Timeout: time.Minute, Sequence: 1,
 	}
 	answer, _, err := run[protocol.RemoveAnswer](t, a.Remove, request)
 	require.NoError(t, err)

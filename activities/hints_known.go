@@ -28,7 +28,7 @@ type records interface {
 	beat(ctx context.Context, worker string, b store.Beat) error
 	beats(context.Context) (map[string]store.Beat, error)
 	leave(ctx context.Context, worker string) error
-	// guards is what the workers say of themselves that look after those of remote runtimes.
+	// guards is what the workers of the common queue say of themselves, which look after those of remote runtimes.
 	guards(context.Context) (map[string]store.Beat, error)
 }
 
@@ -135,7 +135,7 @@ func (h *hints) takeOver() {
 func (a *Activities) TakeOver() {
 	records := (*watchedRecords)(a)
 	if a.Runtime == "" {
-		a.hints.rounds.guard = &guard{records: records, wake: a.wake, mine: a.hints.rounds.peers.guards}
+		a.hints.rounds.guard = &guard{records: records, wake: a.wake, mine: a.hints.rounds.peers.mine}
 	} else {
 		a.hints.guarded()
 	}

@@ -368,7 +368,7 @@ func TestAnObservationThatWasPassedByHidesNothing(t *testing.T) {
 	require.Equal(t, staging, next(t, p.woken))
 }
 
-// Where nothing is written down, by a worker that had to go at once or an earlier version of Converge, the workflow looks.
+// Where nothing is written down, by a worker that had to go at once, the workflow looks.
 func TestHintForAnInstanceNobodyKnowsWakes_H9(t *testing.T) {
 	p := newFixture(t)
 	p.hint(staging, "eu")

@@ -92,7 +92,7 @@ func TestInstancesOfAChannel(t *testing.T) {
 	for _, id := range []entities.InstanceID{first, third} {
 		answer, _, err := run[protocol.ApplyAnswer](t, a.Apply, protocol.ApplyRequest{
 			Application: "shop", Service: "web", ServiceID: "shop.web", Runtime: id.Name, RuntimeDigest: digests[id.Name],
-			Instance: protocol.InstanceRef{ID: id, FullVersion: "v1", Payload: v1[id].Digest}, Timeout: time.Minute,
+			Instance: protocol.InstanceRef{ID: id, FullVersion: "v1", Payload: v1[id].Digest}, Timeout: time.Minute, Sequence: 1,
 		})
 		require.NoError(t, err)
 		require.Equal(t, protocol.ApplyAnswer{}, answer, "C1: without a fetch there is no reading")

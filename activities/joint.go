@@ -206,11 +206,10 @@ func (a *Activities) askOnce(ctx context.Context, id, verb string, hint protocol
 	return err
 }
 
-// isRefused: no later try would change it soon. A service that does not know the verb is looked after by an older version.
+// isRefused: no later try would change it soon.
 func isRefused(err error) bool {
 	var app *temporal.ApplicationError
-	return errors.As(err, &app) &&
-		(app.Type() == protocol.ErrRefused || app.Type() == protocol.ErrDamaged || strings.HasPrefix(app.Message(), "unknown update"))
+	return errors.As(err, &app) && (app.Type() == protocol.ErrRefused || app.Type() == protocol.ErrDamaged)
 }
 
 func refusalOf(err error) string {

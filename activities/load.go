@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"slices"
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/entities/protocol"
@@ -59,8 +58,8 @@ func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	return answer, err
 }
 
-// confirmed is the newest notice of an application. A signal that came late has been overtaken by it; one that says that it came
-// later is refused, unless a worker of an older version recorded the number only.
+// confirmed is the newest notice of an application. A signal that comes late has been overtaken by it; one that says that it came
+// later is refused.
 func (a *Activities) confirmed(ctx context.Context, r protocol.LoadSpecRequest) (protocol.Notice, error) {
 	newest, err := a.Store.NewestNotice(ctx, r.Application)
 	if err != nil && !store.IsNotFound(err) {
@@ -69,31 +68,23 @@ func (a *Activities) confirmed(ctx context.Context, r protocol.LoadSpecRequest) 
 	if r.Incarnation == 0 && r.Hash == "" && err == nil { // a service that was started again only looks
 		return newest, nil
 	}
-	var said protocol.Notice
-	if said.Incarnation, err = a.recorded(ctx, r); err != nil {
+	if err := a.recorded(ctx, r); err != nil {
 		return newest, err
 	}
-	switch later := r.Order.Compare(newest.Order) > 0; {
-	case newest.Incarnation.Number == r.Incarnation, !later && newest.Order != (entities.NoticeOrder{}):
-		return newest, nil
-	case r.Incarnation <= newest.Order.Newest:
+	if err != nil || newest.Incarnation.Number != r.Incarnation && r.Order.Compare(newest.Order) > 0 {
 		return newest, refuse("nobody published or pinned incarnation %d of %s since incarnation %d", r.Incarnation, r.Application, newest.Incarnation.Number)
 	}
-	numbers, err := a.Store.ListNumbers(ctx, r.Application)
-	if highest := slices.Max(append(numbers, 0)); err == nil && r.Incarnation < highest {
-		err = refuse("incarnation %d of %s is older than incarnation %d", r.Incarnation, r.Application, highest)
-	}
-	return said, err // without an order, since nobody says it but the signal
+	return newest, nil
 }
 
-// recorded is what the store knows of the incarnation that a signal names: it must be that one.
-func (a *Activities) recorded(ctx context.Context, r protocol.LoadSpecRequest) (protocol.Incarnation, error) {
+// recorded refuses a signal whose incarnation is not the one that the store has under its number.
+func (a *Activities) recorded(ctx context.Context, r protocol.LoadSpecRequest) error {
 	record, err := a.Store.Number(ctx, r.Application, r.Incarnation)
 	if err != nil && !store.IsNotFound(err) {
-		return record, err
+		return err
 	}
 	if err != nil || record.Hash != r.Hash {
-		return record, refuse("incarnation %d (%s) of %s was never published", r.Incarnation, r.Hash, r.Application)
+		return refuse("incarnation %d (%s) of %s was never published", r.Incarnation, r.Hash, r.Application)
 	}
-	return record, nil
+	return nil
 }

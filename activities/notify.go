@@ -65,9 +65,6 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 // record keeps what services are to go by where they look (G1), and answers the order of what says otherwise and was recorded
 // later: by an application that knows more than whoever asks, or knew more than it does by now.
 func (a *Activities) record(ctx context.Context, r protocol.NotifyRequest) (later entities.NoticeOrder, err error) {
-	if r.Order == (entities.NoticeOrder{}) { // from an older version
-		return later, nil
-	}
 	wanted := protocol.Notice{Order: r.Order, Incarnation: r.Newest, Pinned: r.Pinned}
 	wanted.Incarnation.Manifest = r.To
 	stands, err := a.Store.PutNotice(ctx, r.Application, wanted)

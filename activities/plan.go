@@ -324,9 +324,7 @@ func broughtTo(s *entities.Spec, channel string) string {
 func (a *Activities) PlanKeep(ctx context.Context, k protocol.PlanKeepRequest) error {
 	r, err := a.Store.Plan(ctx, k.PlanRef)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
-		if r, err = k.PlanRecord, nil; r.Hash == "" { // a workflow of an older version
-			err = refuse("the record of plan %s is lost", k.ID())
-		}
+		r, err = k.PlanRecord, nil
 	}
 	if err != nil {
 		return err

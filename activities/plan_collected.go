@@ -64,9 +64,6 @@ func (a *Activities) goesBackTo(ctx context.Context, p *planned, r *protocol.Pla
 	}
 	key := p.keyOf(service)
 	deployed, err := marked(store.PlanDeployed(key))
-	if err == nil && deployed == 0 {
-		deployed, err = marked(store.PlanWhole) // by a version of Converge that did not keep the other
-	}
 	if err != nil || failed {
 		return min(deployed, r.Incarnation), err
 	}

@@ -31,8 +31,8 @@ func (a *Activities) publishedFrom(ctx context.Context, application string) (str
 // dir is where this worker has a directory of an application that a definition names. It has to be there: what starts
 // in it would fail otherwise for no fault of its own.
 func (a *Activities) dir(ctx context.Context, application, relative string) (string, error) {
-	if relative == "" || filepath.IsAbs(relative) { // written by a version that named them so
-		return relative, nil
+	if relative == "" {
+		return "", nil
 	}
 	local := filepath.FromSlash(relative)
 	if !filepath.IsLocal(local) {
@@ -80,12 +80,9 @@ func (a *Activities) placed(ctx context.Context, d entities.RuntimeDefinition) (
 	return d, err
 }
 
-// dirIf is dir where something is found by it; else there is none, unless a version before wrote one down.
+// dirIf is dir where something is found by it; else there is none.
 func (a *Activities) dirIf(ctx context.Context, needed bool, application, relative string) (string, error) {
 	if !needed {
-		if filepath.IsAbs(relative) {
-			return relative, nil
-		}
 		return "", nil
 	}
 	return a.dir(ctx, application, relative)

@@ -31,8 +31,8 @@ func TestDirectoryOfAnApplication(t *testing.T) {
 		"of all":                      {Roots{"": root}, "shop", "edge", filepath.Join(root, "edge"), ""},
 		"its own":                     {Roots{"": root, "shop": other}, "shop", ".", other, ""},
 		"of another":                  {Roots{"web": other}, "shop", ".", from, ""},
-		"by a version before":         {Roots{"": root}, "shop", "/srv/gone", "/srv/gone", ""},
 		"outside":                     {Roots{"": root}, "shop", "../x", "", "directory ../x is outside of the application's"},
+		"of the machine":              {Roots{"": root}, "shop", "/srv", "", "directory /srv is outside of the application's"},
 		"missing":                     {Roots{"shop": root}, "shop", "gone", "", "name where it is: converge worker --root shop=DIR"},
 		"unknown":                     {nil, "web", "edge", "", "this worker does not have the directory edge of application web"},
 	} {

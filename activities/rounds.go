@@ -229,9 +229,7 @@ func (h *hints) leaveRounds() {
 func (h *hints) beat(every time.Duration) (gone []string) {
 	ctx, cancel := context.WithTimeout(h.ctx, wakeTimeout)
 	defer cancel()
-	said := h.rounds.told.next()
-	said.Guards = h.rounds.guard != nil
-	if err := h.records.beat(ctx, h.rounds.peers.me, said); err != nil {
+	if err := h.records.beat(ctx, h.rounds.peers.me, h.rounds.told.next()); err != nil {
 		return nil
 	}
 	h.lookForGuards(ctx, silentBeats*every)
@@ -391,7 +389,6 @@ type peers struct {
 	mu   sync.Mutex
 	seen map[string]sighting
 	live []string // sorted, with this one
-	also []string // of these, the others that look after remote runtimes
 }
 
 // sighting is the last beat of a worker, and when it was first seen here: clocks of others are believed nothing.
@@ -418,7 +415,7 @@ type written struct {
 func (p *peers) saw(beats map[string]store.Beat, now time.Time, silent time.Duration) (changed []written, gone []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seen, live, also := map[string]sighting{}, []string{p.me}, []string{}
+	seen, live := map[string]sighting{}, []string{p.me}
 	for name, b := range beats {
 		if name == p.me {
 			continue
@@ -434,9 +431,7 @@ func (p *peers) saw(beats map[string]store.Beat, now time.Time, silent time.Dura
 		case b.Left:
 			gone = append(gone, name)
 		case now.Sub(seen[name].at) < silent:
-			if live = append(live, name); b.Guards {
-				also = append(also, name)
-			}
+			live = append(live, name)
 		}
 	}
 	for _, name := range p.live {
@@ -445,23 +440,16 @@ func (p *peers) saw(beats map[string]store.Beat, now time.Time, silent time.Dura
 		}
 	}
 	slices.Sort(live)
-	p.seen, p.live, p.also = seen, live, also
+	p.seen, p.live = seen, live
 	return changed, gone
 }
 
-// mine tells whether this worker is the one of all that are there that reads an instance: the one of the highest weight, so that only
-// those of who comes or goes move.
+// mine tells whether this worker is the one of all that are there that sees to something, such as reading an instance: the one of the
+// highest weight, so that only what is of who comes or goes moves.
 func (p *peers) mine(owner runtimes.Owner) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.live) == 0 || heaviest(p.live, owner) == p.me
-}
-
-// guards tells whether this worker is the one that looks after something, of those that look after anything: an older version does not.
-func (p *peers) guards(owner runtimes.Owner) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return heaviest(append(p.also, p.me), owner) == p.me
 }
 
 // was tells whether an instance was read by one of these before they were gone.

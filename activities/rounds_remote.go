@@ -115,13 +115,10 @@ func (h *hints) guarded() {
 	h.rounds.guards = &guards{}
 }
 
-// heardOf takes in what the workers of the common queue say of themselves. Versions that are older look after nobody.
+// heardOf takes in what the workers of the common queue say of themselves.
 func (g *guards) heardOf(beats map[string]store.Beat, now time.Time, silent time.Duration) {
 	heard := map[string]sighting{}
 	for worker, b := range beats {
-		if !b.Guards {
-			continue
-		}
 		heard[worker] = g.heard[worker].with(b, now)
 		if now.Sub(heard[worker].at) < silent {
 			g.until = now.Add(silent)

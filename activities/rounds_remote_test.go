@@ -43,7 +43,7 @@ func (c *remoteCrowd) guard() *hints {
 			c.told[owner.Service]++
 			return nil
 		}
-		h.rounds.guard = &guard{records: edge{&c.store}, wake: wake, mine: h.rounds.peers.guards}
+		h.rounds.guard = &guard{records: edge{&c.store}, wake: wake, mine: h.rounds.peers.mine}
 	})
 }
 
@@ -155,16 +155,11 @@ func TestAnEndThatNoGuardSawIsNoticedLater_F9_H9(t *testing.T) {
 	})
 }
 
-// A service that cannot be woken keeps nobody from being, nobody is woken twice for it, and it is woken once it can be. Workers of an older version, which
-// look after nobody, are left out of whose it is.
+// A service that cannot be woken keeps nobody from being, nobody is woken twice for it, and it is woken once it can be.
 func TestAServiceThatCannotBeWokenKeepsNobody_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newRemoteCrowd(t, 20)
 		c.deaf = map[string]bool{"s3": true}
-		for range 8 {
-			older := c.common.worker()
-			defer older.stop()
-		}
 		guard := c.guard()
 		defer guard.stop()
 		a := c.remote()
@@ -185,12 +180,10 @@ func TestAServiceThatCannotBeWokenKeepsNobody_F9(t *testing.T) {
 	})
 }
 
-// Without a guard, or with one of an older version, that looks after nobody, the server has everything read.
+// Without a guard the server has everything read.
 func TestARemoteWorkerWithoutGuardsIsNotReliedOn_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newRemoteCrowd(t, 1)
-		older := c.common.worker()
-		defer older.stop()
 		a := c.remote()
 		defer a.stop()
 		c.everythingIsObserved(a)

@@ -115,13 +115,10 @@ type HTTPCheck struct {
 // CheckRun is a command, on the worker's machine, as a Job or as a task: 0 passes, 1 and 3 fail, 2 waits, anything
 // else is an ERROR. The last line of stdout is the reason.
 type CheckRun struct {
-	Command Command `json:"command"`
-	// Exit1Fails is set by whatever compiles; in what versions before compiled, 1 is an ERROR.
-	Exit1Fails bool `json:"exit1Fails,omitempty"`
-
-	Env  map[string]Value `json:"env,omitempty"`
-	Job  *CommandJob      `json:"job,omitempty"`
-	Task *CommandTask     `json:"task,omitempty"`
+	Command Command          `json:"command"`
+	Env     map[string]Value `json:"env,omitempty"`
+	Job     *CommandJob      `json:"job,omitempty"`
+	Task    *CommandTask     `json:"task,omitempty"`
 }
 
 // CapacityCheck passes while what will serve is at least the recent maximum use (D19), both by

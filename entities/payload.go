@@ -213,10 +213,7 @@ func (d RuntimeDefinition) SamePlace(o RuntimeDefinition) bool {
 			p.Apply, p.Workflow, p.Env, p.Job, p.Task = d.Custom.Apply.Argv, d.Custom.Apply.Workflow, d.Custom.Env, d.Custom.Job, d.Custom.Task
 		}
 		if d.Custom != nil || p.Kubeconfig != "" {
-			p.Dir = d.Dir
-			if !strings.HasPrefix(d.Dir, "/") { // of two applications it means two places
-				p.Dir = d.Owner + ":" + d.Dir
-			}
+			p.Dir = d.Owner + ":" + d.Dir // of two applications it means two places
 		}
 		return p
 	}

@@ -43,8 +43,7 @@ type Instance struct {
 	// Attempt is 1 for the first apply of a target, and for the first since a person retried it; those that follow by themselves
 	// count on. 0 where nobody counts.
 	Attempt int
-	// Fence is the place of an apply or a removal among all of the instance. Nil when nothing is to be written, and from a
-	// workflow that counts none.
+	// Fence is the place of an apply or a removal among all of the instance. Nil when nothing is to be written.
 	Fence *Fence
 	// Installation is the id of the installation that asks; empty where nobody says.
 	Installation string

@@ -92,11 +92,8 @@ func installationThere(ctx context.Context, c client.Client, namespace string, o
 		return ofNamespace{}, fmt.Errorf("installation of the namespace %s: %w", namespace, err)
 	}
 	memo := d.GetWorkflowExecutionInfo().GetMemo().GetFields()
-	found := ofNamespace{epoch: 1} // what was started before epochs were said
+	var found ofNamespace
 	for name, into := range map[string]any{activities.MemoInstallation: &found.id, activities.MemoStore: &found.store, activities.MemoEpoch: &found.epoch} {
-		if memo[name] == nil && name == activities.MemoEpoch {
-			continue
-		}
 		if err := o.Payloads.Read(&commonpb.Payloads{Payloads: []*commonpb.Payload{memo[name]}}, into); err != nil {
 			return ofNamespace{}, fmt.Errorf("memo of the workflow %s: %w", protocol.InstallationID(), err)
 		}

@@ -79,7 +79,7 @@ func (c command) once(a Asked, d *entities.CheckRun) custom.Once {
 func exited(d *entities.CheckRun, out runtimes.Output) (entities.CheckReading, error) {
 	program := d.Command.Argv[0]
 	verdict, ok := map[int]entities.Verdict{0: entities.Pass, 1: entities.Fail, 2: entities.Wait, 3: entities.Fail}[out.ExitCode]
-	if !ok || out.ExitCode == 1 && !d.Exit1Fails {
+	if !ok {
 		return unevaluated("%s exited %d%s", program, out.ExitCode, said(out.Stderr, out.Stdout))
 	}
 	reason := last(out.Stdout)

@@ -136,9 +136,8 @@ func TestCommand_A20(t *testing.T) {
 		return asked(entities.CheckCommand, func(d *entities.CheckDefinition) {
 			d.Dir = dir
 			d.Command = &entities.CheckRun{
-				Exit1Fails: true,
-				Command:    entities.Command{Argv: []string{"./smoke", "to ${{ version }}; $(false)"}},
-				Env:        map[string]entities.Value{"CODE": {Literal: code}, "MINE": {Literal: "a ${{ fullVersion }}"}},
+				Command: entities.Command{Argv: []string{"./smoke", "to ${{ version }}; $(false)"}},
+				Env:     map[string]entities.Value{"CODE": {Literal: code}, "MINE": {Literal: "a ${{ fullVersion }}"}},
 			}
 			change(d.Command)
 		})
@@ -153,7 +152,6 @@ func TestCommand_A20(t *testing.T) {
 		{Name: "2 waits", Sources: sources, Asked: row("2", plain), Want: entities.Wait, Says: says},
 		{Name: "3 fails", Sources: sources, Asked: row("3", plain), Want: entities.Fail, Says: says},
 		{Name: "1 fails", Sources: sources, Asked: row("1", plain), Want: entities.Fail, Says: says},
-		{Name: "1 was an error in what is compiled", Sources: sources, Asked: row("1", func(r *entities.CheckRun) { r.Exit1Fails = false }), Want: entities.Error, Says: "./smoke exited 1: " + says},
 		{Name: "4 is an error", Sources: sources, Asked: row("4", plain), Want: entities.Error, Says: "./smoke exited 4: " + says},
 		{Name: "stderr first", Sources: sources, Asked: row("", shell("echo out; echo err >&2; exit 5")), Want: entities.Error, Says: "sh exited 5: err"},
 		{Name: "a reason on stderr", Sources: sources, Asked: row("", shell("echo err >&2; exit 1")), Want: entities.Fail, Says: "sh exited 1: err"},

@@ -31,7 +31,7 @@ const document = `{"schema":"converge.check/v1","application":"shop","service":"
 func TestCommandReadsWhatIsKnown_A20_D16(t *testing.T) {
 	t.Parallel()
 	a := asked(entities.CheckCommand, func(d *entities.CheckDefinition) {
-		d.Command = &entities.CheckRun{Command: entities.Command{Argv: []string{"sh", "-c", `cat "$PVN_CHECK_FILE"; exit 1`}, Timeout: time.Minute}, Exit1Fails: true}
+		d.Command = &entities.CheckRun{Command: entities.Command{Argv: []string{"sh", "-c", `cat "$PVN_CHECK_FILE"; exit 1`}, Timeout: time.Minute}}
 	})
 	var once custom.Once
 	checks.Evaluate(t.Context(), checks.Sources{Own: own, Commands: recorded{&once}}, a)

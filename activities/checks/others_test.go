@@ -18,11 +18,11 @@ func release(version string, incarnation int64, phase maestro.Phase) protocol.Re
 	return protocol.ReleaseStatus{ID: "id-" + version, Version: version, Incarnation: incarnation, Phases: map[string]string{"prod": string(phase)}}
 }
 
-// inProd is a service in prod; releases are newest first.
+// inProd is a service in prod, whose health is its status; releases are newest first.
 func inProd(status entities.Status, target, desired string, releases ...protocol.ReleaseStatus) protocol.Status {
 	return protocol.Status{
 		Incarnation: 7, Releases: releases,
-		Channels: []protocol.ChannelStatus{{Name: "prod", Status: string(status), Target: target, Desired: desired}},
+		Channels: []protocol.ChannelStatus{{Name: "prod", Status: string(status), Health: string(status), Target: target, Desired: desired}},
 	}
 }
 
@@ -62,20 +62,19 @@ func TestServiceStable_D22(t *testing.T) {
 		{Name: "in another channel", Sources: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: on(entities.CheckServiceStable, entities.Dependency{Service: "api", Channel: "staging"}), Want: entities.Fail, Says: "api does not go to staging"},
 	}
 	for status, verdict := range map[entities.Status]entities.Verdict{
-		entities.StatusConverging: entities.Wait, entities.StatusDegraded: entities.Wait, entities.StatusPaused: entities.Wait,
-		entities.StatusUnknown: entities.Wait, entities.StatusPreconditions: entities.Wait, entities.StatusManualApproval: entities.Wait,
+		entities.StatusConverging: entities.Wait, entities.StatusDegraded: entities.Wait, entities.StatusUnknown: entities.Wait,
 		entities.StatusRollingBack: entities.Wait, entities.StatusFailed: entities.Fail, entities.StatusFailedRollback: entities.Fail,
-		entities.StatusRolledBack: entities.Fail, entities.StatusBlocked: entities.Fail, entities.StatusOrphaned: entities.Fail,
-		entities.StatusDeleted: entities.Fail,
+		entities.StatusRolledBack: entities.Fail, entities.StatusOrphaned: entities.Fail, entities.StatusDeleted: entities.Fail,
 	} {
 		rows = append(rows, Row{Name: string(status), Sources: api(inProd(status, "v5", "v5")), Asked: a, Want: verdict, Says: "api in prod is " + string(status)})
 	}
 	paused := inProd(entities.StatusPaused, "v5", "v5")
 	paused.Application, paused.Service = "shop", "api"
 	paused.Pauses = []entities.Pause{{By: "bob", Reason: "incident 12", At: time.Date(2026, 11, 20, 10, 41, 0, 0, time.UTC)}}
+	paused.Channels[0].Health = string(entities.StatusConverging)
 	rows = append(rows, Row{
 		Name: "paused by somebody", Sources: api(paused), Asked: a, Want: entities.Wait,
-		Says: "api in prod is PAUSED: api is paused by bob (incident 12) since 2026-11-20 10:41 UTC",
+		Says: "api in prod is CONVERGING: api is paused by bob (incident 12) since 2026-11-20 10:41 UTC",
 	})
 	// What is said of its health counts: it is well though it waits or is paused, and ill though it does.
 	for _, status := range []entities.Status{entities.StatusPaused, entities.StatusPreconditions, entities.StatusManualApproval, entities.StatusBlocked} {
@@ -238,7 +237,8 @@ func TestDeadlock_D21(t *testing.T) {
 	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS",
 		evaluate(map[string]protocol.Status{"api": waiting(clone(), "version-order/web@staging", "static-order/gone")}), "web in another channel is somebody else")
 	blocked := waiting(clone(), "version-order/web")
-	blocked.Channels[0].Status, blocked.Channels[0].Conditions[0].Verdict = string(entities.StatusBlocked), "FAIL"
+	blocked.Channels[0].Status, blocked.Channels[0].Health = string(entities.StatusBlocked), string(entities.StatusBlocked)
+	blocked.Channels[0].Conditions[0].Verdict = "FAIL"
 	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for web. api in prod is BLOCKED",
 		evaluate(map[string]protocol.Status{"api": blocked}), "who found it first is blocked by it")
 	passed := waiting(clone(), "version-order/web")

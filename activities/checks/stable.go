@@ -1,20 +1,18 @@
 package checks
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/converge-engine/converge/entities"
 )
 
 // serviceStable passes while another service is healthy in the channel: whether it is paused, or its next release waits, says
-// nothing of what runs there. An older version says its status alone.
+// nothing of what runs there.
 type serviceStable struct{ sources Sources }
 
 func (c serviceStable) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
 	return c.sources.onOther(ctx, a, func(o other) (entities.CheckReading, error) {
-		name, status := otherOf(a), o.channel.Status
-		health := cmp.Or(o.channel.Health, status)
+		name, status, health := otherOf(a), o.channel.Status, o.channel.Health
 		switch {
 		case health != string(entities.StatusConverged):
 		case o.channel.Target == "": // nothing runs there that could be stable

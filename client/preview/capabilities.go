@@ -29,10 +29,8 @@ func (p *Planner) Capabilities(ctx context.Context, application string, all []en
 			out[definition.Name] = *answer.Capabilities
 		case answer.Code == protocol.PreviewNoWorker, answer.Code == protocol.PreviewTimeout, answer.Code == protocol.PreviewNotReady, answer.Code == protocol.PreviewNoPlanner:
 			return nil, fmt.Errorf("runtime %s: %s [%s]", definition.Name, answer.Message, answer.Code)
-		case answer.Code != "":
-			return nil, fmt.Errorf("runtime %s: the cluster cannot be asked: %s", definition.Name, answer.Message)
 		default:
-			return nil, fmt.Errorf("runtime %s: its worker is of an earlier version, which cannot say what its cluster is", definition.Name)
+			return nil, fmt.Errorf("runtime %s: the cluster cannot be asked: %s", definition.Name, answer.Message)
 		}
 	}
 	return out, nil

@@ -37,18 +37,6 @@ func (q *questions) about(ctx context.Context, s *Service, spec *entities.Spec, 
 	return nil
 }
 
-// answered is an answer to what was asked.
-func answered(item protocol.PreviewItem, answer protocol.ItemPreview) protocol.ItemPreview {
-	if item.Removal && !answer.Removal && answer.Code == "" {
-		answer = protocol.ItemPreview{
-			Service: answer.Service, Code: protocol.PreviewNoPlanner,
-			Message: "the worker of runtime " + item.Runtime + " is of an earlier version, which cannot say what a removal takes down",
-		}
-	}
-	answer.Removal = item.Removal
-	return answer
-}
-
 // forget takes back what was to be asked about a service, the last one.
 func (q *questions) forget(service string) {
 	for len(q.items) > 0 && q.items[len(q.items)-1].Service == service {
@@ -67,7 +55,7 @@ func (q *questions) answer(ctx context.Context, plan *Plan, service, what string
 	for s := range plan.Services {
 		for c := range plan.Services[s].Channels {
 			channel := &plan.Services[s].Channels[c]
-			channel.ItemPreview = answered(q.items[n], answers[n])
+			channel.ItemPreview, channel.Removal = answers[n], q.items[n].Removal
 			channel.Channel = channel.Instance.Channel // the runtime may know it by another name
 			if channel.Unseen() && !channel.Removal {
 				channel.Sent = q.sent(ctx, plan.Services[s].Service, *channel, q.payloads[n])

@@ -190,9 +190,6 @@ func makeHome(dir string) (string, error) {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return "", fmt.Errorf("make a place for state: %w", err)
 	}
-	if err := os.Chmod(home, 0o700); err != nil { //nolint:gosec // a directory is entered; one of before was everybody's to read
-		return "", fmt.Errorf("make a place for state: %w", err)
-	}
 	ignore := filepath.Join(home, ".gitignore")
 	if err := os.WriteFile(ignore, []byte("*\n"), 0o644); err != nil {
 		return "", fmt.Errorf("make a place for state: %w", err)

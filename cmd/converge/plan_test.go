@@ -85,7 +85,7 @@ func object(action, object string, fields ...string) protocol.PreviewChange {
 
 const (
 	objectVersion = `metadata.annotations[converge/version]|"v8"|"v9"`
-	podVersion    = `spec.template.metadata.annotations[converge/version]|"v8"|"v9"` // of what an earlier Converge applied
+	podVersion    = `spec.template.metadata.annotations[converge/version]|"v8"|"v9"` // on templates for which no pod is replaced
 	podTemplate   = `spec.template.metadata.annotations[converge/template]|"0a"|"0b"`
 )
 

@@ -147,10 +147,6 @@ func TestValues(t *testing.T) {
 	expression := func(text string, fails bool) entities.CheckDefinition {
 		return entities.CheckDefinition{CEL: &entities.CELCheck{Expression: text, Message: text + fmt.Sprint(fails), Fails: fails}}
 	}
-	failing := func(d entities.CheckDefinition) entities.CheckDefinition {
-		d.Command.Exit1Fails = true
-		return d
-	}
 	freeze := entities.Freeze{From: "2026-12-20", To: "2027-01-02", Reason: "New Year"}
 	for name, c := range map[string]struct {
 		old, now entities.CheckDefinition
@@ -173,8 +169,6 @@ func TestValues(t *testing.T) {
 		"fewer matchers":      {alerts(map[string]string{"service": "web"}), alerts(nil), ""},
 		"always":              {always(entities.Fail), always(entities.Pass), "always passes"},
 		"another command":     {command("/a", "x"), command("/a", "true"), "judged otherwise"},
-		"exit code 1 fails":   {command("/a", "x"), failing(command("/a", "x")), ""},
-		"1 fails no longer":   {failing(command("/a", "x")), command("/a", "x"), "judged otherwise"},
 		"another expression":  {expression("true", false), expression("1 < 2", true), "judged by another expression"},
 		"waits when false":    {expression("true", true), expression("true", false), "waits and does not fail"},
 		"another directory":   {command("/a", "x"), command("/b", "x"), ""},

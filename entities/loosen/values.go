@@ -34,12 +34,8 @@ func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
 	return otherwise(differ([]any{o.Capacity, o.Compare, o.Dependency, o.ConfigRollout}, []any{n.Capacity, n.Compare, n.Dependency, n.ConfigRollout}), "judged otherwise")
 }
 
-// runs compares what is run; where a command lies does not matter, and one more exit code that fails asks for more.
-func runs(o, n *entities.CheckRun) []string {
-	stricter := *o
-	stricter.Exit1Fails = o.Exit1Fails || n.Exit1Fails
-	return otherwise(differ(stricter, *n), "judged otherwise")
-}
+// runs compares what is run; where a command lies does not matter.
+func runs(o, n *entities.CheckRun) []string { return otherwise(differ(*o, *n), "judged otherwise") }
 
 // compared compares two definitions that are whole.
 func compared[D any](o, n *D, by func(o, n *D) []string) []string {

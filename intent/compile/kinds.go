@@ -65,7 +65,7 @@ func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) 
 
 // checkRun fills in the command of a check, wherever it runs.
 func (f *filling) checkRun(at string, k config.ProtectionKind) *entities.CheckRun {
-	run := &entities.CheckRun{Exit1Fails: true}
+	run := &entities.CheckRun{}
 	fill := func(argv []string, timeout config.Duration, by span, env map[config.EnvName]config.EnvValue) {
 		run.Command, run.Env = f.command(at, argv, f.period(at+".timeout", timeout, by)), f.env(at+".env", env)
 	}

@@ -213,7 +213,7 @@ func changes(old, now map[string]string) []Change {
 	for _, path := range union(strict.Keys(old), strict.Keys(now)) {
 		before, had := old[path]
 		after, has := now[path]
-		if kind := kindOf(had, has); kind != Changed || !same(before, after) {
+		if kind := kindOf(had, has); kind != Changed || before != after {
 			all = append(all, Change{Path: path, Kind: kind, Old: before, New: after})
 		}
 	}
@@ -224,16 +224,8 @@ func changes(old, now map[string]string) []Change {
 // sha256 is before a digest.
 const sha256 = "sha256 "
 
-// fewDigits are those of a digest that people are shown, and that older versions kept of an object's.
+// fewDigits are those of a digest that people are shown.
 const fewDigits = 12
-
-// same compares two values, of which one may be a digest that an older version kept the beginning of.
-func same(a, b string) bool {
-	if len(a) > len(b) {
-		a, b = b, a
-	}
-	return a == b || strings.HasPrefix(a, sha256) && len(a) == len(sha256)+fewDigits && strings.HasPrefix(b, a)
-}
 
 // brief shows the beginning of a digest instead of all of it, where that tells it from the other.
 func brief(value, other string) string {

@@ -210,8 +210,7 @@ func (i *Member) bundle() string {
 	return ""
 }
 
-// ObjectList says what is in a bundle without its content: each object's digest, of which older versions kept the first 12
-// digits, by what people call it: Deployment/web.
+// ObjectList says what is in a bundle without its content: each object's digest, by what people call it: Deployment/web.
 type ObjectList map[string]string
 
 // Period is a duration that JSON shows as people write it.

@@ -98,8 +98,9 @@ func parseCheckpoint(key string, data []byte) (c protocol.Checkpoint, err error)
 
 // MissedRecord is what an archive holds of what runs accepted, that are elsewhere, after the checkpoint that came along.
 func MissedRecord(m protocol.MissedMessages) (key string, data []byte, err error) {
-	data, err = json.Marshal(m)
-	return missedMessages + m.ID, data, err
+	key = missedMessages + m.ID
+	data, err = sealed(key, m)
+	return key, data, err
 }
 
 // Missed returns what was accepted after the checkpoint that a place is of, by runs that are elsewhere; nothing when all of

@@ -108,18 +108,6 @@ func TestMendedRecordIsReadAgain(t *testing.T) {
 	require.Equal(t, record, got)
 }
 
-// Records from before they had a digest are read.
-func TestRecordsWithoutDigestAreRead(t *testing.T) {
-	d, ctx := newScratch(t), t.Context()
-	old := `{"version":"v1","fullVersion":"v1","incarnation":1,"hash":"h","parameters":{"a":1,"digest":"sha256:1"}}`
-	file := filepath.Join(d.dir, versionKey("shop", "web", "v1"))
-	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
-	require.NoError(t, os.WriteFile(file, []byte(old), 0o600))
-	got, err := d.open().Version(ctx, "shop", "web", "v1")
-	require.NoError(t, err)
-	require.Equal(t, map[string]any{"a": 1.0, "digest": "sha256:1"}, got.Parameters)
-}
-
 // A damaged piece of an audit trail hides no other, is named in its place, and is written again from what comes again.
 func TestDamagedAuditHidesNoOther(t *testing.T) {
 	d, ctx := newScratch(t), t.Context()

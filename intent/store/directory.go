@@ -31,21 +31,7 @@ func openDirectory(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, strict.Reason(err))
 	}
-	closed(absolute)
 	return newStore(absolute, absolute, newBounded(&directory{absolute})), nil
-}
-
-// closed closes to others what a version of before has left open to them. What is no store alone stays as it is.
-func closed(dir string) {
-	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		if _, ours := folders[e.Name()+"/"]; !ours {
-			return
-		}
-	}
-	if err == nil {
-		_ = os.Chmod(dir, ownDir) //nolint:gosec // a directory is entered; it is somebody else's if this fails
-	}
 }
 
 // path is where a key is. None leads out of the store.

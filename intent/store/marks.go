@@ -201,7 +201,7 @@ func (s *Store) record(ctx context.Context, key string) ([]byte, error) {
 		if !isDigest(string(data)) {
 			err = &CorruptError{key, "it names no definition"}
 		}
-	case !json.Valid(data) || !unbroken(data):
+	case !json.Valid(data) || isSealed(data) && !unbroken(data):
 		err = &CorruptError{key, "its content is not what was written"}
 	}
 	return data, err

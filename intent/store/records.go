@@ -27,7 +27,7 @@ type VersionRecord struct {
 	Parameters        map[string]any            `json:"parameters,omitempty"`
 	ChannelParameters map[string]map[string]any `json:"channelParameters,omitempty"`
 	// Payloads: channel, by the name that it has in the incarnation → digest of what it was rendered to when it was first named.
-	// None: of a version of Converge that did not write them down.
+	// Values of an aspect have none.
 	Payloads map[string]string `json:"payloads,omitempty"`
 }
 

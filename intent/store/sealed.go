@@ -3,15 +3,13 @@ package store
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 
 	"github.com/converge-engine/converge/intent/internal/canonical"
 )
 
-// A record is a JSON object written once, whose last field is the digest of the object without that field: older
-// versions leave the field unread, and theirs have none.
+// A record is a JSON object written once, whose last field is the digest of the object without that field.
 const sealField = `,"digest":"`
 
 // createRecord writes a record if there is none, and returns the one that stands. Fits tells that a record is the one
@@ -91,17 +89,19 @@ func sealed(key string, record any) ([]byte, error) {
 	return out, nil
 }
 
-// unbroken tells that a record has the digest that it names, if it names one.
+// unbroken tells that a record has the digest that it names.
 func unbroken(data []byte) bool {
 	const length = 2 * 32 // of a digest in hex
 	at := len(data) - len(sealField) - length - len(`"}`)
 	if at < 1 || !bytes.HasPrefix(data[at:], []byte(sealField)) {
-		var old struct{ Digest *string }
-		return json.Unmarshal(data, &old) == nil && old.Digest == nil // from before there was one
-	}
-	digest := string(data[at+len(sealField) : at+len(sealField)+length])
-	if _, err := hex.DecodeString(digest); err != nil {
 		return false
 	}
+	digest := string(data[at+len(sealField) : at+len(sealField)+length])
 	return canonical.Hash(append(bytes.Clone(data[:at]), '}')) == digest
+}
+
+// isSealed tells that a JSON object names a digest: one that is written again and again does not.
+func isSealed(data []byte) bool {
+	var record struct{ Digest *string }
+	return json.Unmarshal(data, &record) != nil || record.Digest != nil
 }

@@ -190,11 +190,6 @@ func (s *Store) PutPayload(ctx context.Context, payload entities.Payload) (strin
 	return digest, s.putNew(ctx, "payloads/"+digest, digest, data)
 }
 
-// RestorePayload writes a payload again that was lost, under the digest that names it, which may be the beginning of one.
-func (s *Store) RestorePayload(ctx context.Context, digest string, payload entities.Payload) error {
-	return s.putJSONAs(ctx, "payloads/", digest, payload)
-}
-
 // Payload returns the payload of a digest.
 func (s *Store) Payload(ctx context.Context, digest string) (entities.Payload, error) {
 	return getJSON[entities.Payload](ctx, s, "payloads/", digest)
@@ -220,15 +215,11 @@ func (s *Store) State(ctx context.Context, digest string) ([]byte, error) {
 // putJSON keeps a value under entities.DigestOf it, as the bytes that the digest is of.
 func (s *Store) putJSON(ctx context.Context, folder string, v any) (string, error) {
 	digest := entities.DigestOf(v)
-	return digest, s.putJSONAs(ctx, folder, digest, v)
-}
-
-func (s *Store) putJSONAs(ctx context.Context, folder, digest string, v any) error {
 	data, err := encoded(folder, digest, v)
 	if err != nil {
-		return err
+		return digest, err
 	}
-	return s.put(ctx, folder+digest, digest, data)
+	return digest, s.put(ctx, folder+digest, digest, data)
 }
 
 func encoded(folder, digest string, v any) ([]byte, error) {
@@ -277,8 +268,7 @@ func (s *Store) putNew(ctx context.Context, key, digest string, data []byte) err
 	return nil
 }
 
-// get reads content and checks it against its digest, a SHA-256 in hex, or, of what versions before wrote, the
-// beginning of one.
+// get reads content and checks it against its digest, a SHA-256 in hex.
 func (s *Store) get(ctx context.Context, key, digest string) ([]byte, error) {
 	if data, ok := s.cache.get(key); ok {
 		return data.([]byte), nil
@@ -308,13 +298,13 @@ func (s *Store) has(ctx context.Context, key, digest string) (bool, error) {
 // isDigest tells whether content can be named so: otherwise there is none.
 func isDigest(name string) bool {
 	raw, err := hex.DecodeString(name)
-	return err == nil && len(raw) >= 8 && len(raw) <= sha256.Size
+	return err == nil && len(raw) == sha256.Size
 }
 
 // checked compares content that was read with its digest, and remembers it.
 func (s *Store) checked(key, digest string, data []byte) error {
-	if hash := canonical.Hash(data); hash[:len(digest)] != digest {
-		return &CorruptError{key, "its content has the digest " + hash[:len(digest)]}
+	if hash := canonical.Hash(data); hash != digest {
+		return &CorruptError{key, "its content has the digest " + hash}
 	}
 	s.cache.put(key, data, len(data))
 	return nil

@@ -57,8 +57,6 @@ type Beat struct {
 	Number int64 `json:"number"`
 	// Left: it was the last.
 	Left bool `json:"left,omitempty"`
-	// Guards: it looks after the workers of remote runtimes.
-	Guards bool `json:"guards,omitempty"`
 	// Told are the instances ("shop/web/production/main") that it wrote down, by beat, with the oldest first.
 	Told [][]string `json:"told,omitempty"`
 	// All: it wrote down more than it names.

@@ -84,7 +84,7 @@ func (r *Runtime) apply(ctx context.Context, in runtimes.Instance, account *acco
 		}
 		return err
 	}
-	if err := a.deliver(ctx, trials); err != nil {
+	if err := a.deliver(ctx); err != nil {
 		return err
 	}
 	if err := problems(a.tryHooks(ctx)); err != nil {

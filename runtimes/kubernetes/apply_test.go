@@ -344,8 +344,11 @@ func TestWhatCannotBeChangedIsMadeAgainWhenAllowed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []runtimes.Change{{Action: runtimes.ActionRecreate, Type: "Job", Name: "migrate", Namespace: d.namespace}}, plan)
 	require.Equal(t, []string{"recreated Job/migrate"}, d.applied(v2))
-	require.NotEqual(t, first, d.there("Job", "migrate").GetUID())
+	second := d.there("Job", "migrate").GetUID()
+	require.NotEqual(t, first, second)
 	require.Equal(t, []string{"unchanged 1 object"}, d.applied(v2))
+	d.applied(d.instance("v3", job("")))
+	require.Equal(t, second, d.there("Job", "migrate").GetUID(), "its template says v2, and cannot change")
 }
 
 // An apply that is interrupted at any request, before or after the server got it, is

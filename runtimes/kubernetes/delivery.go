@@ -63,15 +63,15 @@ func deliveryIn(inventory *unstructured.Unstructured) (*delivery, error) {
 }
 
 // next is the delivery of a version after another one; of the same version it is the same, which goes on. There was something
-// where an inventory was: what it has may be the version already, applied before inventories said so.
-func next(before *delivery, version string, there, same bool) *delivery {
+// where an inventory was.
+func next(before *delivery, version string, there bool) *delivery {
 	if before != nil && before.Version == version {
 		return before
 	}
 	d := &delivery{Versions: []string{version}, Version: version, Event: install}
 	switch {
 	case before == nil && there:
-		d.Event, d.Installed, d.Ended = upgrade, true, same
+		d.Event, d.Installed = upgrade, true
 		return d
 	case before == nil:
 		return d
@@ -94,7 +94,7 @@ func next(before *delivery, version string, there, same bool) *delivery {
 
 // deliver finds what the apply delivers. Where there are no hooks, and were none, nothing is said of it. Otherwise the server is
 // asked, and not the watch, which may not know yet how the delivery before ended.
-func (a *apply) deliver(ctx context.Context, trials []*trial) error {
+func (a *apply) deliver(ctx context.Context) error {
 	inventory, r, err := a.parent(ctx)
 	if err != nil {
 		return err
@@ -109,8 +109,7 @@ func (a *apply) deliver(ctx context.Context, trials []*trial) error {
 	if err != nil {
 		return err
 	}
-	same := slices.ContainsFunc(trials, func(t *trial) bool { return t.live != nil && versionIn(t.live) == a.version })
-	a.delivery = next(before, a.version, inventory != nil, same)
+	a.delivery = next(before, a.version, inventory != nil)
 	return nil
 }
 

@@ -81,7 +81,7 @@ func TestAnEarlierApplyIsRefusedByTheInventory(t *testing.T) {
 	d := reach(t).desk()
 	v1, v2, v3 := d.instance("v1", configOf("settings", "a")), d.instance("v2", configOf("settings", "b")), d.instance("v3", configOf("settings", "c"))
 	d.applied(v1)
-	require.Nil(t, d.stands(), "as versions wrote it that knew of no fence")
+	require.Nil(t, d.stands(), "without a fence none is written")
 	d.applied(fenced(v2, 2, 7))
 	require.Equal(t, fenced(v2, 2, 7).Fence, d.stands())
 

@@ -15,7 +15,7 @@ import (
 
 // What a delivery is: which hooks run follows from it.
 func TestEventsOfDeliveries_H6(t *testing.T) {
-	step := func(d *delivery, version string) *delivery { return next(d, version, d != nil, false) }
+	step := func(d *delivery, version string) *delivery { return next(d, version, d != nil) }
 	ended := func(d *delivery) *delivery {
 		a := &apply{delivery: d}
 		a.delivered()
@@ -36,8 +36,7 @@ func TestEventsOfDeliveries_H6(t *testing.T) {
 	require.Equal(t, rollback, step(v3, "v2").Event)
 	require.Empty(t, v3.due([]declared{{}}, before), "one that ended runs nothing")
 
-	require.Equal(t, &delivery{Versions: []string{"v5"}, Version: "v5", Event: upgrade, Installed: true, Ended: true}, next(nil, "v5", true, true), "applied before hooks were known")
-	require.Equal(t, &delivery{Versions: []string{"v5"}, Version: "v5", Event: upgrade, Installed: true}, next(nil, "v5", true, false))
+	require.Equal(t, &delivery{Versions: []string{"v5"}, Version: "v5", Event: upgrade, Installed: true}, next(nil, "v5", true), "what was there had no hooks")
 	many := v3
 	for n := range 30 {
 		many = ended(step(many, fmt.Sprintf("w%d", n)))

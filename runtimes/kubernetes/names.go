@@ -30,7 +30,7 @@ const (
 // Annotations.
 const (
 	// AnnotationVersion is the full version that an object was applied at. It is also on pod templates that no pod is replaced
-	// for, and on those of what an earlier Converge applied.
+	// for.
 	AnnotationVersion = "converge/version"
 	// AnnotationTemplate is on pod templates alone: the digest of the template as declared and of the configuration of the
 	// same instance that its pods use (templates.go).

@@ -135,7 +135,7 @@ func (ob *observation) report(ctx context.Context, object *entities.Object, live
 		return err
 	}
 	object.Links = linksOf(live)
-	d, err := d.over(live, true)
+	d, err := d.over(live)
 	if err != nil {
 		return err
 	}

@@ -175,7 +175,7 @@ func (b *bench) put(in runtimes.Instance) {
 		live, err := at.Get(b.Context(), d.GetName(), metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			require.NoError(b, err)
-			d, err = d.over(live, true)
+			d, err = d.over(live)
 			require.NoError(b, err)
 		}
 		_, err = at.Apply(b.Context(), d.GetName(), d.Unstructured, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/converge-engine/converge/entities"
@@ -159,74 +158,13 @@ func activeOf(objects []entities.Object, kind, name string) (all []string) {
 	return all
 }
 
-// asBefore makes an instance there as a Converge did that stamped every template with the version.
-func (d *desk) asBefore(in runtimes.Instance) {
-	d.Helper()
-	objects, err := d.declare(d.Context(), in)
-	require.NoError(d, err)
-	for _, o := range objects {
-		if path := templateOf(idOf(o.Unstructured).kind); path != nil {
-			require.NoError(d, unstructured.SetNestedStringMap(o.Object, map[string]string{AnnotationVersion: in.FullVersion}, append(path, "metadata", "annotations")...))
-		}
-		r, err := d.cluster.resource(d.Context(), o.GroupVersionKind())
-		require.NoError(d, err)
-		_, err = d.admin.at(r, d.namespace).Apply(d.Context(), o.GetName(), o.Unstructured, metav1.ApplyOptions{FieldManager: FieldManager})
-		require.NoError(d, err)
-	}
-}
-
-// A Converge that comes to what an earlier one applied replaces no pod for it: not at the version that is there, not at one that
-// changes something else, and not at the next. What changes is replaced as ever, and so is what uses what changes.
-func TestWhatAnEarlierConvergeAppliedIsNotReplaced_H1(t *testing.T) {
-	d := reach(t).desk()
-	at := func(version, image string, unavailable int, setting string) runtimes.Instance {
-		return d.instance(version, aDeployment("web", image, ""), aDeployment("uses", "uses:1", usesSettings), aWorkload("StatefulSet", "db", "db:1", ""),
-			aJob("/bin/true"), aBudget(unavailable), configOf("settings", setting))
-	}
-	v1 := at("v1", "web:1", 1, "a")
-	d.asBefore(v1)
-	d.until(v1, "v1, as it was left", settled("v1"))
-	first := d.pods()
-	require.Equal(t, []string{"unchanged 6 objects"}, d.applied(v1))
-	for _, in := range []runtimes.Instance{at("v2", "web:1", 2, "a"), at("v3", "web:1", 3, "a"), at("v1", "web:1", 1, "a")} {
-		plan, err := d.Plan(t.Context(), in)
-		require.NoError(t, err)
-		for _, change := range plan {
-			require.Empty(t, change.Message)
-		}
-		d.applied(in)
-		d.until(in, in.FullVersion, settled(in.FullVersion))
-		require.Equal(t, first, d.pods())
-	}
-	d.edits("kubectl-edit", "Deployment", "web", `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"web:9"}]}}}}`)
-	require.Contains(t, d.applied(v1), "took back spec.template.spec.containers[name=c].image of Deployment/web from kubectl-edit")
-	require.Equal(t, "v1", templateStamp(d.there("Deployment", "web")), "the ReplicaSet that ran is taken again")
-	d.until(v1, "v1 again", settled("v1"))
-
-	image := at("v4", "web:2", 1, "a")
-	d.applied(image)
-	d.until(image, "another image", settled("v4"))
-	require.NotEqual(t, first["web"], d.pods()["web"])
-	require.Equal(t, first["uses"], d.pods()["uses"])
-
-	setting := at("v5", "web:2", 1, "b")
-	plan, err := d.Plan(t.Context(), setting)
-	require.NoError(t, err)
-	require.True(t, slices.ContainsFunc(plan, func(c runtimes.Change) bool { return c.Name == "uses" && c.Message == beginAnew }), plan)
-	d.applied(setting)
-	d.until(setting, "another setting", settled("v5"))
-	require.NotEqual(t, first["uses"], d.pods()["uses"])
-	require.Equal(t, first["db"], d.pods()["db"])
-}
-
-// A change of configuration that was cut off before the pods that use it were reached is finished, also over what an earlier
-// Converge applied.
+// A change of configuration that was cut off before the pods that use it were reached is finished.
 func TestAChangeOfConfigurationIsFinished_H1_A11(t *testing.T) {
 	d := reach(t).desk()
 	at := func(version, setting string) runtimes.Instance {
 		return d.instance(version, aDeployment("uses", "uses:1", usesSettings), configOf("settings", setting))
 	}
-	d.asBefore(at("v1", "a"))
+	d.applied(at("v1", "a"))
 	d.until(at("v1", "a"), "v1", settled("v1"))
 	first := d.pods()
 	d.failing(func(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,33 +10,23 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/converge-engine/converge/runtimes"
 )
 
 // Pods are replaced when their template changes, so no version stands there: a template carries a stamp that says what is in it
 // and in the configuration that its pods use, and the workload says in which version that is. So a version that changes neither
 // replaces no pod, one that goes back finds the pods that it left, and pods are of a version by the stamp that they carry.
-//
-// The templates of what an earlier Converge applied carry the version instead. That is kept as their stamp until something else
-// replaces the pods.
 
-// digestMark begins a stamp that is a digest: no version begins so.
-const digestMark = "#"
+// templateAnnotations are where the annotations of a pod template are.
+func templateAnnotations() []string { return []string{"spec", "template", "metadata", "annotations"} }
 
-// stampIn is the stamp among the annotations of a pod, or of a template; empty when there is none.
-func stampIn(annotations map[string]string) string {
-	if digest, ok := annotations[AnnotationTemplate]; ok {
-		return digestMark + digest
-	}
-	return annotations[AnnotationVersion]
+// templateSays is an annotation of an object's pod template; empty when there is none.
+func templateSays(o *unstructured.Unstructured, name string) string {
+	annotations, _, _ := unstructured.NestedStringMap(o.Object, templateAnnotations()...)
+	return annotations[name]
 }
 
-// templateStamp is the stamp that a workload's new pods get.
-func templateStamp(o *unstructured.Unstructured) string {
-	annotations, _, _ := unstructured.NestedStringMap(o.Object, "spec", "template", "metadata", "annotations")
-	return stampIn(annotations)
-}
+// templateStamp is the stamp that a workload's new pods get; empty when they get none.
+func templateStamp(o *unstructured.Unstructured) string { return templateSays(o, AnnotationTemplate) }
 
 // madeStamp is the stamp of a pod, or of the pods of a ReplicaSet. A view keeps only this of their annotations.
 func madeStamp(o *unstructured.Unstructured) string {
@@ -45,7 +34,7 @@ func madeStamp(o *unstructured.Unstructured) string {
 		return stamp
 	}
 	if o.GetKind() == "Pod" {
-		return stampIn(o.GetAnnotations())
+		return o.GetAnnotations()[AnnotationTemplate]
 	}
 	return templateStamp(o)
 }
@@ -142,75 +131,43 @@ func references(value any) (all []reference) {
 	return all
 }
 
-// over is an object as it is applied over the one that is there: it keeps a version as the stamp of its template, if that is to
-// be kept, and notes of which version the pods were that it replaces. What a Job says of its runs stays. The object itself is not changed.
-func (d declared) over(live *unstructured.Unstructured, keep bool) (declared, error) {
-	kind := idOf(d.Unstructured).kind
-	if live == nil || !isWorkload(d.Unstructured) && kind != kindJob {
+// over is an object as it is applied over the one that is there: it notes of which version the pods were that it replaces. What a
+// Job says of its runs stays, and so does the version in its template, which cannot change. The object itself is not changed.
+func (d declared) over(live *unstructured.Unstructured) (declared, error) {
+	if live == nil {
 		return d, nil
 	}
-	stamp, name, note := templateStamp(d.Unstructured), AnnotationRuns, live.GetAnnotations()[AnnotationRuns]
-	if keep = keep && stampedByVersion(live) && (kind != kindJob || stamp == ""); keep {
-		stamp = templateStamp(live)
+	var note, template map[string]string
+	switch {
+	case isWorkload(d.Unstructured):
+		note = annotation(AnnotationEarlier, earlierOf(live, templateStamp(d.Unstructured)))
+	case idOf(d.Unstructured).kind == kindJob:
+		note = annotation(AnnotationRuns, live.GetAnnotations()[AnnotationRuns])
+		if templateSays(d.Unstructured, AnnotationVersion) == "" {
+			template = annotation(AnnotationVersion, templateSays(live, AnnotationVersion))
+		}
 	}
-	if kind != kindJob {
-		name, note = AnnotationEarlier, earlierOf(live, stamp)
-	}
-	if !keep && note == "" {
+	if len(note)+len(template) == 0 {
 		return d, nil
 	}
 	d.Unstructured = d.DeepCopy()
-	var err error
-	if keep {
-		at := []string{"spec", "template", "metadata", "annotations"}
-		unstructured.RemoveNestedField(d.Object, append(at, AnnotationTemplate)...)
-		err = merge(d.Object, map[string]string{AnnotationVersion: stamp}, at)
-	}
-	if note != "" {
-		err = errors.Join(err, merge(d.Object, map[string]string{name: note}, []string{"metadata", "annotations"}))
-	}
+	err := errors.Join(merge(d.Object, template, templateAnnotations()), merge(d.Object, note, []string{"metadata", "annotations"}))
 	return d, errors.Join(err, d.encode())
 }
 
-// stampedByVersion reports whether the template of an object is as an earlier Converge left it.
-func stampedByVersion(o *unstructured.Unstructured) bool {
-	stamp := templateStamp(o)
-	return stamp != "" && !strings.HasPrefix(stamp, digestMark)
-}
-
-// losesStamp reports whether the version in a template is not to be kept as its stamp: the pods are replaced anyway, or have to
-// be, since configuration that they use is another one, or was left half applied.
-func (a *apply) losesStamp(ctx context.Context, t *trial) bool {
-	if t.live == nil || !isWorkload(t.Unstructured) || !stampedByVersion(t.Unstructured) || versionIn(t.live) == versionIn(t.Unstructured) {
-		return false
+// annotation is one with its text, unless it says nothing.
+func annotation(name, text string) map[string]string {
+	if text == "" {
+		return nil
 	}
-	changes := slices.ContainsFunc(t.fields, func(f runtimes.FieldChange) bool { return strings.HasPrefix(f.Path, templateField) })
-	return t.outcome == untried || t.outcome == changed && (changes || len(t.fields) == maxDifferences || a.configChanges(ctx, t))
+	return map[string]string{name: text}
 }
 
-// configChanges reports whether configuration that an object's pods use is not there as it is declared, or not since the object is.
-func (a *apply) configChanges(ctx context.Context, t *trial) bool {
-	all := references(inside(t.Object, "spec", "template")["spec"])
-	return slices.ContainsFunc(a.objects, func(d declared) bool {
-		if !slices.Contains(all, reference{d.GetKind(), d.GetName()}) || d.GetAPIVersion() != "v1" || d.GetNamespace() != t.GetNamespace() {
-			return false
-		}
-		config := &trial{declared: d}
-		var err error
-		if config.at, err = a.cluster.resource(ctx, d.GroupVersionKind()); err == nil {
-			config.live, err = a.present(ctx, config)
-		}
-		return err != nil || config.live == nil || versionIn(config.live) != versionIn(t.live) ||
-			contentDigest(config.live) != contentDigest(d.Unstructured)
-	})
-}
-
-// templateField begins the path of each field of a pod template, and stampFields are those that are not of what is declared.
-const templateField = "spec.template."
-
-var stampFields = []string{
-	templateField + "metadata.annotations[" + AnnotationTemplate + "]", templateField + "metadata.annotations[" + AnnotationVersion + "]",
-}
+// templateField begins the path of each field of a pod template, and stampField is the one that is not of what is declared.
+const (
+	templateField = "spec.template."
+	stampField    = templateField + "metadata.annotations[" + AnnotationTemplate + "]"
+)
 
 // beginAnew is what is said of a workload whose template changes in nothing but its stamp.
 const beginAnew = "its pods begin anew: configuration that they use changes"
@@ -220,7 +177,7 @@ func (t *trial) forConfig() bool {
 	stamps, others := 0, 0
 	for _, f := range t.fields {
 		switch {
-		case slices.Contains(stampFields, f.Path):
+		case f.Path == stampField:
 			stamps++
 		case strings.HasPrefix(f.Path, templateField):
 			others++
@@ -249,7 +206,7 @@ func earlierOf(live *unstructured.Unstructured, stamp string) string {
 	return strings.Join(kept, ", ")
 }
 
-// naming says of which version the pods of a stamp are.
+// naming says of which version the pods of a stamp are; of another stamp nobody knows.
 type naming map[string]string
 
 // namesOf are the versions of the pods that a workload may have: by what it says itself, and, where the watch has not brought
@@ -263,12 +220,4 @@ func namesOf(live *unstructured.Unstructured, d declared, version string) naming
 	}
 	names[templateStamp(live)] = versionIn(live)
 	return names
-}
-
-// of is the version of a stamp, or "" when nobody knows.
-func (n naming) of(stamp string) string {
-	if version, ok := n[stamp]; ok || strings.HasPrefix(stamp, digestMark) {
-		return version
-	}
-	return stamp
 }

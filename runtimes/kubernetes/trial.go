@@ -97,7 +97,7 @@ func (a *apply) try(ctx context.Context, d declared) *trial {
 	if t.live == nil {
 		t.outcome = created
 	}
-	dry, err := a.sendOver(ctx, t, d, true)
+	dry, err := a.sendOver(ctx, t, d)
 	if err != nil && t.live == nil && a.bringsNamespace(d, err) {
 		t.outcome = tooEarly
 		return t
@@ -116,16 +116,12 @@ func (a *apply) judge(ctx context.Context, t *trial, d declared, dry *unstructur
 			return t.refuse(err)
 		}
 		if workload {
-			dry, err = a.sendOver(ctx, t, d, true)
+			dry, err = a.sendOver(ctx, t, d)
 		}
 		a.conclude(t, dry, err)
 	}
 	if a.takesReplicas(ctx, t) {
-		dry, err = a.sendOver(ctx, t, d, true)
-		a.conclude(t, dry, err)
-	}
-	if a.losesStamp(ctx, t) {
-		dry, err = a.sendOver(ctx, t, d, false)
+		dry, err = a.sendOver(ctx, t, d)
 		a.conclude(t, dry, err)
 	}
 	if t.fails = a.again(t); t.fails {
@@ -141,10 +137,10 @@ func (a *apply) judge(ctx context.Context, t *trial, d declared, dry *unstructur
 }
 
 // sendOver tries an object over what is there.
-func (a *apply) sendOver(ctx context.Context, t *trial, d declared, keep bool) (dry *unstructured.Unstructured, err error) {
+func (a *apply) sendOver(ctx context.Context, t *trial, d declared) (dry *unstructured.Unstructured, err error) {
 	d.scaler, d.unscaled = t.scaler, t.unscaled
 	t.force, t.taken, t.standing = false, nil, nil
-	if t.declared, err = d.over(t.live, keep); err != nil {
+	if t.declared, err = d.over(t.live); err != nil {
 		return nil, runtimes.Permanent(err)
 	}
 	if err := a.noteTaken(t); err != nil {
@@ -277,7 +273,7 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Ch
 	if err != nil {
 		return nil, err
 	}
-	if err := a.deliver(ctx, trials); err != nil {
+	if err := a.deliver(ctx); err != nil {
 		return nil, err
 	}
 	for _, t := range append(trials, a.tryHooks(ctx)...) {

@@ -55,19 +55,19 @@ func deploymentVersions(o *unstructured.Unstructured, sets []*unstructured.Unstr
 	desired := number(o, 1, "spec", "replicas")
 	newest := newestOf(sets)
 	if newest == nil { // the controller has not seen it yet
-		return []entities.ObjectVersion{{Version: names.of(templateStamp(o)), Active: true, TargetReplicas: desired}}
+		return []entities.ObjectVersion{{Version: names[templateStamp(o)], Active: true, TargetReplicas: desired}}
 	}
 	all := tally{}
 	for _, set := range sets {
 		if pods := number(set, 0, "status", "replicas"); pods > 0 {
-			all.add(names.of(madeStamp(set)), pods, number(set, 0, "status", "availableReplicas"), number(set, 0, "spec", "replicas"))
+			all.add(names[madeStamp(set)], pods, number(set, 0, "status", "availableReplicas"), number(set, 0, "spec", "replicas"))
 		}
 	}
 	stamp := madeStamp(newest)
 	if number(o, 0, "status", "observedGeneration") < number(o, 0, "metadata", "generation") {
 		stamp = templateStamp(o)
 	}
-	return all.versions(names.of(stamp), desired)
+	return all.versions(names[stamp], desired)
 }
 
 // newestOf finds the ReplicaSet of a Deployment's present template: the one that the controller
@@ -103,9 +103,9 @@ func podVersions(o *unstructured.Unstructured, pods []*unstructured.Unstructured
 		if conditionOf(pod, "Ready").is("True") {
 			available = 1
 		}
-		all.add(names.of(madeStamp(pod)), 1, available, 0)
+		all.add(names[madeStamp(pod)], 1, available, 0)
 	}
-	return all.versions(names.of(templateStamp(o)), desired)
+	return all.versions(names[templateStamp(o)], desired)
 }
 
 func runs(pod *unstructured.Unstructured) bool {

@@ -17,7 +17,7 @@ func replicaSet(t *testing.T, version string, revision, replicas, available int)
 apiVersion: apps/v1
 kind: ReplicaSet
 metadata: {name: web-%d, annotations: {deployment.kubernetes.io/revision: "%d"}}
-spec: {replicas: %d, template: {metadata: {annotations: {converge/version: %s}}}}
+spec: {replicas: %d, template: {metadata: {annotations: {converge/template: %s}}}}
 status: {replicas: %d, availableReplicas: %d}
 `, revision, revision, replicas, version, replicas, available))
 }
@@ -27,8 +27,8 @@ func TestDeploymentVersions(t *testing.T) {
 		return object(t, fmt.Sprintf(`
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: web, annotations: {converge/version: v2}}
-spec: {replicas: %d, template: {metadata: {annotations: {converge/version: v2}}}}
+metadata: {name: web, annotations: {converge/version: v2, converge/earlier: v1 v1}}
+spec: {replicas: %d, template: {metadata: {annotations: {converge/template: v2}}}}
 `, replicas))
 	}
 	for _, row := range []struct {
@@ -58,8 +58,8 @@ spec: {replicas: %d, template: {metadata: {annotations: {converge/version: v2}}}
 			"a template that its controller has not come to yet is not active", object(t, `
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: web, generation: 2, annotations: {converge/version: v2}}
-spec: {replicas: 3, template: {metadata: {annotations: {converge/version: v2}}}}
+metadata: {name: web, generation: 2, annotations: {converge/version: v2, converge/earlier: v1 v1}}
+spec: {replicas: 3, template: {metadata: {annotations: {converge/template: v2}}}}
 status: {observedGeneration: 1}
 `),
 			[]*unstructured.Unstructured{replicaSet(t, "v1", 1, 3, 3)},
@@ -108,10 +108,10 @@ status: {observedGeneration: 1}
 
 func TestPodVersions(t *testing.T) {
 	pod := func(version, more string) *unstructured.Unstructured {
-		return object(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {converge/version: %s}%s}}", version, more))
+		return object(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {converge/template: %s}%s}}", version, more))
 	}
 	ready := `}, status: {phase: Running, conditions: [{type: Ready, status: "True"}]`
-	db := object(t, "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, annotations: {converge/version: v2}}, spec: {replicas: 3, template: {metadata: {annotations: {converge/version: v2}}}}}")
+	db := object(t, "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, annotations: {converge/version: v2, converge/earlier: v1 v1}}, spec: {replicas: 3, template: {metadata: {annotations: {converge/template: v2}}}}}")
 	require.Equal(t, []entities.ObjectVersion{
 		{Version: "v2", Active: true, Replicas: 2, AvailableReplicas: 1, TargetReplicas: 3},
 		{Version: "v1", Active: true, Replicas: 1, AvailableReplicas: 1},
@@ -119,7 +119,7 @@ func TestPodVersions(t *testing.T) {
 		pod("v1", ready), pod("v2", ready), pod("v2", ""),
 		pod("v1", `, deletionTimestamp: "2026-01-02T03:04:05Z"`), pod("v1", "}, status: {phase: Succeeded"),
 	}))
-	agent := object(t, "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, annotations: {converge/version: v2}}, spec: {template: {metadata: {annotations: {converge/version: v2}}}}, status: {desiredNumberScheduled: 1}}")
+	agent := object(t, "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, annotations: {converge/version: v2, converge/earlier: v1 v1}}, spec: {template: {metadata: {annotations: {converge/template: v2}}}}, status: {desiredNumberScheduled: 1}}")
 	require.Equal(t, []entities.ObjectVersion{
 		{Version: "v2", TargetReplicas: 1},
 		{Version: "v1", Active: true, Replicas: 1, AvailableReplicas: 1},
@@ -183,9 +183,9 @@ status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reas
 }
 
 func TestPodsOfOtherVersionsShowNothing(t *testing.T) {
-	old := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {converge/version: v1}}}")
-	target := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: b, annotations: {converge/version: v2}}}")
-	by := object(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {metadata: {annotations: {converge/version: v2}}}}}")
+	old := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: a, annotations: {converge/template: v1}}}")
+	target := object(t, "{apiVersion: v1, kind: Pod, metadata: {name: b, annotations: {converge/template: v2}}}")
+	by := object(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {metadata: {annotations: {converge/template: v2}}}}}")
 	require.Equal(t, []*unstructured.Unstructured{target}, ofTemplate([]*unstructured.Unstructured{old, target}, by))
 }
 

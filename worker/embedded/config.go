@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"sync/atomic"
 	"time"
 
 	"go.temporal.io/server/common/cluster"
@@ -76,9 +75,6 @@ func (p ports) serverConfig(db *database) (*config.Config, map[primitives.Servic
 // its conversion of a value by the slice that it was given.
 type settings struct {
 	values map[dynamicconfig.Key][]dynamicconfig.ConstrainedValue
-	// freshAttributes makes the server read search attributes from the database at every use. Its caches take
-	// seconds to see an addition, and nothing says when they all have.
-	freshAttributes atomic.Bool
 }
 
 func newSettings() *settings {
@@ -107,12 +103,7 @@ func (s *settings) set(key dynamicconfig.Key, value any) {
 	s.values[key] = []dynamicconfig.ConstrainedValue{{Value: value}}
 }
 
-var freshValue = []dynamicconfig.ConstrainedValue{{Value: true}}
-
 // GetValue implements dynamicconfig.Client.
 func (s *settings) GetValue(key dynamicconfig.Key) []dynamicconfig.ConstrainedValue {
-	if s.freshAttributes.Load() && key == dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key() {
-		return freshValue
-	}
 	return s.values[key]
 }

@@ -107,9 +107,6 @@ func openDatabase(file string, attributes map[string]enumspb.IndexedValueType) (
 	if err = created(path); err == nil {
 		err = db.prepare(path, attributes)
 	}
-	if err == nil {
-		err = keepToOurselves(path)
-	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("database %s %w", path, err), lock.release())
 	}
@@ -124,16 +121,6 @@ func created(path string) error {
 		return fmt.Errorf("cannot be made: %w", err)
 	}
 	return file.Close()
-}
-
-// keepToOurselves takes from everybody else what a version of before has let them read.
-func keepToOurselves(path string) error {
-	for _, beside := range []string{"", "-wal", "-shm", ".lock", openSuffix} {
-		if err := os.Chmod(path+beside, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
 }
 
 // newMemoryDatabase names each database apart, since one process may run several servers. Its schema is set up by the
@@ -258,7 +245,7 @@ const openSuffix = ".open"
 // last checkpoint, and walk every service back to that.
 func checkLog(path string) error {
 	if sizeOf(path+openSuffix) < 0 || sizeOf(path+"-wal") > 0 {
-		return nil // it was stopped, or is older than this check; or the log is there
+		return nil // it was stopped, or the log is there
 	}
 	return fmt.Errorf("was in use when its server was killed, and its log %s-wal is gone, with all that was written last: services would go back to what they were before; "+
 		"bring the log back, or, to go on with the past, remove %s", path, path+openSuffix)
@@ -306,7 +293,7 @@ func (d *database) setUpSchema() error {
 	return admin.Exec("COMMIT")
 }
 
-// createNamespace does nothing when the namespace exists, whatever its search attributes.
+// createNamespace does nothing when the namespace exists.
 func (d *database) createNamespace(attributes map[string]enumspb.IndexedValueType) error {
 	namespace, err := sqlite.NewNamespaceConfig(clusterName, Namespace, false, attributes)
 	if err != nil {

@@ -40,7 +40,7 @@ type Options struct {
 	Port int
 	// UIPort is the HTTP port of the Web UI on the loopback address; 0 starts no UI, -1 takes a free port.
 	UIPort int
-	// SearchAttributes are made to exist in Namespace, in a new file and in one that is already there.
+	// SearchAttributes are those of Namespace, with which it is made in a new file.
 	SearchAttributes map[string]enumspb.IndexedValueType
 	// ContinueAsNewAfter is the number of events in a history after which the server suggests to continue as new;
 	// 0 is the server's own default. Tests make runs short with it.
@@ -87,7 +87,7 @@ func (s *Server) UIAddress() string {
 	return "http://" + s.ports.ui.address()
 }
 
-// Start returns once the frontend serves requests, the search attributes exist and the UI answers. What it started is
+// Start returns once the frontend serves requests and the UI answers. What it started is
 // stopped again when it fails or ctx ends before that; afterwards ctx has no influence, only Stop ends the server.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	s, err := start(ctx, o)
@@ -133,7 +133,7 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	if err := s.launch(ctx, o, dynamic); err != nil {
 		return nil, err
 	}
-	err = s.becomeReady(ctx, o.SearchAttributes, dynamic)
+	err = s.becomeReady(ctx)
 	if err == nil {
 		err = db.opened()
 	}
@@ -194,8 +194,8 @@ func (s *Server) startServices(o Options, dynamic *settings) error {
 	return server.Start()
 }
 
-func (s *Server) becomeReady(ctx context.Context, attributes map[string]enumspb.IndexedValueType, dynamic *settings) error {
-	if err := prepareFrontend(ctx, s.Address(), attributes, dynamic); err != nil {
+func (s *Server) becomeReady(ctx context.Context) error {
+	if err := awaitFrontend(ctx, s.Address()); err != nil {
 		return err
 	}
 	if s.ports.ui.number == 0 {

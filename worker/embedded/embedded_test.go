@@ -274,41 +274,6 @@ func TestWritesNothingToTheTerminal(t *testing.T) {
 	require.Empty(t, h.stderr.String())
 }
 
-func TestSearchAttributesAreAddedToAnExistingFile(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), DBName())
-	older := map[string]enumspb.IndexedValueType{"TestOther": enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST}
-	require.NoError(t, startServer(t, Options{DBFile: file, SearchAttributes: older}).Stop())
-
-	newer := map[string]enumspb.IndexedValueType{
-		"TestOther":       enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
-		noteKey.GetName(): enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-	}
-	for _, id := range []string{"in the run that adds it", "in the run after"} {
-		s := startServer(t, Options{DBFile: file, SearchAttributes: newer})
-		c := dial(t, s.Address())
-		startWorker(t, c)
-		runChain(t, c, id, 0, id)
-		ctx := deadline(t)
-		require.NoError(t, until(ctx, "the workflow is listed", func() error {
-			list, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-				Query: fmt.Sprintf("%s = '%s'", noteKey.GetName(), id),
-			})
-			if err == nil && len(list.Executions) != 1 {
-				err = fmt.Errorf("%d are", len(list.Executions))
-			}
-			return err
-		}))
-		require.NoError(t, s.Stop())
-	}
-
-	_, err := Start(deadline(t), Options{DBFile: file, SearchAttributes: map[string]enumspb.IndexedValueType{
-		noteKey.GetName(): enumspb.INDEXED_VALUE_TYPE_INT,
-	}})
-	require.EqualError(t, err, "start the embedded Temporal server: search attribute TestNote is a Keyword in this database, "+
-		"not a Int; choose another file with --db")
-}
-
 // With the stock poll rates a hop waits up to 50 ms, so the same chain of activities takes a multiple of the time. Both
 // servers run in turn, and one unlucky round on a busy machine is forgiven.
 func TestPollRatesAreInEffect(t *testing.T) {

@@ -55,10 +55,10 @@ type Request struct {
 	FilesVariable  string            // an environment variable that holds the files' directory, if there are files
 	ServiceAccount string            // empty: the namespace's default, without a token in the pod
 	Resources      corev1.ResourceRequirements
-	NodeSelector   map[string]string   `json:",omitempty"` // nothing of the digest of Jobs that have none
-	Tolerations    []corev1.Toleration `json:",omitempty"`
-	PullSecrets    []string            `json:",omitempty"` // names of Secrets in the namespace
-	PriorityClass  string              `json:",omitempty"`
+	NodeSelector   map[string]string
+	Tolerations    []corev1.Toleration
+	PullSecrets    []string // names of Secrets in the namespace
+	PriorityClass  string
 	// PodSecurity and Security replace what a pod and its container may by default, field by field.
 	PodSecurity *corev1.PodSecurityContext `json:",omitempty"`
 	Security    *corev1.SecurityContext    `json:",omitempty"`
