@@ -112,7 +112,7 @@ func (a *application) mayBegin(ctx workflow.Context, r verb.Request, who entitie
 			return err
 		}
 	}
-	if a.founding == nil { // the store did not answer: continue as before
+	if a.founding == nil { // it goes on as it began
 		return nil
 	}
 	if err := a.authorize(row, r, who); err != nil {
