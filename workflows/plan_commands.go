@@ -20,7 +20,7 @@ import (
 // replay, grows with the number of coroutines. So only running commands have a coroutine. A command that waits for a lease, for people or
 // for a retry is only recorded with its due time.
 
-// commandsAtOnce is how many commands of a plan run in parallel at most, whatever limit the plan sets.
+// commandsAtOnce is how many commands of a plan run in parallel at most, regardless of the plan's own limit.
 const commandsAtOnce = 50
 
 // commands are the commands of a node. They run one after another, or in parallel for CALLBACK.
