@@ -39,7 +39,7 @@ func (i *startsInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.Ex
 }
 
 // mayBegin refuses a workflow whose id differs from its input, one with a schedule or a retry attempt, and a first run that brings state of
-// its own or lacks its input. A run that started when this was allowed continues.
+// its own or does not adopt. A run that started when this was allowed continues.
 func mayBegin(info *workflow.Info, in protocol.Input, replaying bool) error {
 	id, carried, first := in.Begins()
 	refuse := func(why string) error {
