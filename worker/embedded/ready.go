@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// askAgainAfter is how long to wait between two questions whether something is ready.
+// askAgainAfter is the delay between two readiness checks.
 const askAgainAfter = 10 * time.Millisecond
 
 // prepareFrontend waits until the frontend serves and adds the search attributes that the namespace lacks.
@@ -37,8 +37,8 @@ func prepareFrontend(ctx context.Context, address string, attributes map[string]
 	return ensureAttributes(ctx, operatorservice.NewOperatorServiceClient(conn), attributes, dynamic)
 }
 
-// ensureAttributes has work only on a file that an older Converge made. Then the server is made to read attributes
-// from the database, so that they can be used at once; from the next start on its caches know them.
+// ensureAttributes changes only a file of an older Converge. The server is then configured to read attributes from the database, so that
+// they can be used at once; from the next start on its caches have them.
 func ensureAttributes(ctx context.Context, operator operatorservice.OperatorServiceClient, wanted map[string]enumspb.IndexedValueType, dynamic *settings) error {
 	missing, err := missingAttributes(ctx, operator, wanted)
 	if err != nil || len(missing) == 0 {
@@ -78,8 +78,8 @@ func missingAttributes(ctx context.Context, operator operatorservice.OperatorSer
 	return missing, nil
 }
 
-// until asks at short intervals until ready returns nil or ctx ends; then the error says what was waited for and the
-// last answer.
+// until calls ready at short intervals until it returns nil or ctx ends. In the latter case the error has what was awaited and the last
+// result.
 func until(ctx context.Context, what string, ready func() error) error {
 	ticker := time.NewTicker(askAgainAfter)
 	defer ticker.Stop()
