@@ -42,7 +42,7 @@ type Options struct {
 	Namespace string
 	// TakeOver moves the installation of a store that belongs to another namespace here.
 	TakeOver bool
-	// Owner identifies a worker that may move its own stores without TakeOver: `converge dev`, whose server starts anew with another
+	// Owner identifies a worker that may move its own stores without TakeOver: `converge dev`, whose server starts empty with another
 	// schema. Empty: no owner.
 	Owner string
 	// AllowEnv are the variables of the worker's environment that a configuration may reference with workerEnv: NAME, or PREFIX*. Empty:

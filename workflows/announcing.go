@@ -14,8 +14,8 @@ import (
 // announced records that a line was sent to a notification, or the error because of which it never will be.
 type announced func(to string, line entities.AuditLine, err error, now time.Time)
 
-// announceAll starts one sequence of sends per webhook and retries each line until it is delivered. A webhook that does not answer does not
-// delay the others. Underway holds the webhooks with a send in progress.
+// announceAll sends the lines to each webhook one by one, each until it is delivered. A webhook that does not answer does not delay the
+// others. Underway holds the webhooks with a send in progress.
 func (s *shell) announceAll(outbox *state.Outbox, all []entities.Notification, underway map[string]bool, done announced) {
 	for _, n := range all {
 		if line, ok := outbox.NextAnnouncement(n); ok && !underway[n.Name] {

@@ -138,7 +138,7 @@ func (i *installation) dropped() { i.running, i.telling = false, false }
 
 func (i *installation) begins(int64) { i.hold() }
 
-// holds reads from the store whether everything is paused from the start. The caller who started the workflow may have set that too (G1).
+// holds replaces the initial pause of the input with the one in the store: any client that can start the workflow may have set it (G1).
 func (i *installation) holds(inForce []protocol.ScopePause) {
 	if i.held == nil {
 		return

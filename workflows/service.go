@@ -107,7 +107,7 @@ func (s *service) rules() (*entities.Identity, []entities.Grant, bool) {
 	return s.state.Spec.Identity, s.state.Spec.Grants, true
 }
 
-// restricts is true for an approval: it needs an identity.
+// restricts reports whether only named people may give this approval, or bypass this condition.
 func (s *service) restricts(r verb.Request) bool {
 	return s.state.Restricted(r.Topic) || s.state.Spec.GuardsBypass(r.Condition)
 }

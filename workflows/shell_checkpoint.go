@@ -111,8 +111,8 @@ const longestRun = 1 << 16
 // replaces numbers the checkpoints of this run after all those of the run that it replaces, including any that reach the store late.
 func (s *shell) replaces() { s.base = s.desk.Checkpoint.N + longestRun }
 
-// wasReset reports whether an operator reset this run. The run knows its history up to the reset point. Only the checkpoint has what was
-// accepted later.
+// wasReset reports whether an operator reset this run. The run knows its history up to the reset point. Only the checkpoint has
+// later messages.
 func (s *shell) wasReset() bool {
 	info := workflow.GetInfo(s.ctx)
 	return info.OriginalRunID != "" && info.OriginalRunID != info.WorkflowExecution.RunID

@@ -25,7 +25,7 @@ type Edit struct {
 
 // Edited is the result of an edit.
 type Edited struct {
-	File   string `json:"file"` // by its path from the directory of the configuration
+	File   string `json:"file"` // relative to the directory of the configuration
 	Before string `json:"before"`
 	After  string `json:"after"`
 	Commit string `json:"commit,omitempty"` // empty: the value was set already

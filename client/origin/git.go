@@ -231,7 +231,7 @@ func (r *repository) fetch(ctx context.Context, since Since) (tree Tree, err err
 	if err != nil {
 		return tree, err
 	}
-	defer func() { _ = os.RemoveAll(scratch) }() // in the place of the system for such things
+	defer func() { _ = os.RemoveAll(scratch) }() // in the system's directory for temporary files
 	repo, hash, err := r.download(ctx, scratch, fetchDepth)
 	if err != nil {
 		return tree, err
@@ -268,7 +268,7 @@ func (r *repository) deeper(ctx context.Context, found *protocol.Commits, publis
 	if err != nil {
 		return found
 	}
-	defer func() { _ = os.RemoveAll(scratch) }() // in the place of the system for such things
+	defer func() { _ = os.RemoveAll(scratch) }() // in the system's directory for temporary files
 	repo, _, err := r.download(ctx, scratch, protocol.MaxCommits+1)
 	if err != nil {
 		return found

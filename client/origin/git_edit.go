@@ -49,7 +49,7 @@ func (r *repository) edit(ctx context.Context, e Edit) (done Edited, err error) 
 	if err != nil {
 		return done, err
 	}
-	defer func() { _ = os.RemoveAll(scratch) }() // in the place of the system for such things
+	defer func() { _ = os.RemoveAll(scratch) }() // in the system's directory for temporary files
 	objects, files := filepath.Join(scratch, "objects"), filepath.Join(scratch, "files")
 	if err := errors.Join(os.Mkdir(objects, 0o700), os.Mkdir(files, 0o700)); err != nil {
 		return done, err

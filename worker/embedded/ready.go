@@ -78,8 +78,8 @@ func missingAttributes(ctx context.Context, operator operatorservice.OperatorSer
 	return missing, nil
 }
 
-// until calls ready at short intervals until it returns nil or ctx ends. In the latter case the error has what was awaited and the last
-// result.
+// until calls ready at short intervals until it returns nil or ctx ends. In the latter case the error names the condition and
+// the last result.
 func until(ctx context.Context, what string, ready func() error) error {
 	ticker := time.NewTicker(askAgainAfter)
 	defer ticker.Stop()
