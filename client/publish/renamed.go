@@ -72,7 +72,7 @@ func (p *publication) renamedIn(ctx context.Context, service, digest string) (st
 		return "", err
 	}
 	if err := s.CheckSpec(&spec); err != nil {
-		return err.Error(), nil //nolint:nilerr // the refusal is the result
+		return err.Error(), nil //nolint:nilerr // why it is refused is what was asked
 	}
 	return s.OnTheWay(s.Renames(&spec), s.Retitled(&spec)), nil
 }
