@@ -14,9 +14,9 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// Bounded has a worker's connection hand large updates on to workflows as what is refused in a few bytes. A server takes an
-// update of any size, and a worker that refuses one sends it back whole, which is more than the server takes from a worker:
-// the workflow task would fail, and again, as long as somebody sends such updates.
+// Bounded shrinks large updates on a worker's connection, so that workflows refuse them in a few bytes. A server accepts an update of any
+// size, and a worker that refuses one sends it back whole, which exceeds the server's limit for a worker's answer: the workflow task would
+// fail, repeatedly, as long as such updates are sent.
 func Bounded() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 		err := invoke(ctx, method, request, reply, c, o...)
@@ -30,7 +30,7 @@ func Bounded() grpc.DialOption {
 	})
 }
 
-// maxUpdate is what goes through as it is, in bytes. What a verb takes is smaller, also when it is encrypted.
+// maxUpdate is the size in bytes up to which an update passes unchanged. The input of a verb is smaller, also when it is encrypted.
 const maxUpdate = 2 * verb.MaxPayload
 
 func bound(messages []*protocolpb.Message) {
@@ -38,7 +38,7 @@ func bound(messages []*protocolpb.Message) {
 		var request updatepb.Request
 		if m.GetBody().MessageIs(&request) && len(m.GetBody().GetValue()) > maxUpdate && m.GetBody().UnmarshalTo(&request) == nil {
 			shrink(&request)
-			_ = m.GetBody().MarshalFrom(&request) // it was one before
+			_ = m.GetBody().MarshalFrom(&request) // the type was checked above
 		}
 	}
 }

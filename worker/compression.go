@@ -6,8 +6,8 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// Compression is how what is said to a server is compressed: not at all on this machine, where it costs more than it saves; else as the SDK
-// does by itself.
+// Compression is the compression of requests to a server: none on this machine, where it costs more than it saves; otherwise the default of
+// the SDK.
 func Compression(address string) client.GrpcCompression {
 	host, _, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err == nil && (host == "localhost" || ip != nil && ip.IsLoopback()) {

@@ -14,16 +14,16 @@ import (
 	"github.com/converge-engine/converge/worker/deployment"
 )
 
-// Deployment names a version of the workers, in Temporal's words: a build of a worker deployment. Workflows are pinned to
-// the version that they begin a run with, so that workers of several may serve at the same time.
+// Deployment names a version of the workers, in Temporal's terms a build of a worker deployment. Workflows are pinned to the version with
+// which their run started, so that workers of several versions can serve in parallel.
 type Deployment struct {
 	Name, Build string
-	// SetCurrent makes this build the current one of the deployment, once it serves.
+	// SetCurrent makes this build the current one of the deployment once it serves.
 	SetCurrent bool
-	// Wave is how many workflows of other versions are woken in a second; 0 is 50.
+	// Wave is how many workflows of other versions are woken per second; 0 is 50.
 	Wave int
-	// PollLasts is how long workers may be silent before they are taken for gone; 0 fits every server that is not set to answer
-	// polls sooner than after a minute.
+	// PollLasts is how long workers may be silent before they count as gone. 0 fits every server unless it is configured to answer polls in
+	// less than a minute.
 	PollLasts time.Duration
 }
 
@@ -33,7 +33,7 @@ func (d Deployment) version() worker.WorkerDeploymentVersion {
 	return worker.WorkerDeploymentVersion{DeploymentName: d.Name, BuildID: d.Build}
 }
 
-// check refuses what no worker could serve as.
+// check refuses names that no worker could serve under.
 func (d Deployment) check(runtime string) error {
 	switch {
 	case !d.versioned() && d.SetCurrent:
@@ -57,7 +57,7 @@ func (d Deployment) options() worker.DeploymentOptions {
 	}
 }
 
-// rollout moves the workflows of other versions here while this one is current, until it is stopped.
+// rollout moves the workflows of other versions to this one while this one is current, until it is stopped.
 func (d Deployment) rollout(c client.Client, namespace string) (stop func()) {
 	if !d.versioned() {
 		return func() {}

@@ -1,4 +1,3 @@
-// Package worker wires workflows, activities, runtimes and the store to a Temporal server. It holds
-// the visible lists of what is registered; the embedded server is in worker/embedded, imported only
-// by the program that starts it.
+// Package worker connects workflows, activities, runtimes and the store to a Temporal server. It has explicit lists of the registrations.
+// The embedded server is in worker/embedded, which only the program that starts it imports.
 package worker

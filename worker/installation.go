@@ -18,12 +18,12 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// join makes sure that a store and a namespace belong together, and returns the record of what they belong to. An empty
-// store begins an installation. A store that belongs to another namespace, or to one of that name on another server, is
-// refused: what it says would be started there, and applied, a second time. With o.TakeOver it is moved here instead: the
-// epoch is raised, and workers where it was are refused from then on (F4); and a store that is empty since it was lost belongs again to
-// the installation that it had. An owner takes its own store along without being
-// told, and nobody else's: a store that others work from is not taken from them by starting `converge dev` beside it.
+// join makes sure that a store and a namespace belong together, and returns the record of their installation. An empty store starts an
+// installation. A store that belongs to another namespace, or to one of that name on another server, is refused: its workflows would be
+// started, and their releases applied, a second time. With o.TakeOver it is moved here instead: the epoch is raised, and workers at the
+// previous place are refused from then on (F4). An empty store whose data was lost belongs again to the installation that it had. An owner
+// moves its own store without the option, but not a store of others: to start `converge dev` with a store that other workers use does not
+// take it from them.
 func join(ctx context.Context, c client.Client, s *store.Store, o Options) (protocol.Installation, error) {
 	here, err := newInstallation(ctx, c, o)
 	if err != nil {
@@ -50,7 +50,7 @@ func join(ctx context.Context, c client.Client, s *store.Store, o Options) (prot
 	return takeOver(ctx, s, stands, here, o)
 }
 
-// newInstallation is the record of one that begins in a namespace.
+// newInstallation is the record of an installation that starts in a namespace.
 func newInstallation(ctx context.Context, c client.Client, o Options) (protocol.Installation, error) {
 	namespace := cmp.Or(o.Namespace, client.DefaultNamespace)
 	d, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
@@ -62,7 +62,7 @@ func newInstallation(ctx context.Context, c client.Client, o Options) (protocol.
 	}, nil
 }
 
-// takeOver moves the installation that a store belongs to here, if that is wanted.
+// takeOver moves the installation of a store here, if that is allowed.
 func takeOver(ctx context.Context, s *store.Store, stands, here protocol.Installation, o Options) (protocol.Installation, error) {
 	if own := o.Owner != "" && o.Owner == stands.By && stands.Exported == ""; !own && !o.TakeOver {
 		return stands, &ElsewhereError{Store: s.URL(), Installation: stands, Namespace: here.Namespace, NamespaceID: here.NamespaceID}
@@ -75,13 +75,13 @@ func takeOver(ctx context.Context, s *store.Store, stands, here protocol.Install
 	return stands, err
 }
 
-// ofNamespace is an installation as the workflow says that stands for it in a namespace.
+// ofNamespace is the installation of a namespace, from the memo of its workflow.
 type ofNamespace struct {
 	id, store string // none: ""
 	epoch     int64
 }
 
-// installationThere is the installation that a namespace has.
+// installationThere reads the installation of a namespace.
 func installationThere(ctx context.Context, c client.Client, namespace string, o Options) (ofNamespace, error) {
 	d, err := c.DescribeWorkflowExecution(ctx, protocol.InstallationID(), "")
 	var none *serviceerror.NotFound
@@ -101,8 +101,8 @@ func installationThere(ctx context.Context, c client.Client, namespace string, o
 	return found, nil
 }
 
-// agree refuses a store whose installation, if it has one, is not that of the namespace, if that has one. What begins here in a store that was
-// lost is the installation that it had.
+// agree refuses a store that belongs to another installation than the namespace. If the store lost its data, the new record is that of the
+// installation that it had.
 func agree(ctx context.Context, c client.Client, s *store.Store, stands protocol.Installation, here *protocol.Installation, o Options) error {
 	there, err := installationThere(ctx, c, here.Namespace, o)
 	if err != nil {
@@ -111,7 +111,7 @@ func agree(ctx context.Context, c client.Client, s *store.Store, stands protocol
 	switch lost := stands.ID == "" && there.store == s.URL(); {
 	case there.id == "" || there.id == stands.ID:
 	case lost && o.TakeOver:
-		here.ID, here.Epoch = there.id, max(1, there.epoch) // whoever can start workflows may have said it
+		here.ID, here.Epoch = there.id, max(1, there.epoch) // a client that may start workflows could have written it
 	default:
 		return &DisagreeError{
 			Store: s.URL(), Installation: stands.ID, Namespace: here.Namespace, Other: there.id, OtherStore: there.store, Lost: lost,
@@ -120,14 +120,14 @@ func agree(ctx context.Context, c client.Client, s *store.Store, stands protocol
 	return nil
 }
 
-// DisagreeError says that a namespace belongs to another installation than a store.
+// DisagreeError means that a namespace belongs to another installation than a store.
 type DisagreeError struct {
-	Store, Installation          string // of the store; empty: it belongs to none yet
+	Store, Installation          string // of the store; empty if it belongs to none yet
 	Namespace, Other, OtherStore string
-	Lost                         bool // the store is the other one's, and empty
+	Lost                         bool // the store is that of the namespace's installation, and empty
 }
 
-// Error names both, and what to do.
+// Error names both, and the remedy.
 func (e *DisagreeError) Error() string {
 	if e.Lost {
 		return fmt.Sprintf("the namespace %s belongs to the installation %s, whose store %s has lost what it had: nothing was started; fill it from a backup: "+
@@ -143,14 +143,14 @@ func (e *DisagreeError) Error() string {
 		e.Namespace, e.Other, e.OtherStore, e.Store, whose, protocol.InstallationID())
 }
 
-// ElsewhereError says that a store belongs to another Temporal namespace.
+// ElsewhereError means that a store belongs to another Temporal namespace.
 type ElsewhereError struct {
 	Store                  string
 	Installation           protocol.Installation
-	Namespace, NamespaceID string // asked for
+	Namespace, NamespaceID string // the requested one
 }
 
-// Error names both, and what to do.
+// Error names both, and the remedy.
 func (e *ElsewhereError) Error() string {
 	if who := e.Installation.Exported; who != "" {
 		return fmt.Sprintf("the installation %s of the store %s was exported by %s at %s, to go on elsewhere: nothing was started; "+
@@ -162,10 +162,10 @@ func (e *ElsewhereError) Error() string {
 		e.Store, e.Installation.Namespace, e.Installation.NamespaceID, e.Installation.ID, e.Namespace, e.NamespaceID)
 }
 
-// HalfImportedError says that a store is being filled, or that filling it was cut off.
+// HalfImportedError means that an import into a store is running or was interrupted.
 type HalfImportedError struct{ Store string }
 
-// Error says what to do.
+// Error describes the remedy.
 func (e *HalfImportedError) Error() string {
 	return fmt.Sprintf("an archive is being imported into the store %s, or that was cut off: nothing was started; "+
 		"wait for it, or run the same converge admin import again [half-imported]", e.Store)

@@ -15,51 +15,51 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// This file sees to what a worker leaves behind that is killed between a workflow task and its checkpoint (F1). Each worker
-// says in the store, as often as it looks, up to when what it was handed is kept there. Of one that falls silent, whoever
-// supervises examines what it may have been handed after that: the last workflow task of each workflow, and where its
-// checkpoint is behind that, it asks the workflow by a query, which writes no history, to hand it over once more.
+// This file recovers the checkpoints of a worker that is killed between a workflow task and its checkpoint (F1). Each worker writes to the
+// store, once per round, up to what time its received checkpoints are stored. When a worker falls silent, the supervisor examines what it
+// may have received after that: the last workflow task of each workflow. If a checkpoint is older than that task, the supervisor sends the
+// workflow a query, which writes no history, to submit the checkpoint again.
 
 const (
-	// taskAndClock is how much earlier, by the server's clock, a workflow task may have begun than the worker was handed its
-	// checkpoint by its own.
+	// taskAndClock is how much earlier, by the server's clock, a workflow task may have started than the worker received its checkpoint by
+	// the worker's clock.
 	taskAndClock = time.Minute
-	// lastEvents is how many events are read at once to find the last workflow task.
+	// lastEvents is how many events one request reads to find the last workflow task.
 	lastEvents = 20
-	// examineFor bounds how long a look examines; the next one goes on.
+	// examineFor is the time limit of examinations per round; the next round continues.
 	examineFor = lookEvery / 2
 )
 
-// others is what the supervisor knows of the other workers.
+// others is the supervisor's knowledge of the other workers.
 type others struct {
 	looked time.Time // last
 	seen   map[string]sighting
-	lost   map[string]bool               // those whose workflows are being examined
-	since  time.Time                     // what they were handed from then on may not be kept
-	left   []*commonpb.WorkflowExecution // runs that are still to be examined; nil: all
+	lost   map[string]bool               // silent workers whose workflows are being examined
+	since  time.Time                     // checkpoints received from then on may not be stored
+	left   []*commonpb.WorkflowExecution // runs that are not examined yet; nil: all
 }
 
-// sighting is what a worker said last, and when that was first seen.
+// sighting is the last presence of a worker, and when that was first seen.
 type sighting struct {
 	store.Presence
 	at time.Time
 }
 
-// present says of this worker that it lives.
+// present writes the presence of this worker.
 func (s *supervisor) present(ctx context.Context, now time.Time) error {
 	err := s.store.PutPresence(ctx, s.holder, store.Presence{At: now, Kept: s.kept(now)})
 	s.saw(err)
 	return err
 }
 
-// leave says that this worker is stopped, and that there is nothing to see to.
+// leave removes the presence of this worker when it stops; no checkpoint is missing.
 func (s *supervisor) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.store.RemovePresence(ctx, s.holder) // else another worker looks after what is in order
+	_ = s.store.RemovePresence(ctx, s.holder) // on failure another worker examines its workflows without need
 }
 
-// followLost examines what workers that fell silent may not have kept.
+// followLost recovers the checkpoints that silent workers may not have stored.
 func (s *supervisor) followLost(ctx context.Context, now time.Time) error {
 	silent, err := s.silent(ctx, now)
 	if err != nil {
@@ -104,13 +104,13 @@ func (s *supervisor) followLost(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// silent are the workers that have said nothing for as long as a lease holds.
+// silent are the workers that have written no presence for the duration of a lease.
 func (s *supervisor) silent(ctx context.Context, now time.Time) (map[string]store.Presence, error) {
 	all, err := s.store.Presences(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if now.Sub(s.others.looked) > 2*lookEvery { // the store was away, for the others too
+	if now.Sub(s.others.looked) > 2*lookEvery { // the store was unavailable, for the other workers too
 		s.others.seen = nil
 	}
 	s.others.looked = now
@@ -131,7 +131,7 @@ func (s *supervisor) silent(ctx context.Context, now time.Time) (map[string]stor
 	return silent, nil
 }
 
-// examineLeft examines workflows for a while. Those that cannot be examined now are when it is called again.
+// examineLeft examines workflows for a limited time. Those that cannot be examined now are tried again by the next call.
 func (s *supervisor) examineLeft(ctx context.Context) error {
 	o := &s.others
 	until := time.Now().Add(examineFor)
@@ -152,8 +152,8 @@ func (s *supervisor) examineLeft(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// examine tells whether the newest checkpoint of a workflow is that of its last task, if that was later than a time. It has
-// it handed over when it is not.
+// examine reports whether the newest checkpoint of a workflow is that of its last task, if that task is later than since. If not, it makes
+// the workflow submit the checkpoint again.
 func (s *supervisor) examine(ctx context.Context, of *commonpb.WorkflowExecution, since time.Time) (kept bool, err error) {
 	task, err := s.lastTask(ctx, of, since)
 	if err != nil || task == 0 {
@@ -168,13 +168,13 @@ func (s *supervisor) examine(ctx context.Context, of *commonpb.WorkflowExecution
 	}
 	_, err = s.client.QueryWorkflow(ctx, of.GetWorkflowId(), of.GetRunId(), protocol.QueryCheckpoint)
 	if errors.As(err, new(*serviceerror.NotFound)) || errors.As(err, new(*serviceerror.QueryFailed)) {
-		return true, nil // it is gone, or runs where nobody understands: there is nothing to wait for
+		return true, nil // it is gone, or its workers do not support the query: no need to wait
 	}
-	return false, err // kept a moment later, as the next look finds
+	return false, err // it is stored a moment later, which the next round confirms
 }
 
-// lastTask is the event with which the last completed workflow task of a run was started; 0 when it was completed before a
-// time, or there was none. The history is read from its end, as far as it has to be.
+// lastTask is the start event of the last completed workflow task of a run; 0 if it was completed before since, or there was none. The
+// history is read from its end, only as far as needed.
 func (s *supervisor) lastTask(ctx context.Context, of *commonpb.WorkflowExecution, since time.Time) (started int64, err error) {
 	request := &workflowservice.GetWorkflowExecutionHistoryReverseRequest{Namespace: s.namespace, Execution: of, MaximumPageSize: lastEvents}
 	for {

@@ -10,11 +10,11 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// lookForKeys is how often a worker looks which keys payloads are encrypted with.
+// lookForKeys is how often a worker reads the keys that encrypt payloads.
 const lookForKeys = 30 * time.Second
 
-// readable refuses a worker that lacks the key with which payloads were encrypted last: what it cannot read it would refuse or
-// fail. It tells the codec which keys there are.
+// readable refuses a worker without the key that encrypted payloads last: the worker would refuse or fail payloads that it cannot decrypt.
+// It also gives the codec the known keys.
 func readable(ctx context.Context, c *codec.Codec, s *store.Store) error {
 	known, last, err := s.PayloadKeys(ctx)
 	if err != nil {
@@ -27,7 +27,7 @@ func readable(ctx context.Context, c *codec.Codec, s *store.Store) error {
 	return nil
 }
 
-// announce says which key payloads are encrypted with from now on, before any is.
+// announce records which key encrypts payloads from now on, before the first use.
 func announce(ctx context.Context, c *codec.Codec, s *store.Store) error {
 	if c.Encrypts() == "" {
 		return nil
@@ -35,7 +35,7 @@ func announce(ctx context.Context, c *codec.Codec, s *store.Store) error {
 	return s.PutPayloadKey(ctx, c.Encrypts(), time.Now())
 }
 
-// lookedFor has a codec know of keys that others begin to use, until the context ends. Those that it lacks are named in the log.
+// lookedFor adds keys to a codec that other workers start to use, until the context ends. Missing keys are logged.
 func lookedFor(ctx context.Context, c *codec.Codec, s *store.Store, log *slog.Logger) {
 	ticker := time.NewTicker(lookForKeys)
 	defer ticker.Stop()
@@ -47,7 +47,7 @@ func lookedFor(ctx context.Context, c *codec.Codec, s *store.Store, log *slog.Lo
 		}
 		known, last, err := s.PayloadKeys(ctx)
 		if err != nil {
-			continue // it is tried again, and others say that the store is away
+			continue // it is retried, and other parts report an unavailable store
 		}
 		c.Know(known)
 		if last != "" && !c.Has(last) {

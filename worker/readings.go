@@ -10,10 +10,10 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// changing are the activities that change something outside: a worker that stops lets them end.
+// changing are the activities that change external systems: a worker that stops lets them finish.
 var changing = []string{protocol.ActivityApply, protocol.ActivityRemove, protocol.ActivityExtension, protocol.ActivitySteer}
 
-// readings is the interceptor that ends all other activities soon after a worker begins to stop: they hold nothing up.
+// readings is the interceptor that cancels all other activities soon after a worker starts to stop, so that they do not delay it.
 type readings struct {
 	interceptor.WorkerInterceptorBase
 	until context.Context

@@ -23,8 +23,8 @@ import (
 	"github.com/converge-engine/converge/workflows"
 )
 
-// factories lists the kinds of runtime; a new one is a folder under runtimes/ and a line here.
-// Clusters and accounts are the connections that the worker's runtimes share, on is what it has for commands.
+// factories lists the kinds of runtime; a new one is a folder under runtimes/ and a line here. Clusters and accounts are the connections
+// that the worker's runtimes share; on is the environment for commands.
 func factories(clusters *kubernetes.Clusters, accounts *ecs.Accounts, on custom.Worker) map[entities.RuntimeKind]activities.Factory {
 	return map[entities.RuntimeKind]activities.Factory{
 		entities.RuntimeCustom:     func(d entities.RuntimeDefinition) (runtimes.Runtime, error) { return custom.NewOn(d, on) },
@@ -79,7 +79,7 @@ func registerActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	register(protocol.ActivityPlanCommands, a.PlanCommands)
 }
 
-// registerRuntimeActivities lists those that touch a runtime: all that a remote worker polls for.
+// registerRuntimeActivities lists the activities that access a runtime: all that a remote worker polls for.
 func registerRuntimeActivities(w worker.ActivityRegistry, a *activities.Activities) {
 	w.RegisterActivityWithOptions(a.Observe, activity.RegisterOptions{Name: protocol.ActivityObserve})
 	w.RegisterActivityWithOptions(a.Apply, activity.RegisterOptions{Name: protocol.ActivityApply})
@@ -92,7 +92,7 @@ func registerRuntimeActivities(w worker.ActivityRegistry, a *activities.Activiti
 	w.RegisterActivityWithOptions(a.Preview, activity.RegisterOptions{Name: protocol.ActivityPreview})
 }
 
-// SearchAttributes are those that a namespace needs (docs/protocol.md, Search attributes), by name.
+// SearchAttributes are the search attributes that a namespace needs (docs/protocol.md, Search attributes), by name.
 func SearchAttributes() map[string]enumspb.IndexedValueType {
 	return map[string]enumspb.IndexedValueType{
 		protocol.AttrApplication: enumspb.INDEXED_VALUE_TYPE_KEYWORD,
@@ -103,9 +103,8 @@ func SearchAttributes() map[string]enumspb.IndexedValueType {
 	}
 }
 
-// EnsureSearchAttributes adds the attributes that a namespace lacks. Without them every workflow
-// task would fail, so where that is not allowed the error says which commands to give an
-// administrator.
+// EnsureSearchAttributes adds the attributes that a namespace lacks. Without them every workflow task would fail. If the caller lacks the
+// permission, the error has the commands for an administrator.
 func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace string) error {
 	if namespace == "" {
 		namespace = client.DefaultNamespace

@@ -23,57 +23,56 @@ import (
 )
 
 const (
-	// lookEvery is how often workers look whether all that is declared is looked after, and renew the lease on doing so.
+	// lookEvery is how often workers check that all declared workflows run, and renew their lease on that.
 	lookEvery = 8 * time.Second
-	// leaseFor is how long a lease holds that is not renewed, by the clock of whoever waits for it.
+	// leaseFor is how long a lease is valid without renewal, by the clock of the waiting worker.
 	leaseFor = 24 * time.Second
-	// lookByName is how often every workflow is looked for by name, though all that was found then runs on.
+	// lookByName is how often every workflow is checked by name, even if the count has not changed.
 	lookByName = 5 * time.Minute
-	// settling is how much later than it was started a workflow may be listed.
+	// settling is how much later than its start a workflow may be listed.
 	settling = 30 * time.Second
-	// lookForDown is how often, instead, while something is kept down that somebody may start, or cannot be looked after. What
-	// can be again is to be managed within a minute, so it is well below that.
+	// lookForDown is the shorter interval while a service is unmanaged, since it may be started by mistake, or cannot be managed. A service
+	// that is managed again must run within a minute, so the interval is well below that.
 	lookForDown = 30 * time.Second
-	// lookTimeout bounds one look.
+	// lookTimeout is the timeout of one check.
 	lookTimeout = time.Minute
-	// pageSize is how many workflows the server lists at once, at most.
+	// pageSize is how many workflows the server lists per page at most.
 	pageSize = 1000
 )
 
-// supervisor starts workflows again that are gone though nobody asked for that: an operator has terminated, failed or
-// deleted them (F1). One worker does so for all, by a lease in the store. A look is a question to the server's list of
-// workflows and costs no Temporal action. Only what the store has a checkpoint of, or a manifest names, is ever started:
-// an empty store starts nothing.
+// supervisor restarts workflows that are gone without a request: an operator has terminated, failed or deleted them (F1). One worker does
+// so for all, with a lease in the store. A check is a query to the server's list of workflows and costs no Temporal action. Only workflows
+// with a checkpoint in the store, or in a manifest, are ever started: an empty store starts nothing.
 type supervisor struct {
 	client    client.Client
 	namespace string
 	store     *store.Store
 	restart   func(ctx context.Context, id string, manifest incarnation.Manifest, why protocol.Restart) error
-	end       func(ctx context.Context, id string) error // the workflow of a service, if it is kept down
+	end       func(ctx context.Context, id string) error // ends the workflow of an unmanaged service
 	log       *slog.Logger
 	metrics   client.MetricsHandler
 
 	of     protocol.Installation
 	scope  string // of the lease that one of all workers of an epoch holds
 	holder string
-	lease  int64                         // that was seen last
+	lease  int64                         // the last one seen
 	since  time.Time                     // when it was first seen
-	seen   look                          // the last whole look
-	kept   func(now time.Time) time.Time // up to when what this worker was handed is in the store
-	saw    func(error)                   // whether the store answers
+	seen   look                          // the last complete check
+	kept   func(now time.Time) time.Time // up to when the checkpoints that this worker received are in the store
+	saw    func(error)                   // reports whether the store answers
 	others others
-	status int // whose services are counted next, of the status table; when this worker begins to supervise, all are
+	status int // index in the status table of the next status to count; a new supervisor counts all
 }
 
-// look is what was found when every workflow was looked for by name.
+// look is the result of a check of every workflow by name.
 type look struct {
-	running int64  // how many, of all
-	after   string // finds what was started after the newest of them, ended by now or not
-	later   int64  // how many that were
+	running int64  // how many run in total
+	after   string // a query for workflows started after the newest of them, ended or not
+	later   int64  // the number of those
 	at      time.Time
 	missing int
-	down    int           // services that somebody keeps down
-	again   time.Duration // after which every workflow is looked for once more
+	down    int           // unmanaged services
+	again   time.Duration // delay until the next complete check
 }
 
 func newSupervisor(c client.Client, namespace string, a *activities.Activities, of protocol.Installation, kept *activities.Checkpoints) *supervisor {
@@ -86,7 +85,7 @@ func newSupervisor(c client.Client, namespace string, a *activities.Activities, 
 	}
 }
 
-// start looks from now on, until what it returns is called.
+// start checks from now on, until the returned function is called.
 func (s *supervisor) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -97,7 +96,7 @@ func (s *supervisor) start() (stop func()) {
 	}
 }
 
-// run looks again and again until ctx ends, and gives the lease back.
+// run repeats the check until ctx ends, and then returns the lease.
 func (s *supervisor) run(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
@@ -120,7 +119,7 @@ func (s *supervisor) run(ctx context.Context) {
 	}
 }
 
-// turn renews the lease, or takes it when its holder has not renewed it, and looks.
+// turn renews the lease, or takes it if its holder has not renewed it, and checks.
 func (s *supervisor) turn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -147,7 +146,7 @@ func (s *supervisor) turn(ctx context.Context) error {
 	return err
 }
 
-// errMoved: whoever has the installation now looks after what it declares.
+// errMoved: another place has the installation now and supervises its workflows.
 var errMoved = errors.New("the installation was moved, or exported to go on elsewhere; this worker can be stopped")
 
 func (s *supervisor) hold(ctx context.Context, now time.Time) (bool, error) {
@@ -176,12 +175,12 @@ func (s *supervisor) giveBack() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if n, holder, err := s.store.Lease(ctx, s.scope); err == nil && holder == s.holder {
-		_, _ = s.store.TakeLease(ctx, s.scope, n+1, "") // else it is taken over a little later
+		_, _ = s.store.TakeLease(ctx, s.scope, n+1, "") // on failure it is taken over a little later
 	}
 }
 
-// sameAsSeen: what was found last runs, and nothing else ran since. When there are as many as then, and none was started later,
-// ended by now or not, none has ended. One that continued as new was started later; looking once more is all that this costs.
+// sameAsSeen reports that the workflows of the last check still run, and no others ran since. If the number is the same, and none was
+// started later (ended or not), none has ended. A run that continued as new was started later; it only costs another check.
 func (s *supervisor) sameAsSeen(ctx context.Context) (bool, error) {
 	if s.seen.missing > 0 || time.Since(s.seen.at) >= s.seen.again {
 		return false, nil
@@ -194,8 +193,8 @@ func (s *supervisor) sameAsSeen(ctx context.Context) (bool, error) {
 	return later == s.seen.later, err
 }
 
-// see lists what runs. That is all there is to see only when nothing was started while it was listed: what has ended by then
-// may still be on the list, and what was started not yet on it, so that there seem to be as many as before.
+// see lists the running workflows. The list is complete only if none was started while it was read: an ended workflow may still be listed
+// and a new one not yet, so that the number seems unchanged.
 func (s *supervisor) see(ctx context.Context) (running map[string]string, err error) {
 	running, newest, err := s.list(ctx, protocol.Living)
 	if err != nil {
@@ -203,7 +202,7 @@ func (s *supervisor) see(ctx context.Context) (running map[string]string, err er
 	}
 	now := time.Now()
 	seen := look{running: int64(len(running)), at: now, again: lookByName}
-	since := newest.Add(time.Second) // those that run were started before that
+	since := newest.Add(time.Second) // running ones were started before that
 	switch {
 	case newest.IsZero():
 		since = now.Add(-settling)
@@ -231,8 +230,8 @@ func (s *supervisor) count(ctx context.Context, query string) (int64, error) {
 	return count.GetCount(), err
 }
 
-// look starts what is gone. As long as nothing else runs than was found last, workflows are not looked for by name; a look that
-// did not come to its end has found nothing.
+// look starts missing workflows. While the number of workflows is unchanged, they are not checked by name. An incomplete check has no
+// result.
 func (s *supervisor) look(ctx context.Context) error {
 	if same, err := s.sameAsSeen(ctx); err != nil || same {
 		return err
@@ -268,7 +267,7 @@ func (s *supervisor) lookWhole(ctx context.Context) error {
 	for _, id := range append(runtimes, protocol.InstallationID()) {
 		missing(id, declaration{})
 	}
-	for application := range applications { // before its services, which are told what it knows
+	for application := range applications { // before its services, which get their notices from it
 		missing(protocol.ApplicationID(application), declaration{})
 	}
 	for application, d := range applications {
@@ -284,7 +283,7 @@ func (s *supervisor) lookWhole(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// keepDown ends what is kept down and was started by somebody who did not know that yet.
+// keepDown ends the workflows of unmanaged services that were started before that was known.
 func (s *supervisor) keepDown(ctx context.Context, application string, d declaration, running map[string]string) error {
 	if len(d.down) > 0 {
 		s.seen.again = min(s.seen.again, lookForDown)
@@ -299,7 +298,7 @@ func (s *supervisor) keepDown(ctx context.Context, application string, d declara
 	return errors.Join(problems...)
 }
 
-// list returns the runs of the workflows that a query finds, by their ids, and when the newest of them was started.
+// list returns the runs of the workflows that a query finds, by id, and the start time of the newest.
 func (s *supervisor) list(ctx context.Context, query string) (runs map[string]string, newest time.Time, err error) {
 	runs = map[string]string{}
 	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: s.namespace, Query: query, PageSize: pageSize}
@@ -320,11 +319,11 @@ func (s *supervisor) list(ctx context.Context, query string) (runs map[string]st
 	}
 }
 
-// declaration is what the checkpoint of an application says of its services.
+// declaration is the content of an application's checkpoint about its services.
 type declaration struct {
 	manifest incarnation.Manifest
-	at       time.Time         // when it was said
-	down     map[string]string // those that somebody keeps down
+	at       time.Time         // when it was written
+	down     map[string]string // unmanaged services
 }
 
 func (d declaration) unmanaged(service string) bool {
@@ -333,7 +332,7 @@ func (d declaration) unmanaged(service string) bool {
 	return one || all
 }
 
-// declared are the services of the manifest that all were last notified of, by application.
+// declared are the services of the manifest that all services were last notified of, by application.
 func (s *supervisor) declared(ctx context.Context) (map[string]declaration, error) {
 	ids, err := s.store.Checkpointed(ctx, "application/")
 	if err != nil {
@@ -363,12 +362,11 @@ func (s *supervisor) declared(ctx context.Context) (map[string]declaration, erro
 	return all, nil
 }
 
-// beginning is how long after its application was told a service that has not begun is left to it: the application starts them one after
-// the other.
+// beginning is how long after a notice a service without a workflow is left to its application, which starts services one after the other.
 const beginning = 30 * time.Second
 
-// bringBack starts a workflow again, unless it runs after all (the list is a little late), has ended in order, is about to begin, or was
-// started again too lately.
+// bringBack restarts a workflow, unless it runs after all (the list is a little late), has completed, is about to start, or was restarted
+// too recently.
 func (s *supervisor) bringBack(ctx context.Context, id string, of declaration) error {
 	why, gone, err := s.ended(ctx, id)
 	if err != nil || !gone {
@@ -398,7 +396,7 @@ func (s *supervisor) bringBack(ctx context.Context, id string, of declaration) e
 	asked := harmless(why)
 	again := protocol.Restart{At: now, Why: why, Hold: hold && !asked}
 	err = s.restart(ctx, id, of.manifest, again)
-	if errors.Is(err, activities.ErrUnmanaged) { // which the checkpoint of its application did not say yet
+	if errors.Is(err, activities.ErrUnmanaged) { // the checkpoint of its application did not have that yet
 		return nil
 	}
 	if err != nil {
@@ -411,7 +409,7 @@ func (s *supervisor) bringBack(ctx context.Context, id string, of declaration) e
 	return s.store.PutRestart(ctx, id, now)
 }
 
-// told is why a workflow is not there, by what its checkpoint says as well, of which there may be none.
+// told is the reason why a workflow is missing, also by its checkpoint, if there is one.
 func (s *supervisor) told(why string, c protocol.Checkpoint, unknown bool) string {
 	switch {
 	case why != deleted:
@@ -433,26 +431,25 @@ func (s *supervisor) started(id, why string) {
 	s.metrics.Counter(metricRestarts).Inc(1)
 }
 
-// ranElsewhere: a checkpoint was written where the installation was before.
+// ranElsewhere reports that a checkpoint was written at the previous place of the installation.
 func (s *supervisor) ranElsewhere(c protocol.Checkpoint) bool {
 	return s.of.Epoch > 1 && c.N > 0 && c.At.Before(s.of.At)
 }
 
-// Why a workflow is started again. One that ran where its installation was before has come to no harm, and one that nothing is known of
-// is one of many that were published a moment ago, and are started one after the other.
+// Reasons for a restart. A workflow from the previous place of the installation was not harmed. An unknown workflow is one of many that
+// were published a moment ago, and are started one after the other.
 const (
 	deleted   = "its workflow was deleted"
 	notBegun  = "it had not begun"
 	movedHere = "its installation was moved here"
 )
 
-// harmless: nothing was done to it, or somebody had it kept down, and now looked after again.
+// harmless reports that the workflow was not harmed, or was unmanaged and is managed again.
 func harmless(why string) bool {
 	return why == notBegun || why == movedHere || strings.Contains(why, ": "+protocol.UnmanagedBy)
 }
 
-// restartAt is when a workflow may be started again that was so at these times, and whether that is the third time within
-// an hour.
+// restartAt is when a workflow with these restarts may be restarted, and whether that would be the third time within an hour.
 func restartAt(before []time.Time, now time.Time) (next time.Time, hold bool) {
 	lately := slices.DeleteFunc(slices.Clone(before), func(at time.Time) bool { return now.Sub(at) > time.Hour })
 	n := len(lately)
@@ -462,7 +459,7 @@ func restartAt(before []time.Time, now time.Time) (next time.Time, hold bool) {
 	return lately[n-1].Add(min(time.Minute<<(n-1), time.Hour)), n >= 2
 }
 
-// ended says how a workflow has ended; gone is false while it runs.
+// ended is how a workflow ended; gone is false while it runs.
 func (s *supervisor) ended(ctx context.Context, id string) (why string, gone bool, err error) {
 	d, err := s.client.DescribeWorkflowExecution(ctx, id, "")
 	var absent *serviceerror.NotFound
@@ -475,8 +472,8 @@ func (s *supervisor) ended(ctx context.Context, id string) (why string, gone boo
 	info := d.GetWorkflowExecutionInfo()
 	switch info.GetStatus() {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED,
-		enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, // into a run that is about to be seen
-		enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:        // in order: what it looked after was taken down
+		enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, // into a run that is listed soon
+		enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:        // as intended: its objects were removed
 		return "", false, nil
 	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
 		return "its workflow was terminated" + s.terminatedBy(ctx, id, info.GetExecution().GetRunId()), true, nil
@@ -484,7 +481,7 @@ func (s *supervisor) ended(ctx context.Context, id string) (why string, gone boo
 	return "its workflow ended: " + strings.ToLower(info.GetStatus().String()), true, nil
 }
 
-// terminatedBy adds by whom, and why, as far as that can be read.
+// terminatedBy adds who terminated it, and why, if that can be read.
 func (s *supervisor) terminatedBy(ctx context.Context, id, run string) string {
 	events := s.client.GetWorkflowHistory(ctx, id, run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
 	if !events.HasNext() {

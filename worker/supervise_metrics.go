@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Metrics of what a worker sees that supervises. All others say 0 of them, so that the sum over workers is what there is.
+// Metrics of the supervising worker. All other workers report 0, so that the sum over workers is the total.
 const (
 	metricSupervises = "converge_supervises"
 	metricRunning    = "converge_workflows_running"
@@ -19,11 +19,11 @@ const (
 	metricRestarts   = "converge_workflows_started_again"
 )
 
-// countAtOnce is how many statuses are counted in each look: each is a question to the server's list of workflows, of which it
-// answers few a second. All of them are counted in about a minute.
+// countAtOnce is how many statuses are counted per check. Each is a query to the server's list of workflows, which answers only a few a
+// second. All are counted in about a minute.
 const countAtOnce = 2
 
-// unsupervised says that another worker supervises.
+// unsupervised reports that another worker supervises.
 func (s *supervisor) unsupervised() {
 	for _, metric := range [...]string{metricSupervises, metricRunning, metricMissing, metricUnmanaged} {
 		s.metrics.Gauge(metric).Update(0)
@@ -38,7 +38,7 @@ func (s *supervisor) services(status entities.Status, count int64) {
 	s.metrics.WithTags(map[string]string{"status": string(status)}).Gauge(metricServices).Update(float64(count))
 }
 
-// measure says what was found. Nobody waits for it: what cannot be counted now stays as it was, and is counted later.
+// measure reports the results. It is best effort: a value that cannot be read now stays unchanged, and is read later.
 func (s *supervisor) measure(ctx context.Context) {
 	if s.metrics == client.MetricsNopHandler {
 		return

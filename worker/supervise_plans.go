@@ -12,9 +12,9 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// followPlans starts plans again that are gone though they are not over: services may have been let in by them, and nobody else may be
-// waiting for what is still to come. Plans end, so that they are not counted as what lives for ever is: those that run are on a list in
-// the store, which most often is empty.
+// followPlans restarts plans that are gone and not over: services may have entered by them, and no client may be waiting for the rest.
+// Plans end, so they are not counted like the workflows that live forever. The store has a list of running plans, which is empty most of
+// the time.
 func (s *supervisor) followPlans(ctx context.Context) error {
 	running, err := s.store.RunningPlans(ctx, "")
 	for _, of := range running {
@@ -29,7 +29,7 @@ func (s *supervisor) followPlan(ctx context.Context, of protocol.PlanRef) error 
 		return err
 	}
 	r, err := s.store.Plan(ctx, of)
-	if store.IsNotFound(err) || store.IsDamaged(err) || err == nil && r.Over { // it is asked for by whoever waits for it
+	if store.IsNotFound(err) || store.IsDamaged(err) || err == nil && r.Over { // the client that waits for it starts it
 		return s.store.EndPlan(ctx, of)
 	}
 	if err != nil {
@@ -50,5 +50,5 @@ func (s *supervisor) followPlan(ctx context.Context, of protocol.PlanRef) error 
 	return s.store.PutRestart(ctx, restartsOf(of), now)
 }
 
-// restartsOf is under which name it is kept when a plan was started again.
+// restartsOf is the name under which the restarts of a plan are recorded.
 func restartsOf(of protocol.PlanRef) string { return "plan-" + entities.ShortDigestOf(of) }

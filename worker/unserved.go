@@ -10,14 +10,14 @@ import (
 	"go.temporal.io/api/serviceerror"
 )
 
-// This file sees to it that a worker that nobody gives work any more does not sit there as if it served: it ends, and says why, so
-// that whoever runs it starts it again, with what may be other credentials by then. Two things are for good. Of one the SDK says so:
-// the namespace is gone, or this version is not served, for two minutes. The other it would try for ever: who asks is refused.
+// This file ends a worker that gets no more work, instead of letting it idle as if it served. It ends with the reason, so that its
+// supervisor restarts it, perhaps with new credentials. Two conditions are permanent. The SDK reports the first one: the namespace is gone,
+// or this version is not served, for two minutes. In the second the SDK would retry forever: the caller is refused.
 
 const (
-	// refusedFor is longer than a server takes to come up, or a policy to be put right that somebody broke.
+	// refusedFor is longer than a server takes to start, or an operator to repair a broken policy.
 	refusedFor = 5 * time.Minute
-	// refusedLooks is how often a worker looks whether it is refused.
+	// refusedLooks is how often a worker checks within refusedFor whether it is refused.
 	refusedLooks = 20
 )
 
@@ -25,7 +25,7 @@ type lost struct{ why chan error }
 
 func newLost() *lost { return &lost{make(chan error, 1)} }
 
-// fatal is told by the SDK, once.
+// fatal is called by the SDK, once.
 func (l *lost) fatal(err error) {
 	select {
 	case l.why <- err:
@@ -33,7 +33,7 @@ func (l *lost) fatal(err error) {
 	}
 }
 
-// wait waits until ctx ends, which is in order, or the worker has lost its work for good.
+// wait waits until ctx ends, which is no error, or the worker has lost its work permanently.
 func (l *lost) wait(ctx context.Context, o Options) error {
 	limit := cmp.Or(o.RefusedFor, refusedFor)
 	look := time.NewTicker(limit / refusedLooks)
@@ -55,13 +55,13 @@ func (l *lost) wait(ctx context.Context, o Options) error {
 	}
 }
 
-// LostError says that a worker ended since nobody will give it work any more.
+// LostError means that a worker ended because it gets no more work.
 type LostError struct {
 	Namespace string
 	Err       error
 }
 
-// Error says why, and what to do.
+// Error describes the reason and the remedy.
 func (e *LostError) Error() string {
 	next := "look at the API key or the certificate of this worker, and at what they allow"
 	switch {
@@ -73,5 +73,5 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("the worker ends, since it gets no work from the namespace %s any more: %v; %s [lost]", e.Namespace, e.Err, next)
 }
 
-// Unwrap is why.
+// Unwrap is the cause.
 func (e *LostError) Unwrap() error { return e.Err }

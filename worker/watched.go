@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/worker/monitor"
 )
 
-// watched has a worker counted, and says what it is not ready without: beside its polls, which the monitor sees, a server that
-// answers and a store that can be read, and has in it what it had.
+// watched connects a worker to its monitor and adds its readiness checks: in addition to its polls, which the monitor sees, a server that
+// answers, and a store that can be read and still has its data.
 func watched(m *monitor.Monitor, c client.Client, a *activities.Activities) {
 	if m == nil {
 		return
@@ -25,7 +25,7 @@ func watched(m *monitor.Monitor, c client.Client, a *activities.Activities) {
 	})
 	m.Needs("store", func(ctx context.Context) error {
 		_, err := a.Store.Installation(ctx)
-		if a.Installation == "" && store.IsNotFound(err) { // as it was when this worker of a remote runtime started
+		if a.Installation == "" && store.IsNotFound(err) { // as it was when this remote worker started
 			return nil
 		}
 		return err

@@ -28,68 +28,68 @@ import (
 	"github.com/converge-engine/converge/workflows"
 )
 
-// Options say what a worker serves.
+// Options configure a worker.
 type Options struct {
 	// Store is the URL or directory of the incarnation store.
 	Store string
-	// Runtime makes this the remote worker of that runtime: it polls runtime/<name> for readings and
-	// applies, and nothing else. Empty: the common queue, workflows included.
+	// Runtime makes this the remote worker of that runtime: it polls runtime/<name> for readings and applies, and nothing else. Empty: the
+	// common queue, workflows included.
 	Runtime string
-	// Roots are where this worker has the directories of applications, by application, "" for all others; of those that
-	// are not named it takes the directory that they were published from.
+	// Roots are the directories of applications on this worker, by application, "" for all others. The default for an application is the
+	// directory that it was published from.
 	Roots map[string]string
-	// Namespace is the Temporal namespace, for checking its search attributes.
+	// Namespace is the Temporal namespace, to check its search attributes.
 	Namespace string
-	// TakeOver moves an installation here whose store belongs to another namespace.
+	// TakeOver moves the installation of a store that belongs to another namespace here.
 	TakeOver bool
-	// Owner has stores of its own, which it takes along without being told: `converge dev`, whose server begins anew with
-	// another schema. Empty: nobody in particular.
+	// Owner identifies a worker that may move its own stores without TakeOver: `converge dev`, whose server starts empty with another
+	// schema. Empty: no owner.
 	Owner string
-	// AllowEnv are the variables of the worker's environment that a configuration may name by workerEnv: NAME, or PREFIX*.
-	// Empty: none.
+	// AllowEnv are the variables of the worker's environment that a configuration may reference with workerEnv: NAME, or PREFIX*. Empty:
+	// none.
 	AllowEnv []string
-	// AllowSecret are the secrets of clusters and of AWS that it may name by kubernetesSecret and awsSecret. Empty: none.
+	// AllowSecret are the secrets of clusters and of AWS that it may reference with kubernetesSecret and awsSecret. Empty: none.
 	AllowSecret secret.Elsewhere
-	// Sops are the keys for what SOPS encrypted. Nil: none.
+	// Sops are the keys to decrypt SOPS files. Nil: none.
 	Sops *sops.Keys
-	// Payloads is what the client's connection encrypts and decrypts payloads with, its Converters being the client's. Nil: nothing is.
+	// Payloads is the codec that the client's connection encrypts and decrypts payloads with; the client uses its Converters. Nil: no
+	// encryption.
 	Payloads *codec.Codec
-	// StopTimeout is how long applies may take to end when the worker stops; meanwhile it takes on nothing new, and its
-	// heartbeats go on. 0: five seconds.
+	// StopTimeout is how long applies may take to end when the worker stops. During that time it accepts no new work, and its heartbeats
+	// continue. 0: five seconds.
 	StopTimeout time.Duration
-	// Deployment is the version that this worker serves, where versions overlap; zero: workers are replaced in place.
+	// Deployment is the version that this worker serves, if versions overlap; zero: workers are replaced in place.
 	Deployment Deployment
-	// Eager is that of the client's connection. Nil: each apply waits until the server has heard of it.
+	// Eager is that of the client's connection. Nil: each apply waits until the server has received it.
 	Eager *Eager
-	// Monitor is what is seen of this worker from outside. Its Handler is that of the client. Nil: nothing.
+	// Monitor exposes this worker's metrics and readiness. Its Handler is that of the client. Nil: none.
 	Monitor *monitor.Monitor
-	// Polls are those of the client's connection. Nil: that they are refused is not noticed.
+	// Polls are those of the client's connection. Nil: refused polls are not detected.
 	Polls *monitor.Polls
-	// RefusedFor is how long a worker may be refused all work before it ends; 0: five minutes.
+	// RefusedFor is how long all work may be refused before the worker ends; 0: five minutes.
 	RefusedFor time.Duration
-	// Interceptors stand around the workflows and activities of this worker, the first outermost (tracing, tests).
+	// Interceptors wrap the workflows and activities of this worker, the first outermost (tracing, tests).
 	Interceptors []interceptor.WorkerInterceptor
 	// Factories add kinds of runtime to the built-in ones (tests and simulations).
 	Factories map[entities.RuntimeKind]activities.Factory
 }
 
-// Eager notes on a connection, with its DialOption, which applies came at once with what started them.
+// Eager records on a connection, with its DialOption, which applies arrived together with the response that started them.
 type Eager = activities.Eager
 
-// cachedWorkflows is how many services one worker keeps in memory between turns (about 20 KiB
-// each); one that was dropped is replayed when something happens to it.
+// cachedWorkflows is how many services one worker keeps in memory between turns (about 20 KiB each); an evicted one is replayed at its next
+// event.
 const cachedWorkflows = 20000
 
 const (
-	// DefaultStopTimeout of a worker that is not told otherwise by whoever starts it fits an apply that takes as long as it
-	// may by default, and the reading after it.
+	// DefaultStopTimeout is the default of StopTimeout for programs. It fits an apply of the default maximum duration, and the reading
+	// after it.
 	DefaultStopTimeout = 11 * time.Minute
-	// readingStop is how long readings may take to end when a worker stops, and evaluations, and notifying services:
-	// another worker goes on with them.
+	// readingStop is how long readings, evaluations and notifications may take to end when a worker stops: another worker continues them.
 	readingStop = 5 * time.Second
 )
 
-// Run serves until ctx ends, or nobody will give it work any more.
+// Run serves until ctx ends, or the worker gets no more work.
 func Run(ctx context.Context, c client.Client, o Options) error {
 	lost := newLost()
 	stop, err := start(ctx, c, o, lost.fatal)
@@ -100,7 +100,7 @@ func Run(ctx context.Context, c client.Client, o Options) error {
 	return lost.wait(ctx, o)
 }
 
-// open opens the store, as far as a worker may write to it, and only if it can read what others encrypt.
+// open opens the store, as far as a worker may write to it, and only if the worker can decrypt the data of others.
 func open(ctx context.Context, o Options) (*store.Store, error) {
 	s, err := store.Open(ctx, o.Store)
 	if err != nil {
@@ -115,13 +115,13 @@ func open(ctx context.Context, o Options) (*store.Store, error) {
 	return s, nil
 }
 
-// Start begins to serve and returns what stops it. It fails at once on what would otherwise fail
-// later and quietly: a store that does not open, a namespace without the search attributes.
+// Start starts to serve and returns a function that stops the worker. It fails at once on problems that would otherwise fail later and
+// unnoticed: a store that does not open, a namespace without the search attributes.
 func Start(ctx context.Context, c client.Client, o Options) (stop func(), err error) {
 	return start(ctx, c, o, nil)
 }
 
-// start is Start, and calls fatal once the SDK has given up asking for work.
+// start is Start, and calls fatal when the SDK gives up polling.
 func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (stop func(), err error) {
 	if o.Payloads == nil {
 		o.Payloads = &codec.Codec{}
@@ -141,18 +141,18 @@ func start(ctx context.Context, c client.Client, o Options, fatal func(error)) (
 	watched(o.Monitor, c, a)
 	kept := activities.NewCheckpoints(store)
 	kept.Metrics = a.Metrics
-	left := func() {} // in order
+	left := func() {} // nothing to stop yet
 	closeAll := func() {
 		a.Close()
 		if kept.Close() {
 			left()
 		}
 		disconnect()
-		_ = store.Close() // nothing is being written any more
+		_ = store.Close() // no writer is left
 	}
 	reading, endReading := context.WithCancel(context.Background())
 	w, err := newWorker(ctx, c, o, a, fatal, &readings{until: reading}, &workflows.Checkpoints{To: kept})
-	if err == nil && o.Runtime == "" { // one of a remote runtime may not write that, nor start it
+	if err == nil && o.Runtime == "" { // a remote worker may not write it, nor start it
 		err = announce(ctx, o.Payloads, store)
 	}
 	if err == nil && o.Runtime == "" {
@@ -206,8 +206,7 @@ func assemble(c client.Client, o Options, s *store.Store) (a *activities.Activit
 	}
 }
 
-// belongs is the installation that a worker works for. One of a remote runtime may not see the namespace: it takes the
-// store's word for it.
+// belongs is the installation of a worker. A remote worker may have no access to the namespace: it trusts the store.
 func belongs(ctx context.Context, c client.Client, o Options, s *store.Store) (protocol.Installation, error) {
 	if o.Runtime == "" {
 		return join(ctx, c, s, o)
@@ -219,8 +218,8 @@ func belongs(ctx context.Context, c client.Client, o Options, s *store.Store) (p
 	return i, err
 }
 
-// pollers are as many as the server says that there is work for: two are too few where it is far away, and fifty cost where
-// nothing happens.
+// pollers adjusts the number of pollers to the load that the server reports: two are too few if the server is far away, and fifty are a
+// waste when idle.
 func pollers() worker.PollerBehavior {
 	return worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{InitialNumberOfPollers: 2, MinimumNumberOfPollers: 2, MaximumNumberOfPollers: 50})
 }
@@ -228,7 +227,7 @@ func pollers() worker.PollerBehavior {
 func newWorker(ctx context.Context, c client.Client, o Options, a *activities.Activities, fatal func(error), own ...interceptor.WorkerInterceptor) (worker.Worker, error) {
 	options := worker.Options{
 		WorkerStopTimeout: max(o.StopTimeout, readingStop),
-		// A turn over hundreds of channels takes milliseconds; on a starved machine the SDK's one second is soon over.
+		// A turn over hundreds of channels takes milliseconds; on an overloaded machine that can exceed the SDK's limit of one second.
 		DeadlockDetectionTimeout: 5 * time.Second,
 		Interceptors:             append(append(slices.Clone(o.Interceptors), &workflows.Arrivals{}, &workflows.Starts{}, &logs.Activities{}), own...),
 		DeploymentOptions:        o.Deployment.options(),

@@ -11,11 +11,11 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// announced takes in that a line was sent to a notification, or why it never will be.
+// announced records that a line was sent to a notification, or the error because of which it never will be.
 type announced func(to string, line entities.AuditLine, err error, now time.Time)
 
-// announceAll sends to every webhook one line after another, for as long as it takes: one that does not answer
-// keeps no other from its lines. Underway has those that are being sent to.
+// announceAll sends the lines to each webhook one by one, each until it is delivered. A webhook that does not answer does not delay the
+// others. Underway holds the webhooks with a send in progress.
 func (s *shell) announceAll(outbox *state.Outbox, all []entities.Notification, underway map[string]bool, done announced) {
 	for _, n := range all {
 		if line, ok := outbox.NextAnnouncement(n); ok && !underway[n.Name] {
@@ -24,7 +24,7 @@ func (s *shell) announceAll(outbox *state.Outbox, all []entities.Notification, u
 	}
 }
 
-// titled is what people call the service; of what is none it is empty.
+// titled is the display name of the service; it is empty if the workflow has no service.
 func (s *shell) titled() string {
 	if s.title == nil {
 		return s.service
@@ -47,7 +47,7 @@ func (s *shell) announceTo(to entities.Notification, line entities.AuditLine, un
 	workflow.Go(s.ctx, func(ctx workflow.Context) {
 		err := future.Get(ctx, nil)
 		if temporal.IsCanceledError(err) {
-			return // given up: it is announced again
+			return // stopped; the next run announces the line again
 		}
 		underway[to.Name], s.woken = false, true
 		done(to.Name, line, err, workflow.Now(ctx))

@@ -9,10 +9,10 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file answers queries, whose answers may be larger than a payload may be (F8).
+// This file answers queries. An answer may be larger than the limit of a payload (F8).
 
-// largeAnswers are the last large answers of a run, packed: who asks for a part gets one of what the part before was of. They are no state: what is
-// forgotten is asked for anew.
+// largeAnswers caches the last large answers of a run, packed, so that all parts that a client fetches come from the same answer. They are
+// not part of the state: an evicted answer is computed again.
 type largeAnswers struct{ last []packedAnswer }
 
 type packedAnswer struct {
@@ -20,10 +20,11 @@ type packedAnswer struct {
 	packed protocol.Packed
 }
 
-// keptAnswers is how many are kept: two people may ask at the same time.
+// keptAnswers is the size of the cache: two clients may query at the same time.
 const keptAnswers = 2
 
-// inParts makes a query handler of what answers it. Who does not ask in parts gets what is large cut short, and an error where nothing says how.
+// inParts makes a query handler from answer. A client that does not fetch in parts gets a large answer cut short by cut, or an error if cut
+// is nil.
 func inParts[T any](a *largeAnswers, name string, answer func() (T, error), cut func(T) T) func(protocol.InParts) (json.RawMessage, error) {
 	return func(q protocol.InParts) (json.RawMessage, error) {
 		if part, known := a.part(q); known {
@@ -51,7 +52,7 @@ func inParts[T any](a *largeAnswers, name string, answer func() (T, error), cut 
 	}
 }
 
-// begin keeps an answer, and gives the first part of it.
+// begin caches an answer and returns its first part.
 func (a *largeAnswers) begin(raw json.RawMessage) (json.RawMessage, error) {
 	packed, err := protocol.Pack(raw)
 	if err != nil {
@@ -63,7 +64,7 @@ func (a *largeAnswers) begin(raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(part)
 }
 
-// part is a part of an answer that is kept.
+// part returns a part of a cached answer.
 func (a *largeAnswers) part(q protocol.InParts) (protocol.Part, bool) {
 	for _, one := range a.last {
 		if one.of == q.Of && q.From >= 0 && q.From < len(one.packed) {
@@ -74,9 +75,9 @@ func (a *largeAnswers) part(q protocol.InParts) (protocol.Part, bool) {
 	return protocol.Part{}, false
 }
 
-// The rest is how an answer is cut short for clients that do not ask in parts, such as the Temporal UI.
+// The rest cuts an answer short for clients that do not fetch in parts, such as the Temporal UI.
 
-// cutRuntime leaves out leases that wait, the last ones first, and then those that are held.
+// cutRuntime drops waiting leases first, from the end of the list, and then held leases.
 func cutRuntime(s protocol.RuntimeStatus) protocol.RuntimeStatus {
 	held, waiting := len(s.Held), len(s.Waiting)
 	s.Audit = nil
@@ -89,10 +90,10 @@ func cutRuntime(s protocol.RuntimeStatus) protocol.RuntimeStatus {
 	return s
 }
 
-// cutTo is how many bytes two lists of an answer that is cut short have each.
+// cutTo is the size in bytes of each of the two lists in an answer that is cut short.
 const cutTo = 20 << 10
 
-// cutApplication leaves out old incarnations, and of releases of several services the older ones.
+// cutApplication drops old incarnations, and the older joint releases.
 func cutApplication(s protocol.ApplicationStatus) protocol.ApplicationStatus {
 	s.Incarnations = entities.FittingLast(s.Incarnations, cutTo)
 	s.Releases = entities.FittingLast(s.Releases, cutTo/2)
@@ -101,7 +102,7 @@ func cutApplication(s protocol.ApplicationStatus) protocol.ApplicationStatus {
 	return s
 }
 
-// cutPlan leaves out what nodes need, and then nodes that are done.
+// cutPlan drops the dependencies of nodes, then the nodes that are done.
 func cutPlan(s protocol.PlanStatus) protocol.PlanStatus {
 	nodes := make([]protocol.PlanNodeStatus, 0, len(s.Nodes))
 	for _, n := range s.Nodes {

@@ -16,12 +16,12 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// Application is the life of one application: it numbers incarnations, notifies services of them, and
-// holds all of them where they are (a pause) or at an incarnation (a pin).
+// Application is the workflow of one application. It numbers incarnations and notifies services of them. It also pauses all services, or
+// pins them to an incarnation.
 //
-// Invariant: numbers only grow, an incarnation never changes (D5), and every service whose spec
-// differs from what it was last notified of is notified, however often a worker dies on the way: that is
-// one resumable activity from the manifest that all know to the one that they should.
+// Invariant: numbers only grow, and an incarnation never changes (D5). Every service whose spec differs from the last one it was notified
+// of is notified, however often a worker dies in between. One resumable activity does this: it compares the manifest that all services know
+// with the one that they should know.
 func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 	a := &application{state: &applicationState{}}
 	a.shell = &shell{
@@ -44,29 +44,29 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 	return a.live(in.Carried, in.Beginning)
 }
 
-// applicationState is everything an Application workflow knows; the incarnations are a bounded
-// tail, the store has all of them by number.
+// applicationState is the state of an Application workflow. It holds a bounded tail of the incarnations; the store has all of them by
+// number.
 type applicationState struct {
 	Store        string                 `json:"store,omitempty"`
 	Origin       protocol.Origin        `json:"origin,omitzero"`
-	Manifest     string                 `json:"manifest,omitempty"` // of what is newest
-	Notified     notice                 `json:"notified,omitzero"`  // what all services know
+	Manifest     string                 `json:"manifest,omitempty"` // of the newest incarnation
+	Notified     notice                 `json:"notified,omitzero"`  // known to all services
 	Incarnations []protocol.Incarnation `json:"incarnations,omitempty"`
-	// Unreached could not be notified of what all others know.
+	// Unreached are the services that could not be notified of what Notified says.
 	Unreached unreached `json:"unreached,omitzero"`
-	// Notices is the order of the newest notice that services were sent, or are being sent.
+	// Notices is the order of the newest notice that was sent or is being sent to services.
 	Notices entities.NoticeOrder `json:"notices,omitzero"`
-	// Recorded is the highest incarnation that the store has by its number.
+	// Recorded is the highest incarnation that the store has under its number.
 	Recorded int64                    `json:"recorded,omitempty"`
 	Pin      *protocol.ApplicationPin `json:"pin,omitempty"`
-	// Names are kept of services that are not declared any more, too: they are the same once they are again.
+	// Names also holds services that are no longer declared: a service that is declared again is the same service.
 	Names protocol.ServiceNames `json:"names,omitempty"`
-	// Identity and Grants of what is newest: who may do what with the whole application.
+	// Identity and Grants are those of the newest incarnation: who may do what with the whole application.
 	Identity *entities.Identity `json:"identity,omitempty"`
 	Grants   []entities.Grant   `json:"grants,omitempty"`
-	// Notifications of what is newest are sent what people do to the whole application.
+	// Notifications are those of the newest incarnation. They receive the actions of people on the whole application.
 	Notifications []entities.Notification `json:"notifications,omitempty"`
-	// Joints are the joint releases that are not carried out everywhere yet, and the last ones that are, oldest first.
+	// Joints are the joint releases that are not carried out everywhere yet, and the last finished ones, oldest first.
 	Joints []*joint `json:"joints,omitempty"`
 	state.Outbox
 	pauseState
@@ -74,7 +74,7 @@ type applicationState struct {
 	state.Desk
 }
 
-// notice is what services are notified of.
+// notice identifies the incarnation that services are notified of.
 type notice struct {
 	Manifest string `json:"manifest"`
 	Number   int64  `json:"number"`
@@ -87,20 +87,20 @@ type application struct {
 	pauses
 	state     *applicationState
 	notifying bool
-	present   notice // what services are being notified of
+	present   notice // the notice that is being sent
 	stop      workflow.CancelFunc
 	down      managing
-	deciding  bool // a joint release is being decided, or carried out
-	// announcing are the notifications that a line is on its way to.
+	deciding  bool // a joint release is being decided or carried out
+	// announcing holds the notifications with a send in progress.
 	announcing map[string]bool
-	// founding are the rules of the installation, by which the first publication is judged.
+	// founding are the rules of the installation. The first publication is judged by them.
 	founding *protocol.Rules
 }
 
-// tell has a line announced.
+// tell queues a line for the notifications.
 func (a *application) tell(line entities.AuditLine) { a.state.Announce(a.state.Notifications, line) }
 
-// notifyPeople has notifications send what they are to.
+// notifyPeople sends the queued lines to the notifications.
 func (a *application) notifyPeople() {
 	if len(a.state.Announcements) == 0 || a.drains() {
 		return
@@ -114,10 +114,10 @@ func (a *application) notifyPeople() {
 	})
 }
 
-// flushAt: people act upon whole applications seldom.
+// flushAt is 1: people act on whole applications seldom.
 func (a *application) flushAt() int { return 1 }
 
-// rules are those of what is newest, and before that of the installation, as far as they are of applications.
+// rules are those of the newest incarnation. Before the first one they are the part of the installation's rules that concerns applications.
 func (a *application) rules() (*entities.Identity, []entities.Grant, bool) {
 	if a.founding != nil && a.newest().Number == 0 {
 		identity, grants := a.founding.Begins(a.name, protocol.Publish)
@@ -138,7 +138,7 @@ func (a *application) next(c protocol.Carried) (string, any) {
 	return protocol.ApplicationWorkflow, protocol.ApplicationInput{Application: a.name, Carried: c}
 }
 
-// turn notifies services of what they do not know yet.
+// turn starts all work that is due, such as notifying services.
 func (a *application) turn() {
 	a.end()
 	a.notify()
@@ -163,7 +163,7 @@ func (a *application) status() (protocol.ApplicationStatus, error) {
 	}, nil
 }
 
-// details is what the Temporal UI shows of an application.
+// details is the text for an application in the Temporal UI.
 func (a *application) details() string {
 	newest := a.newest()
 	if newest.Number == 0 {
@@ -191,30 +191,29 @@ func (a *application) details() string {
 
 func because(reason string) string { return entities.Because(explain.Plain(reason)) }
 
-// wanted is what services should know: the pinned incarnation, or else the newest (D15).
+// wanted is the notice that services should know: the pinned incarnation, or else the newest (D15).
 func (a *application) wanted() notice {
 	newest := a.newest()
 	switch pin := a.state.Pin; {
 	case pin == nil:
 		return notice{Manifest: a.state.Manifest, Number: newest.Number}
-	case pin.Incarnation.Number == newest.Number: // its rules may have changed since under the same number
+	case pin.Incarnation.Number == newest.Number: // its rules may have changed under the same number
 		return notice{Manifest: a.state.Manifest, Number: newest.Number, Pinned: true}
 	default:
 		return notice{Manifest: pin.Incarnation.Manifest, Number: pin.Incarnation.Number, Pinned: true}
 	}
 }
 
-// notification is the kind of trouble that services cannot be notified of an incarnation.
+// notification is the kind of trouble in which services cannot be notified of an incarnation.
 const notification = "notification"
 
-// notify starts notifying the services of what changed, one thing at a time. A newer one cuts in: it
-// supersedes what they are being notified of, which may never end (its manifest is in a store
-// that no worker reads). Nobody is left out, since all is said anew from what all are known to know.
-// Incarnations that nobody is notified of, because another one is pinned, are recorded all the same (D5).
+// notify starts notifying the services of the changes, one notice at a time. A newer notice stops the current one, which may never complete
+// (its manifest may be in a store that no worker reads). No service is missed, because the next activity starts from the manifest that all
+// services are known to know. An incarnation of which no service is notified, because another one is pinned, is still recorded (D5).
 func (a *application) notify() {
 	wanted := a.wanted()
 	if a.notifying && wanted != a.present {
-		a.stop() // and notify again once it has stopped
+		a.stop() // the next turn starts it again
 	}
 	known := wanted == a.state.Notified && a.state.Recorded >= a.newest().Number && len(a.state.Again) == 0
 	if a.notifying || a.down.running || known && !a.state.Unreached.due(a.now()) {
@@ -236,9 +235,9 @@ func (a *application) notify() {
 		a.notifying = false
 		switch {
 		case temporal.IsCanceledError(err):
-		case err != nil: // its worker went away for over an hour: begin again
+		case err != nil: // its worker was gone for over an hour: start again
 			a.trouble(notification, "services are not notified yet: "+rootCause(err))
-		case answer.Overtaken != (entities.NoticeOrder{}): // all is said anew, after that
+		case answer.Overtaken != (entities.NoticeOrder{}): // send everything again, with a later order
 			a.state.Notices = answer.Overtaken
 		default:
 			a.state.Notified, a.state.Recorded = wanted, max(a.state.Recorded, recorded)
@@ -248,7 +247,7 @@ func (a *application) notify() {
 	})
 }
 
-// notification is what services are notified by, in its order.
+// notification builds the request that notifies services, with the next order.
 func (a *application) notification(wanted notice) protocol.NotifyRequest {
 	a.state.Notices = a.state.Notices.After(a.newest().Number, a.now())
 	request := protocol.NotifyRequest{
@@ -267,14 +266,14 @@ func (a *application) notification(wanted notice) protocol.NotifyRequest {
 	return request
 }
 
-// accepted: all that an application knows was accepted; it changes seldom.
+// accepted is a digest of the whole state, which changes seldom.
 func (a *application) accepted() string {
 	st := *a.state
 	st.Checkpoint, st.Heard = state.Checkpoint{}, nil
 	return entities.DigestOf(st)
 }
 
-// mark: what services were notified of, or are being notified of when that is the first time.
+// mark adds to a checkpoint the manifest that services were notified of, or the one of the first notification in progress.
 func (a *application) mark(c *protocol.Checkpoint) {
 	c.Manifest = a.state.Notified.Manifest
 	if c.Manifest == "" {
@@ -287,7 +286,7 @@ func (a *application) dropped() {
 	a.notifying, a.running, a.down.running, a.deciding, a.announcing = false, false, false, false, map[string]bool{}
 }
 
-// adoptedState: what services know is said to them again from what all were known to know.
+// adoptedState restores from a checkpoint. Services are notified again, starting from the manifest that all of them were known to know.
 func (a *application) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {
 	a.state.Store = cmp.Or(c.Store, a.state.Store)
 	a.state.Announcing = a.state.Announcing || a.state.Pause != nil
@@ -295,7 +294,7 @@ func (a *application) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart
 	a.note(entities.EventRestart, nil, a.name+" goes on from its checkpoint: "+restarted(why), "")
 }
 
-// passedOver takes in which services could not be notified of what differs from a manifest.
+// passedOver records the services that could not be notified of the changes since manifest from.
 func (a *application) passedOver(missed protocol.Unreached, from string) {
 	a.state.Unreached = a.state.Unreached.after(missed, a.now())
 	if len(missed.Services) > 0 {

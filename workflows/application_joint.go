@@ -16,10 +16,10 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// This file coordinates joint releases (B8): one after the other, in the order in which they were accepted. What was proposed and
-// decided stands in the store; what is kept here is how far that is.
+// This file coordinates joint releases (B8), one after the other, in the order in which they were accepted. The store holds proposals and
+// decisions; the workflow holds only the progress.
 
-// joint is a joint release. Services are named by the names that they had first.
+// joint is a joint release. Services are identified by their first names.
 type joint struct {
 	ID        string            `json:"id"`
 	Services  map[string]string `json:"services"` // version
@@ -28,21 +28,21 @@ type joint struct {
 	At        time.Time         `json:"at"`
 	Decided   bool              `json:"decided,omitempty"`
 	Committed bool              `json:"committed,omitempty"`
-	Why       string            `json:"why,omitempty"` // it was aborted
-	// Waiting are the services that have not carried out yet what was decided; they are asked again.
+	Why       string            `json:"why,omitempty"` // the reason for an abort
+	// Waiting are the services that have not carried out the decision yet; the request to them is repeated.
 	Waiting []string          `json:"waiting,omitempty"`
-	Failed  map[string]string `json:"failed,omitempty"` // services that could not
+	Failed  map[string]string `json:"failed,omitempty"` // services that failed to carry it out
 	Tries   int               `json:"tries,omitempty"`
 	Next    time.Time         `json:"next,omitzero"`
 }
 
-// over: nothing is to be done any more.
+// over reports whether nothing remains to be done.
 func (j *joint) over() bool { return j.Decided && len(j.Waiting) == 0 }
 
-// Bounds of the joint releases that are kept.
+// Bounds on the joint releases in the state.
 const (
-	maxJoints         = 50 // that are not over
-	maxFinishedJoints = 20 // that are, oldest forgotten first
+	maxJoints         = 50 // unfinished
+	maxFinishedJoints = 20 // finished; the oldest are dropped first
 )
 
 func (s *applicationState) joint(id string) *joint {
@@ -74,7 +74,7 @@ func (a *application) checkJoint(r verb.Request) error {
 	return nil
 }
 
-// propose accepts a joint release: it is written down, to be decided. The answer says which it is.
+// propose records a joint release, to be decided. The answer has its id.
 func (a *application) propose(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	if err := a.checkJoint(r); err != nil {
 		return nil, refused(err)
@@ -102,7 +102,7 @@ func (a *application) propose(ctx workflow.Context, r verb.Request, who entities
 	return out, nil
 }
 
-// jointID is the id of a joint release that was given none: the same request has the same.
+// jointID is the default id of a joint release. The same request gets the same id.
 func (a *application) jointID(r verb.Request) string {
 	of := []string{a.name, r.RequestID, r.Asks}
 	if r.RequestID == "" { // a signal
@@ -111,7 +111,7 @@ func (a *application) jointID(r verb.Request) string {
 	return "r-" + entities.DigestOf(of)[:12]
 }
 
-// accept keeps a joint release to be decided, or, where that is decided already, to be carried out.
+// accept adds a joint release to the state, to be decided or, if a decision exists already, to be carried out.
 func (a *application) accept(p protocol.ProposeAnswer, reason string) {
 	j := &joint{ID: p.Joint.ID, Services: map[string]string{}, Who: p.Joint.Who, Reason: clip(reason), At: p.Joint.At}
 	for _, service := range entities.SortedKeys(p.Joint.Services) {
@@ -135,7 +135,7 @@ func (a *application) accept(p protocol.ProposeAnswer, reason string) {
 	a.state.Joints = append(a.state.Joints, j)
 }
 
-// decided waits until it is known what becomes of a joint release. One that was aborted is refused, whole.
+// decided waits for the decision on a joint release. An aborted joint release is refused as a whole.
 func (a *application) decided(ctx workflow.Context, out json.RawMessage) (json.RawMessage, error) {
 	var answer protocol.JointAnswer
 	if err := json.Unmarshal(out, &answer); err != nil {
@@ -151,7 +151,7 @@ func (a *application) decided(ctx workflow.Context, out json.RawMessage) (json.R
 	return out, nil
 }
 
-// nextJoint is the first joint release that something is to be done for now.
+// nextJoint is the first joint release that is due for work.
 func (a *application) nextJoint() *joint {
 	for _, j := range a.state.Joints {
 		if !j.over() && !a.now().Before(j.Next) {
@@ -161,10 +161,10 @@ func (a *application) nextJoint() *joint {
 	return nil
 }
 
-// decide has the services of the next joint release promise their parts, and carry out what follows.
+// decide starts the activity for the next joint release: its services promise their parts, then carry out the decision.
 func (a *application) decide() {
 	j := a.nextJoint()
-	if j == nil || a.deciding || j.Decided && a.drains() { // somebody may wait for the decision, and no run ends before it
+	if j == nil || a.deciding || j.Decided && a.drains() { // a caller may wait for the decision, and no run ends before it
 		return
 	}
 	a.deciding = true
@@ -179,8 +179,8 @@ func (a *application) decide() {
 		err := future.Get(ctx, &answer)
 		switch {
 		case temporal.IsCanceledError(err):
-			return // what is under way was dropped
-		case err != nil: // its worker went away for over an hour, or a record is damaged: it is asked again
+			return // the work in progress was dropped
+		case err != nil: // its worker was gone for over an hour, or a record is damaged: retry
 			a.trouble(joining, "release "+j.ID+" is not decided: "+rootCause(err))
 			j.Tries++
 			j.Next = workflow.Now(ctx).Add(slowestTelling)
@@ -191,10 +191,10 @@ func (a *application) decide() {
 	})
 }
 
-// joining is the kind of trouble that a joint release is not carried out everywhere.
+// joining is the kind of trouble in which a joint release is not carried out everywhere.
 const joining = "release"
 
-// takeDecision takes in what was decided, and who has not carried it out yet.
+// takeDecision records the decision, and the services that have not carried it out yet.
 func (a *application) takeDecision(j *joint, answer protocol.DecideAnswer) {
 	if !j.Decided {
 		j.Decided, j.Committed, j.Why = true, answer.Decision.Committed, answer.Decision.Why
@@ -220,7 +220,7 @@ func (a *application) takeDecision(j *joint, answer protocol.DecideAnswer) {
 	a.trouble(joining, clip(fmt.Sprintf("release %s is not carried out by %s yet, and asked again (%s)", j.ID, strings.Join(j.Waiting, ", "), answer.Why)))
 }
 
-// decidesAgain is when services are asked again that have not carried out a joint release; zero while one is being decided.
+// decidesAgain is the time of the next retry for services that have not carried out a joint release; zero while one is being decided.
 func (a *application) decidesAgain() time.Time {
 	var next time.Time
 	if a.deciding || a.drains() {
@@ -234,7 +234,7 @@ func (a *application) decidesAgain() time.Time {
 	return next
 }
 
-// versions are those of a joint release, for people: "api v2, web v3".
+// versions lists the versions of a joint release for display: "api v2, web v3".
 func (s *applicationState) versions(j *joint) string {
 	var parts []string
 	for _, service := range entities.SortedKeys(j.Services) {
@@ -243,7 +243,7 @@ func (s *applicationState) versions(j *joint) string {
 	return strings.Join(parts, ", ")
 }
 
-// joints is what status shows of the joint releases.
+// joints lists the joint releases for the status.
 func (s *applicationState) joints() []protocol.JointStatus {
 	var out []protocol.JointStatus
 	for _, j := range s.Joints {

@@ -16,26 +16,26 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// managedState is what an application remembers of the services that are kept down, which it ends and starts again (F1).
+// managedState is the part of an application's state about unmanaged services: it ends their workflows, and starts them again later (F1).
 type managedState struct {
-	// Unmanaged are at most as many as there are services, and all of them.
+	// Unmanaged has at most one entry per service, and one for all services.
 	Unmanaged protocol.UnmanagedServices `json:"unmanaged,omitempty"`
-	// Ending: workflows of these are still to be ended.
+	// Ending is set while workflows of unmanaged services remain to be ended.
 	Ending bool `json:"ending,omitempty"`
-	// Unended could not be ended.
+	// Unended are the services whose workflows could not be ended.
 	Unended unreached `json:"unended,omitzero"`
-	// Again are services that are looked after again, and still to be started, and why.
+	// Again are the services that are managed again and must still be started, with the reason.
 	Again map[string]string `json:"again,omitempty"`
 }
 
-// managing is what of that is under way.
+// managing is the work in progress on unmanaged services.
 type managing struct {
 	running bool // services are being ended
-	asked   int  // how often somebody asked for something else in this run
+	asked   int  // how often the request changed in this run
 	stop    workflow.CancelFunc
 }
 
-// unmanage keeps a service, or all of them, down.
+// unmanage stops managing a service, or all of them.
 func (a *application) unmanage(r verb.Request, who entities.Who) (state.Effect, error) {
 	if err := a.unmanageable(r); err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (a *application) unmanage(r verb.Request, who entities.Who) (state.Effect, 
 	}, nil
 }
 
-// maxUnmanaged is how many services are kept down one by one.
+// maxUnmanaged is the limit on services that are unmanaged individually.
 const maxUnmanaged = 50
 
 func (a *application) unmanageable(r verb.Request) error {
@@ -80,7 +80,7 @@ func (a *application) unmanageable(r verb.Request) error {
 	return nil
 }
 
-// manage looks after a service, or all that were unmanaged at once, again.
+// manage resumes managing a service, or all services that were unmanaged together.
 func (a *application) manage(r verb.Request, who entities.Who) (state.Effect, error) {
 	service, name := a.concerned(r)
 	_, all := a.state.Unmanaged[protocol.AllServices]
@@ -101,7 +101,7 @@ func (a *application) manage(r verb.Request, who entities.Who) (state.Effect, er
 	}, nil
 }
 
-// startAgain has a service started by the next notification, unless it is kept down.
+// startAgain makes the next notification start a service, unless the service is unmanaged.
 func (a *application) startAgain(service, why string) {
 	if a.state.Again == nil {
 		a.state.Again = map[string]string{}
@@ -109,7 +109,7 @@ func (a *application) startAgain(service, why string) {
 	a.state.Again[service] = why
 }
 
-// concerned is the service that a request names, or all, and its name for people.
+// concerned returns the key of the service that a request names, or the key for all services, and the display name.
 func (a *application) concerned(r verb.Request) (service, name string) {
 	if r.Service == "" {
 		return protocol.AllServices, a.name
@@ -118,7 +118,7 @@ func (a *application) concerned(r verb.Request) (service, name string) {
 	return service, a.name + "/" + a.state.Names.Title(service)
 }
 
-// remanage begins anew with what is under way, whatever that is: it may end or start the wrong ones.
+// remanage restarts the work in progress, because it may end or start the wrong services.
 func (a *application) remanage() {
 	a.down.asked++
 	if a.notifying {
@@ -130,10 +130,10 @@ func (a *application) remanage() {
 	a.state.Ending = len(a.state.Unmanaged) > 0
 }
 
-// ends is the kind of trouble that services cannot be ended.
+// ends is the kind of trouble in which services cannot be ended.
 const ends = "unmanaging"
 
-// end ends the workflows of what is unmanaged. Nothing is started meanwhile.
+// end ends the workflows of unmanaged services. Nothing is started until it is done.
 func (a *application) end() {
 	if a.down.running || !a.state.Ending && !a.state.Unended.due(a.now()) {
 		return
@@ -150,8 +150,8 @@ func (a *application) end() {
 		err := future.Get(ctx, &answer)
 		a.down.running = false
 		switch {
-		case temporal.IsCanceledError(err) || asked != a.down.asked: // and begun anew, where that is due
-		case err != nil: // its worker went away for over an hour: begin again
+		case temporal.IsCanceledError(err) || asked != a.down.asked: // the next turn starts it again if it is still due
+		case err != nil: // its worker was gone for over an hour: start again
 			a.trouble(ends, "services are not ended yet: "+rootCause(err))
 		default:
 			a.ended(answer)
@@ -159,7 +159,7 @@ func (a *application) end() {
 	})
 }
 
-// ended takes in that all services were ended, but for some. Of those that are not declared nothing was.
+// ended records that all services were ended except those listed in the answer. A service that is not declared is removed from Unmanaged.
 func (a *application) ended(answer protocol.UnmanageAnswer) {
 	for _, service := range answer.Undeclared {
 		delete(a.state.Unmanaged, service)
@@ -174,7 +174,7 @@ func (a *application) ended(answer protocol.UnmanageAnswer) {
 	}
 }
 
-// endsAgain is when services are ended once more that could not be; zero while that is under way.
+// endsAgain is the time of the next attempt to end the services that could not be ended; zero while an attempt runs.
 func (a *application) endsAgain() time.Time {
 	if a.down.running {
 		return time.Time{}
@@ -182,7 +182,7 @@ func (a *application) endsAgain() time.Time {
 	return a.state.Unended.Next
 }
 
-// begun takes in which services were started again.
+// begun removes the services that were started again.
 func (m *managedState) begun(again map[string]string) {
 	for service, why := range again {
 		if m.Again[service] == why {
@@ -191,7 +191,7 @@ func (m *managedState) begun(again map[string]string) {
 	}
 }
 
-// reasons are those for which services are ended, by name.
+// reasons maps the services that are ended to the reason.
 func (m *managedState) reasons() map[string]string {
 	if len(m.Unmanaged) == 0 {
 		return nil
@@ -203,7 +203,7 @@ func (m *managedState) reasons() map[string]string {
 	return out
 }
 
-// others says which services are unmanaged besides, for people.
+// others lists the individually unmanaged services, for display.
 func (m *applicationState) others() string {
 	if names := m.named(); names != "" {
 		return "; unmanaged by themselves: " + names
@@ -211,7 +211,7 @@ func (m *applicationState) others() string {
 	return ""
 }
 
-// named are the first few services that are unmanaged by themselves.
+// named lists the first few individually unmanaged services.
 func (m *applicationState) named() string {
 	const shown = 5
 	var names []string
@@ -227,7 +227,7 @@ func (m *applicationState) named() string {
 	return text
 }
 
-// unmanagedText is what is kept down, for the Temporal UI.
+// unmanagedText describes the unmanaged services for the Temporal UI.
 func (m *applicationState) unmanagedText() (text string) {
 	if all, ok := m.Unmanaged[protocol.AllServices]; ok {
 		text = fmt.Sprintf("\n\n**unmanaged by %s** since %s%s", explain.Plain(all.By), all.At.UTC().Format(dateTime), because(all.Reason))

@@ -13,8 +13,8 @@ func manageAs(service, by, why string) protocol.ManageRequest {
 	return protocol.ManageRequest{Act: protocol.Act{By: by, Reason: why}, Service: service}
 }
 
-// What is unmanaged is ended, left out of what is announced, and started again with its reason once somebody manages it:
-// a service by itself, and all of them.
+// An unmanaged service is ended and gets no announcements. It is started again, with the reason, once it is managed again: a single
+// service, and all of them.
 func TestUnmanagedServicesStayDown(t *testing.T) {
 	h := newHouse(t)
 	h.publishes(0, 1)
@@ -47,7 +47,7 @@ func TestUnmanagedServicesStayDown(t *testing.T) {
 	require.False(t, next.Ending)
 }
 
-// What makes no sense is refused, and there are never more entries than services.
+// Invalid requests are refused, and there are never more entries than services.
 func TestUnmanageRefused(t *testing.T) {
 	h := newHouse(t)
 	h.updates(second, protocol.Unmanage, manageAs("web", "alice", "x"), "nothing was published yet")
@@ -66,7 +66,7 @@ func TestUnmanageRefused(t *testing.T) {
 	require.Len(t, next.Unmanaged, 2)
 }
 
-// A service that is not declared is not recorded, and said to be refused; one that cannot be ended is tried again.
+// An undeclared service is not recorded, and the request is refused; a service that cannot be ended is tried again.
 func TestUnmanageOfOthers(t *testing.T) {
 	h := newHouse(t)
 	h.publishes(0, 1)
@@ -90,7 +90,7 @@ func TestUnmanageOfOthers(t *testing.T) {
 	require.Empty(t, next.Problem)
 }
 
-// What a run did not get to, the next one does.
+// The next run does the work that a run did not complete.
 func TestUnmanagingGoesOnInTheNextRun(t *testing.T) {
 	first := newHouse(t)
 	first.publishes(0, 1)

@@ -8,8 +8,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// checkNamed refuses a publication in which a service that is known by the name that it had first is another one by the name that
-// it has: there would be two, and both would apply. Whoever published it did not know of other names.
+// checkNamed refuses a publication that uses the current name of a renamed service as the first name of a new one: there would be two
+// services, and both would apply. The client that published it did not know about renames.
 func (a *application) checkNamed(c *protocol.ConfirmAnswer) error {
 	if c == nil {
 		return nil
@@ -23,7 +23,7 @@ func (a *application) checkNamed(c *protocol.ConfirmAnswer) error {
 	return nil
 }
 
-// takeNames remembers what services are called by now.
+// takeNames records the current names of services.
 func (a *application) takeNames(c *protocol.ConfirmAnswer) {
 	for _, key := range c.Keys {
 		delete(a.state.Names, key)

@@ -35,9 +35,9 @@ type house struct {
 	ending      func(protocol.UnmanageRequest) (protocol.UnmanageAnswer, error)
 	trail       []string
 	published   []entities.AuditLine
-	compiled    protocol.ConfirmAnswer // what the store has of each incarnation
+	compiled    protocol.ConfirmAnswer // the content of each incarnation in the store
 	unavailable map[string]bool        // activities that do not answer
-	silent      int                    // notifications that hang until they are stopped
+	silent      int                    // how many notifications hang until they are stopped
 	last        time.Duration
 	answers     []string
 }
@@ -110,7 +110,7 @@ func newHouse(t *testing.T) *house {
 			if l.Kind == entities.EventPublish {
 				h.published = append(h.published, l)
 			} else {
-				l.N -= int64(len(h.published)) // counted without publications
+				l.N -= int64(len(h.published)) // numbered without publications
 				h.trail = append(h.trail, audited([]entities.AuditLine{l})...)
 			}
 		}
@@ -144,7 +144,7 @@ func publication(n int) protocol.PublishRequest {
 	}
 }
 
-// updates sends an update, whose answer or refusal is to be as wanted.
+// updates sends an update and checks its answer or refusal.
 func (h *house) updates(d time.Duration, name string, payload any, want string) {
 	h.last = max(h.last, d)
 	h.env.RegisterDelayedCallback(func() {
@@ -167,7 +167,7 @@ func (h *house) updates(d time.Duration, name string, payload any, want string) 
 	}, d)
 }
 
-// messageOf is the line that an update answered.
+// messageOf is the message in the answer to an update.
 func messageOf(t *testing.T, answer any) string {
 	t.Helper()
 	var a protocol.Answer
@@ -175,7 +175,7 @@ func messageOf(t *testing.T, answer any) string {
 	return a.Message
 }
 
-// carriedOf is a state as the run before leaves it; nil: there was none.
+// carriedOf is a state as the previous run carries it; nil if there was none.
 func carriedOf[S any](t *testing.T, version int, state *S) protocol.Carried {
 	t.Helper()
 	if state == nil {
@@ -211,8 +211,7 @@ func pinTo(n int64, by, why string) protocol.IncarnationPin {
 	return protocol.IncarnationPin{Act: protocol.Act{By: by, Reason: why}, Incarnation: n}
 }
 
-// A pinned incarnation is announced instead of the newest; publishing goes on, is recorded, and waits;
-// unpinning announces the newest.
+// A pinned incarnation is announced instead of the newest. Publications continue, are recorded, and wait; an unpin announces the newest.
 func TestPinnedIncarnationIsAnnounced_A17_D15(t *testing.T) {
 	h := newHouse(t)
 	for i := range 3 {
@@ -239,7 +238,7 @@ func TestPinnedIncarnationIsAnnounced_A17_D15(t *testing.T) {
 	require.Empty(t, next.Audit)
 }
 
-// What cannot be pinned is refused, listing what is known, as update and as signal; nothing changes.
+// An invalid pin is refused, with the list of valid ones, as update and as signal; nothing changes.
 func TestPinRefused_A17_D15(t *testing.T) {
 	for _, tt := range []struct{ name, payload, want string }{
 		{"pin", `{"by":"alice","incarnation":9}`, "no incarnation 9 of shop: there are 1 to 2"},
@@ -269,8 +268,7 @@ func TestPinRefused_A17_D15(t *testing.T) {
 	}
 }
 
-// Services are notified of the application's pause and of its end; a repeated request id is answered as
-// it was.
+// Services are notified of the application's pause and of its end. A repeated request id gets the original answer.
 func TestPauseOfApplication_A16(t *testing.T) {
 	h := newHouse(t)
 	h.publishes(0, 1)
@@ -286,7 +284,7 @@ func TestPauseOfApplication_A16(t *testing.T) {
 	require.False(t, next.Announcing)
 }
 
-// Where the application asks for proof and grants, they hold for all of it too, as update and signal.
+// If the application requires proof and grants, they apply to the whole application too, as update and signal.
 func TestWhoMayPauseAnApplication_A14(t *testing.T) {
 	h := newHouse(t)
 	p := publication(1)
@@ -310,8 +308,8 @@ func TestWhoMayPauseAnApplication_A14(t *testing.T) {
 	require.Equal(t, []string{"1 alice: shop paused"}, h.trail)
 }
 
-// Who may publish is judged by the rules before, and the rules that hold from then on are those of the store, whatever the
-// publication says of them; as update and as signal. What the store does not have is refused, and holds up nothing.
+// The previous rules decide who may publish. The new rules are those of the store, regardless of the content of the publication; as update
+// and as signal. An incarnation that the store does not have is refused, and blocks nothing.
 func TestWhoMayPublish_A14_D5(t *testing.T) {
 	h := newHouse(t)
 	h.compiled.Grants = []entities.Grant{{Verbs: []string{protocol.Publish}, To: []string{"ci", "dave"}}, {Verbs: []string{protocol.TakeOver}, To: []string{"ci"}}}
@@ -346,7 +344,7 @@ func TestWhoMayPublish_A14_D5(t *testing.T) {
 	require.Equal(t, []string{"1 ci: incarnation 1 from", "2 dave: incarnation 2 from", "3 ci: incarnation 3 from, taken over"}, audited(h.published))
 }
 
-// The second run goes on where the first one ended, with what was not announced.
+// The second run continues where the first one ended, with the announcements that were not sent.
 func TestSecondRunOfAnApplication(t *testing.T) {
 	first := newHouse(t)
 	first.publishes(0, 1)
@@ -367,19 +365,19 @@ func TestSecondRunOfAnApplication(t *testing.T) {
 	require.Equal(t, "alice", last.Pause.By)
 }
 
-// What services cannot be notified of (its store is gone) does not hold up what comes next: nobody is left out.
+// A notice that cannot be delivered (its store is gone) does not block the next one: all services get it.
 func TestWhatIsNewerCutsIn(t *testing.T) {
 	h := newHouse(t)
 	h.silent = 20
 	h.publishes(0, 1)
 	h.env.RegisterDelayedCallback(func() { h.silent = 0 }, 40*second)
-	h.publishes(20*second, 2) // between two tries
+	h.publishes(20*second, 2) // between two attempts
 	h.sends(120*second, protocol.Pin, pinTo(1, "alice", ""))
 	h.play(nil)
 	require.Equal(t, []string{" → m2 as 2, recorded 1", "m2 → m1 as 1 pinned"}, h.notified)
 }
 
-// guardedHouse is one in which a pause takes proof.
+// guardedHouse is a house in which a pause requires proof.
 func guardedHouse(t *testing.T) *house {
 	h := newHouse(t)
 	p := publication(1)
@@ -388,8 +386,8 @@ func guardedHouse(t *testing.T) *house {
 	return h
 }
 
-// While the issuer cannot be asked, an update of an application says to try again, as one of a service does, and
-// a signal waits, into the next run too. Nobody else is held up, and no token is kept once it was looked at.
+// While the issuer is unavailable, an update of an application returns an error to try again, as for a service, and a signal waits, also
+// into the next run. No other request is blocked, and no token is kept after it was verified.
 func TestApplicationWaitsForAnIssuerThatDoesNotAnswer_A14(t *testing.T) {
 	h := guardedHouse(t)
 	h.unavailable[protocol.ActivityVerify] = true
@@ -421,7 +419,7 @@ func TestApplicationWaitsForAnIssuerThatDoesNotAnswer_A14(t *testing.T) {
 	require.NotContains(t, string(raw), "alice's")
 }
 
-// The lines of an application stay in state while the store does not take them, in the next run too.
+// The audit lines of an application stay in state while the store does not accept them, also in the next run.
 func TestApplicationKeepsItsTrail(t *testing.T) {
 	h := newHouse(t)
 	h.unavailable[protocol.ActivityHistory] = true
@@ -439,7 +437,7 @@ func TestApplicationKeepsItsTrail(t *testing.T) {
 	require.Empty(t, last.Audit)
 }
 
-// The notifications of what is newest are sent what people do to the whole application, in order, in the next run too.
+// The notifications of the newest incarnation receive the actions of people on the whole application, in order, also in the next run.
 func TestApplicationAnnounces_G7(t *testing.T) {
 	h := newHouse(t)
 	var sent []string
@@ -454,7 +452,7 @@ func TestApplicationAnnounces_G7(t *testing.T) {
 	h.publishes(0, 1)
 	h.env.RegisterDelayedCallback(func() { takes = nil }, 10*second)
 	h.sends(20*second, protocol.Pause, protocol.Act{By: "alice"})
-	h.sends(30*second, protocol.Pin, pinTo(1, "alice", "")) // which nobody asks for
+	h.sends(30*second, protocol.Pin, pinTo(1, "alice", "")) // not in the events of any notification
 	h.sends(40*second, protocol.Resume, protocol.Act{By: "bob"})
 	state := h.play(nil)
 	require.Equal(t, []string{

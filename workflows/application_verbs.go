@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// maxIncarnations is how many of the newest incarnations an Application remembers itself.
+// maxIncarnations is how many of the newest incarnations an Application keeps in its state.
 const maxIncarnations = 50
 
 func (a *application) judge(row *verb.Row, r verb.Request, who entities.Who) (state.Effect, error) {
@@ -38,7 +38,7 @@ func (a *application) judge(row *verb.Row, r verb.Request, who entities.Who) (st
 	return nil, fmt.Errorf("no such verb %q", row.Name)
 }
 
-// checkPublication validates a publication against what is newest.
+// checkPublication validates a publication against the newest incarnation.
 func (a *application) checkPublication(p protocol.PublishRequest) error {
 	newest := a.newest()
 	switch {
@@ -53,10 +53,11 @@ func (a *application) checkPublication(p protocol.PublishRequest) error {
 	return nil
 }
 
-// publish makes an incarnation the newest. The same content as the newest gets no new number; old
-// content again does (D5), and newest goes by number.
+// publish makes an incarnation the newest. Content equal to the newest gets no new number; older content that is published again does (D5).
+// The newest is the one with the highest number.
 //
-// It is judged by the rules that hold so far. Those that hold from then on are what the store has, not what was sent.
+// The rules in force until now decide whether it is allowed. The rules in force afterwards are those that the store has, not those that the
+// caller sent.
 func (a *application) publish(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	p := r.Publish
 	if err := a.checkPublication(p); err != nil {
@@ -99,7 +100,7 @@ func (a *application) publish(ctx workflow.Context, r verb.Request, who entities
 	return answer, nil
 }
 
-// mayPlace refuses who may not publish an application that is new, or move one.
+// mayPlace refuses a caller who may not publish a new application, or move an existing one.
 func (a *application) mayPlace(ctx workflow.Context, r verb.Request, who entities.Who, moves bool) error {
 	if moves {
 		return a.mayTakeOver(who)
@@ -107,7 +108,7 @@ func (a *application) mayPlace(ctx workflow.Context, r verb.Request, who entitie
 	return a.mayBegin(ctx, r, who)
 }
 
-// placed says of a publication that the application is new, or was moved.
+// placed describes whether the application is new or was moved.
 func (a *application) placed(first, moves bool) string {
 	switch {
 	case moves:
@@ -118,7 +119,7 @@ func (a *application) placed(first, moves bool) string {
 	return ""
 }
 
-// startMissing has services started again whose workflows a publication names as gone.
+// startMissing starts the services again whose workflows the publication lists as gone.
 func (a *application) startMissing(p protocol.PublishRequest, who entities.Who) error {
 	if len(p.Missing) > p.Services {
 		return refused(fmt.Errorf(`"missing" names %d services, and there are %d`, len(p.Missing), p.Services))
@@ -129,7 +130,7 @@ func (a *application) startMissing(p protocol.PublishRequest, who entities.Who) 
 	return nil
 }
 
-// mayTakeOver refuses who may not move the application to another directory or store.
+// mayTakeOver refuses a caller who may not move the application to another directory or store.
 func (a *application) mayTakeOver(who entities.Who) error {
 	if err := entities.Authorize(a.state.Grants, protocol.TakeOver, nil, who); err != nil {
 		return refused(err)
@@ -140,7 +141,7 @@ func (a *application) mayTakeOver(who entities.Who) error {
 	return refused(errors.New("to take the application over needs proof of who asks, since it is said who may"))
 }
 
-// confirm takes who may do what from the store.
+// confirm reads the identity and grants from the store.
 func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) (*protocol.ConfirmAnswer, error) {
 	var answer protocol.ConfirmAnswer
 	err := a.fromStore(ctx, protocol.ActivityConfirm, protocol.ConfirmRequest{Application: a.name, Hash: p.Hash, Manifest: p.Manifest}, &answer)
@@ -151,7 +152,7 @@ func (a *application) confirm(ctx workflow.Context, p *protocol.PublishRequest) 
 	return &answer, nil
 }
 
-// whence is where a configuration comes from, for people.
+// whence describes the source of a configuration, for display.
 func whence(o protocol.Origin) string {
 	text := o.Path
 	if o.Commit != "" {
@@ -163,7 +164,7 @@ func whence(o protocol.Origin) string {
 	return text
 }
 
-// pinnable is the incarnation that a pin names.
+// pinnable returns the incarnation that a pin names.
 func (a *application) pinnable(r verb.Request) (protocol.Incarnation, error) {
 	wanted := a.incarnation(r.Incarnation)
 	switch {
@@ -175,7 +176,7 @@ func (a *application) pinnable(r verb.Request) (protocol.Incarnation, error) {
 	return wanted, nil
 }
 
-// pin holds services at an incarnation, whatever is published (D15).
+// pin keeps services at an incarnation regardless of later publications (D15).
 func (a *application) pin(r verb.Request, who entities.Who) (state.Effect, error) {
 	wanted, err := a.pinnable(r)
 	switch {
@@ -206,7 +207,7 @@ func (a *application) unpin(r verb.Request, who entities.Who) (state.Effect, err
 	}, nil
 }
 
-// pinnables says which incarnations can be pinned.
+// pinnables lists the incarnations that can be pinned, for error messages.
 func (a *application) pinnables() string {
 	all := a.state.Incarnations
 	switch n := len(all); {
@@ -226,7 +227,7 @@ func (a *application) newest() protocol.Incarnation {
 	return protocol.Incarnation{}
 }
 
-// incarnation is one of the newest, or the pinned one, by its number.
+// incarnation returns one of the newest incarnations, or the pinned one, by its number.
 func (a *application) incarnation(number int64) protocol.Incarnation {
 	for _, i := range a.state.Incarnations {
 		if i.Number == number {

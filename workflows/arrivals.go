@@ -8,10 +8,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// Arrivals is the interceptor that keeps the order in which signals of different names came. A
-// workflow gets them by name, and a whole batch at once after its worker was away; but a pause and
-// a resume mean something else the other way round. Workers and replayers register it
-// (worker/worker.go).
+// Arrivals is the interceptor that keeps the order in which signals of different names arrived. A workflow receives signals by name, and
+// all of them at once after its worker was away. A pause and a resume mean something else in the opposite order. Workers and replayers
+// register it (worker/worker.go).
 type Arrivals struct {
 	interceptor.WorkerInterceptorBase
 }
@@ -33,7 +32,7 @@ func (i *arrivalsInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.
 	return i.Next.ExecuteWorkflow(workflow.WithValue(ctx, arrivalKey{}, &i.order), in)
 }
 
-// HandleSignal notes the name; the signal itself goes to its channel, if it may have one.
+// HandleSignal records the name. The signal itself goes to its channel, unless its name is reserved.
 func (i *arrivalsInbound) HandleSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) error {
 	i.order.names = append(i.order.names, in.SignalName)
 	if reserved(in.SignalName) {
@@ -42,11 +41,11 @@ func (i *arrivalsInbound) HandleSignal(ctx workflow.Context, in *interceptor.Han
 	return i.Next.HandleSignal(ctx, in)
 }
 
-// reserved: a name that anybody can send, and that a workflow of the SDK panics of when it asks for it: it would fail, again
-// and again, of one signal.
+// reserved reports whether a signal has a name that the SDK reserves. Any client can send such a signal, and a workflow panics when it
+// opens a channel of that name, so a single signal would fail it again and again.
 func reserved(signal string) bool { return strings.HasPrefix(signal, "__temporal_") }
 
-// reservedCame tells whether a signal has come that no channel has.
+// reservedCame reports whether a signal with a reserved name arrived.
 func reservedCame(ctx workflow.Context) bool {
 	order, ok := ctx.Value(arrivalKey{}).(*arrivalOrder)
 	return ok && slices.ContainsFunc(order.names, reserved)
@@ -54,16 +53,16 @@ func reservedCame(ctx workflow.Context) bool {
 
 type arrivalKey struct{}
 
-// arrivalOrder is the names of signals that have come and were not collected yet.
+// arrivalOrder holds the names of signals that arrived and were not collected yet.
 type arrivalOrder struct{ names []string }
 
-// arrived takes the names of the signals that have come, one for each signal, in the order in which
-// they came. Signals that nobody noted (a worker without the interceptor) are left to rest.
+// arrived returns and clears the names of the signals that arrived, one per signal, in the order of arrival. Signals that were not recorded
+// (by a worker without the interceptor) are in rest.
 func arrived(ctx workflow.Context) (noted, rest []string) {
 	if order, ok := ctx.Value(arrivalKey{}).(*arrivalOrder); ok {
 		noted, order.names = order.names, nil
 	}
 	rest = workflow.GetUnhandledSignalNames(ctx)
-	slices.Sort(rest) // they come out of a map
+	slices.Sort(rest) // the SDK iterates over a map
 	return noted, rest
 }

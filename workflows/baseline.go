@@ -12,31 +12,30 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// This file holds what the installation demands of all applications (G2): that services look once it is otherwise, and who may
-// publish an application that is not there yet.
+// This file holds the baseline that the installation requires of all applications (G2): it makes services check a changed baseline, and it
+// decides who may publish a new application.
 
-// spreadState is what an installation remembers of services that are still to look at its baseline.
+// spreadState is the part of an installation's state about services that have not checked the baseline yet.
 type spreadState struct {
-	// Spread is the number of the rules whose baseline they are to look at; 0: all have been told.
+	// Spread is the number of the rules with the baseline to check; 0 if all services were notified.
 	Spread int64 `json:"spread,omitempty"`
-	// Behind could not be told.
+	// Behind are the services that could not be notified.
 	Behind unreached `json:"behind,omitzero"`
 }
 
-// spreading is the kind of trouble that services cannot be told of a baseline.
+// spreading is the kind of trouble in which services cannot be notified of a baseline.
 const spreading = "baseline"
 
-// compare has services look once the rules in force demand something else of applications than those before.
+// compare schedules a check by the services if the baseline of the current rules differs from the one before.
 func (i *installation) compare(before protocol.Rules) {
 	now := i.state.Rules
 	if entities.DigestOf(before.Baseline) != entities.DigestOf(now.Baseline) ||
 		now.Baseline != nil && entities.DigestOf(before.Identity) != entities.DigestOf(now.Identity) {
-		i.state.Spread = max(now.Number, 1) // no rules are others, too
+		i.state.Spread = max(now.Number, 1) // removed rules are a change too
 	}
 }
 
-// spread has services look at the baseline that is in force, unless that is under way. A newer one begins anew, as does the
-// next run.
+// spread notifies services of the current baseline, unless that is in progress. A newer baseline restarts it, and so does the next run.
 func (i *installation) spread() {
 	s := &i.state.spreadState
 	switch {
@@ -60,7 +59,7 @@ func (i *installation) spread() {
 		i.telling = false
 		switch {
 		case temporal.IsCanceledError(err):
-		case err != nil: // its worker went away for over an hour: begin again
+		case err != nil: // its worker was gone for over an hour: start again
 			i.trouble(spreading, "services do not know the baseline yet: "+rootCause(err))
 		case i.told == s.Spread:
 			i.spreadTo(answer.Unreached)
@@ -68,7 +67,7 @@ func (i *installation) spread() {
 	})
 }
 
-// spreadTo takes in that all services have been told, but for some.
+// spreadTo records that all services were notified except those in missed.
 func (i *installation) spreadTo(missed protocol.Unreached) {
 	s := &i.state.spreadState
 	s.Spread, s.Behind = 0, s.Behind.after(missed, i.now())
@@ -79,7 +78,7 @@ func (i *installation) spreadTo(missed protocol.Unreached) {
 	}
 }
 
-// looksAgain is when services are told again that could not be; zero while some are being told.
+// looksAgain is the time of the next attempt for the services that could not be notified; zero while a notification runs.
 func (i *installation) looksAgain() time.Time {
 	if i.telling || i.drains() {
 		return time.Time{}
@@ -87,12 +86,12 @@ func (i *installation) looksAgain() time.Time {
 	return i.state.Behind.Next
 }
 
-// ruledElsewhere: whoever publishes an application that was never published is judged by the rules of the installation.
+// ruledElsewhere is true for the first publication of an application: the rules of the installation decide about it.
 func (a *application) ruledElsewhere(row *verb.Row) bool {
 	return row.Name == protocol.Publish && a.newest().Number == 0
 }
 
-// consult asks for them. Without them nothing is published: a store that does not answer could not take a publication either.
+// consult reads these rules. Without them nothing is published: a store that does not answer could not record a publication either.
 func (a *application) consult(ctx workflow.Context) error {
 	var now protocol.Rules
 	if err := a.fromStore(ctx, protocol.ActivityRules, protocol.RulesRequest{}, &now); err != nil {
@@ -102,13 +101,13 @@ func (a *application) consult(ctx workflow.Context) error {
 	return nil
 }
 
-// mayBegin refuses who may not publish an application that was never published.
+// mayBegin refuses a caller who may not publish a new application.
 func (a *application) mayBegin(ctx workflow.Context, r verb.Request, who entities.Who) error {
 	row := verb.Find(a.verbs, protocol.Publish)
 	if !a.ruledElsewhere(row) {
 		return nil
 	}
-	if a.founding == nil { // a signal that was taken in by the run before
+	if a.founding == nil { // a signal that the previous run received
 		if err := a.consult(ctx); err != nil {
 			return err
 		}

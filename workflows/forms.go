@@ -5,13 +5,13 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// Form is the state that workflows of one type carry from run to run: an empty one, and the number of its form.
+// Form is the state that workflows of one type carry from run to run: an empty state, and the number of its format.
 type Form struct {
 	Number int
 	State  any
 }
 
-// Forms are those of the workflows that live for ever, by type.
+// Forms are the formats of the workflows that live forever, by type.
 func Forms() map[string]Form {
 	return map[string]Form{
 		protocol.ServiceWorkflow:      {protocol.Version, state.State{}},

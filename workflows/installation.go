@@ -13,8 +13,8 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// Installation is the life of an installation in its namespace (F4): by its memo workers know which store the namespace goes
-// with, and it remembers whether everything is paused (A16).
+// Installation is the workflow of an installation in its namespace (F4). Its memo tells workers which store belongs to the namespace. It
+// also holds the pause of the whole installation (A16).
 func Installation(ctx workflow.Context, in protocol.InstallationInput) error {
 	i := &installation{id: in.ID, held: in.Pause, state: &installationState{}}
 	i.shell = &shell{
@@ -33,7 +33,7 @@ func Installation(ctx workflow.Context, in protocol.InstallationInput) error {
 	return i.live(in.Carried, in.Beginning)
 }
 
-// installationState is what an Installation workflow knows; bounded.
+// installationState is the state of an Installation workflow; bounded.
 type installationState struct {
 	pauseState
 	rulesKnown
@@ -48,10 +48,10 @@ type installation struct {
 	*shell
 	pauses
 	id    string
-	held  *entities.Pause // from the beginning
+	held  *entities.Pause // the pause that the workflow was started with
 	state *installationState
 	shown string
-	// telling: services are being told to look at the baseline of the rules of a number.
+	// telling is set while services are being notified of the baseline of rules number told.
 	telling     bool
 	told        int64
 	stopTelling workflow.CancelFunc
@@ -74,14 +74,14 @@ func (i *installation) consult(ctx workflow.Context) error {
 	return err
 }
 
-// flushAt: as of a runtime.
+// flushAt is the same as for a runtime.
 func (i *installation) flushAt() int { return state.FlushAudit }
 
 func (i *installation) next(c protocol.Carried) (string, any) {
 	return protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.id, Carried: c}
 }
 
-// turn announces a pause.
+// turn announces a pause and spreads the baseline.
 func (i *installation) turn() {
 	i.state.recall(&i.state.Desk)
 	i.announce()
@@ -98,7 +98,7 @@ func (i *installation) status() (protocol.InstallationStatus, error) {
 	}, nil
 }
 
-// show keeps what the Temporal UI shows up to date.
+// show updates the text in the Temporal UI.
 func (i *installation) show() {
 	text := "**open**: nothing is paused as a whole"
 	if i.state.Pause != nil {
@@ -123,7 +123,7 @@ func (i *installation) judge(row *verb.Row, q verb.Request, who entities.Who) (s
 	case protocol.Resume:
 		return i.resume(q, who)
 	case protocol.Configure, protocol.PublishLibrary:
-		return nil, nil // each is carried out by itself
+		return nil, nil // each has its own handler
 	}
 	return nil, fmt.Errorf("no such verb %q", row.Name)
 }
@@ -138,7 +138,7 @@ func (i *installation) dropped() { i.running, i.telling = false, false }
 
 func (i *installation) begins(int64) { i.hold() }
 
-// holds takes from the store whether everything is paused from the beginning: whoever started the workflow may say so too (G1).
+// holds replaces the initial pause of the input with the one in the store: any client that can start the workflow may have set it (G1).
 func (i *installation) holds(inForce []protocol.ScopePause) {
 	if i.held == nil {
 		return
@@ -149,7 +149,7 @@ func (i *installation) holds(inForce []protocol.ScopePause) {
 	}
 }
 
-// hold pauses everything from the beginning.
+// hold pauses everything from the start.
 func (i *installation) hold() {
 	if i.held != nil && i.state.Pause == nil {
 		i.state.Pause = i.held

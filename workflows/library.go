@@ -10,9 +10,9 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// This file holds how libraries are published (G2): under a name and a version that mean one content for good.
+// This file publishes libraries (G2). A name and a version permanently refer to one content.
 
-// channels are what a grant has to hold for: a library by its name.
+// channels is the scope that a grant must cover: a library by its name.
 func (i *installation) channels(row *verb.Row, r verb.Request) ([]string, error) {
 	if row.Name == protocol.PublishLibrary {
 		return []string{entities.ScopeLibraries + r.Library.Name}, nil
@@ -20,7 +20,7 @@ func (i *installation) channels(row *verb.Row, r verb.Request) ([]string, error)
 	return nil, nil
 }
 
-// publishLibrary has a name and a version mean a content that is in the store, unless they mean another one.
+// publishLibrary binds a name and a version to content in the store, unless they are bound to other content.
 func (i *installation) publishLibrary(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	wanted := protocol.Library{LibraryName: r.Library, At: i.now(), By: who}
 	var stands protocol.Library

@@ -15,32 +15,31 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// pauseState is what an application and a runtime remember of their pause (A16).
+// pauseState is the part of the state of an application or a runtime about its pause (A16).
 type pauseState struct {
 	Pause *entities.Pause `json:"pause,omitempty"`
-	// Ended is when the last pause that has ended had begun.
+	// Ended is the start time of the last pause that has ended.
 	Ended time.Time `json:"ended,omitzero"`
-	// Announcing: services are still to be notified that it began or ended.
+	// Announcing is set while services must still be notified of the start or end.
 	Announcing bool `json:"announcing,omitempty"`
-	// Unheard could not be notified of what all others know of it.
+	// Unheard are the services that could not be notified.
 	Unheard unreached `json:"unheard,omitzero"`
 }
 
-// pauses holds the services of an application or a runtime, and announces that to them, by one activity at a
-// time. A change that comes meanwhile waits until that one was stopped: announced in the wrong order, services would
-// stay paused.
+// pauses pauses the services of an application or a runtime, and announces that to them with one activity at a time. A change during an
+// announcement waits until the activity has stopped: in the wrong order, services would stay paused.
 type pauses struct {
 	*shell
 	of      *pauseState
 	scope   string
-	request func() protocol.AnnouncePause // to whom
-	hint    string                        // what else may be paused
+	request func() protocol.AnnouncePause // with its audience
+	hint    string                        // other things that may be paused, for error messages
 	running bool
-	present *entities.Pause // that is being announced
+	present *entities.Pause // the pause that is being announced
 	stop    workflow.CancelFunc
 }
 
-// pause is what the verb of that name does, to all at once.
+// pause pauses all services.
 func (p *pauses) pause(r verb.Request, who entities.Who) (state.Effect, error) {
 	if old := p.of.Pause; old != nil {
 		return nil, fmt.Errorf("%s is %s already, by %s", p.name, old.Held(), old.By)
@@ -72,11 +71,10 @@ func (p *pauses) resume(r verb.Request, who entities.Who) (state.Effect, error) 
 	}, nil
 }
 
-// announcement is the kind of trouble that a pause cannot be announced.
+// announcement is the kind of trouble in which a pause cannot be announced.
 const announcement = "announcement"
 
-// announce starts announcing the pause or its end, unless that is under way. A run that ends stops it: the next one
-// begins it anew.
+// announce starts announcing the pause or its end, unless that is in progress. The end of a run stops it; the next run starts it again.
 func (p *pauses) announce() {
 	switch {
 	case p.running && (p.drains() || p.present != p.of.Pause):
@@ -99,7 +97,7 @@ func (p *pauses) announce() {
 		p.running = false
 		switch {
 		case temporal.IsCanceledError(err):
-		case err != nil: // its worker went away for over an hour: begin again
+		case err != nil: // its worker was gone for over an hour: start again
 			p.trouble(announcement, "services are not notified of a pause yet: "+rootCause(err))
 		case p.present == p.of.Pause:
 			p.announced(answer.Unreached)
@@ -107,7 +105,7 @@ func (p *pauses) announce() {
 	})
 }
 
-// toAnnounce is what services are told, and what that is for people.
+// toAnnounce returns the announcement, and a description of it.
 func (p *pauses) toAnnounce() (r protocol.AnnouncePause, what string) {
 	r, what = p.request(), "announce the pause of "
 	r.Scope, r.Pause = p.scope, p.of.Pause
@@ -120,7 +118,7 @@ func (p *pauses) toAnnounce() (r protocol.AnnouncePause, what string) {
 	return r, what
 }
 
-// fits leaves the turns of a drain to the store, where they are too many for a payload. While the store does not take them, it is false.
+// fits moves the turns of a drain to the store if they are too large for a payload. It is false while the store does not accept them.
 func (p *pauses) fits(r *protocol.AnnouncePause) bool {
 	if r.Pause == nil || r.Pause.Drain == nil {
 		return true
@@ -144,10 +142,10 @@ func (p *pauses) fits(r *protocol.AnnouncePause) bool {
 	return true
 }
 
-// mostTurns is how many bytes of them go as they are.
+// mostTurns is the size in bytes up to which turns are sent inline.
 const mostTurns = 24 << 10
 
-// announced takes in that all services have heard, but for some.
+// announced records that all services were notified except those in missed.
 func (p *pauses) announced(missed protocol.Unreached) {
 	p.of.Announcing = false
 	p.of.Unheard = p.of.Unheard.after(missed, p.now())
@@ -158,7 +156,7 @@ func (p *pauses) announced(missed protocol.Unreached) {
 	}
 }
 
-// tellsAgain is when services are told again that could not be; zero while some are being told.
+// tellsAgain is the time of the next attempt for the services that could not be notified; zero while an announcement runs.
 func (p *pauses) tellsAgain() time.Time {
 	if p.running || p.drains() {
 		return time.Time{}
@@ -166,10 +164,10 @@ func (p *pauses) tellsAgain() time.Time {
 	return p.of.Unheard.Next
 }
 
-// dateTime is how the Temporal UI's details write a moment: it is UTC.
+// dateTime is the format of times in the details of the Temporal UI, in UTC.
 const dateTime = time.DateTime + " MST"
 
-// since is a pause in words, for the Temporal UI.
+// since describes a pause for the Temporal UI.
 func (p *pauseState) since() string {
 	return fmt.Sprintf("**%s by %s** since %s%s", p.Pause.Held(), explain.Plain(p.Pause.By), p.Pause.At.UTC().Format(dateTime), because(p.Pause.Reason))
 }

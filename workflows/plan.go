@@ -16,11 +16,11 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Plan walks a plan once (E8–E14): it lets services enter, follows what becomes of them, and runs the commands of the other nodes, each as
-// soon as what it needs is done. What became of a node is in the store before anything goes on.
+// Plan walks a plan once (E8–E14). It lets services enter, follows their releases, and runs the commands of the other nodes, each as soon
+// as the nodes that it needs are done. The result of a node is in the store before the plan continues.
 //
-// It is no entity that lives for ever: nothing is asked of it but leases, and all that it knows is in the store, so that one that was
-// terminated goes on where it was.
+// It is not an entity that lives forever. Other workflows exchange only leases with it, and all its state is in the store, so a plan that
+// was terminated can continue from there.
 func Plan(ctx workflow.Context, in protocol.PlanInput) (protocol.PlanStatus, error) {
 	p := &planRun{
 		ctx: ctx, in: in, leases: map[string]*planLease{}, notes: map[int]string{}, without: map[int]int{},
@@ -57,36 +57,36 @@ func Plan(ctx workflow.Context, in protocol.PlanInput) (protocol.PlanStatus, err
 type planRun struct {
 	ctx    workflow.Context
 	in     protocol.PlanInput
-	watch  workflow.Context // of what is followed
+	watch  workflow.Context // of the follow activity and the alarm
 	stop   workflow.CancelFunc
 	plan   plan.Plan
 	hash   string
 	limit  int
 	nodes  *plan.Walker
 	notes  map[int]string
-	state  protocol.PlanState  // as it is kept; Nodes and Notes are filled in then
-	record protocol.PlanRecord // where that is kept
+	state  protocol.PlanState  // as stored; Nodes and Notes are filled in on write
+	record protocol.PlanRecord // the stored record of state
 
 	busy      int  // commands under way, and waits for leases
-	following bool // what is deployed
+	following bool // the follow activity runs
 	woken     bool
-	dirty     bool  // something is not kept yet
-	collects  []int // nodes that give an aggregator what was collected
-	failing   bool  // some of them may have to do so again
+	dirty     bool  // state is not stored yet
+	collects  []int // nodes that give collected values to an aggregator
+	failing   bool  // some of collects may have to run again
 	shown     string
 	large     largeAnswers
 	leases    map[string]*planLease
-	commands  map[int]*commands         // of nodes that have begun
-	parts     map[int]protocol.PlanPart // of nodes that had begun in an earlier run, and not yet in this one
+	commands  map[int]*commands         // of started nodes
+	parts     map[int]protocol.PlanPart // of nodes that an earlier run started, and this one has not yet
 	callback  *commands
-	beside    int       // how many commands of CALLBACK are under way beside another one
+	beside    int       // how many CALLBACK commands run in addition to the first
 	due       []dueNode // the earliest first
-	alarm     time.Time // when the plan is woken for these
+	alarm     time.Time // when the timer for due fires
 
-	without map[int]int // how many services were undeployed when a node began that gives an aggregator what was collected
+	without map[int]int // per node that gives collected values to an aggregator: how many services were undeployed when it started
 }
 
-// briefCall asks the store within the workflow task, again and again until it answers. What it refuses is an error.
+// briefCall calls the store within the workflow task and retries until it answers. A refusal is an error.
 func (p *planRun) briefCall(ctx workflow.Context, name string, request, answer any) error {
 	ctx = uncancelled(ctx)
 	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
@@ -104,7 +104,7 @@ func (p *planRun) briefCall(ctx workflow.Context, name string, request, answer a
 	}
 }
 
-// fetchAnswer reads an answer that the activity left to the store.
+// fetchAnswer reads an answer that the activity put in the store.
 func (p *planRun) fetchAnswer(ctx workflow.Context, digest string, answer any) error {
 	packed, err := fetchParts(ctx, digest, func(r protocol.RestoreRequest, part *protocol.RestoreAnswer) error {
 		return p.briefCall(ctx, protocol.ActivityRestore, r, part)
@@ -143,13 +143,13 @@ func (p *planRun) begin() error {
 	return nil
 }
 
-// ends: the server suggests that this run continues as new, or another version of workers is current.
+// ends reports whether this run should end: the server suggests continue-as-new, or another version of workers is current.
 func (p *planRun) ends() bool {
 	info := workflow.GetInfo(p.ctx)
 	return p.ctx.Err() == nil && !p.over() && (info.GetContinueAsNewSuggested() || info.GetTargetWorkerDeploymentVersionChanged())
 }
 
-// goOn is the next run, which finds in the store how far this one came.
+// goOn continues as new. The next run reads the progress from the store.
 func (p *planRun) goOn() error {
 	p.keep()
 	next := p.in
@@ -157,7 +157,7 @@ func (p *planRun) goOn() error {
 	return workflow.NewContinueAsNewErrorWithOptions(p.ctx, onward, protocol.PlanWorkflow, next)
 }
 
-// walk goes through the nodes until nothing more comes of any, or the run ends.
+// walk processes the nodes until no node can make progress, or the run ends.
 func (p *planRun) walk() {
 	for {
 		p.woken = false
@@ -177,7 +177,7 @@ func (p *planRun) walk() {
 			continue
 		}
 		_ = workflow.Await(p.ctx, func() bool { return p.woken || p.ctx.Err() != nil && going || going && p.ends() })
-		if p.ctx.Err() != nil { // what is under way has been asked to end
+		if p.ctx.Err() != nil { // the work in progress was cancelled
 			_ = workflow.Await(uncancelled(p.ctx), func() bool { return p.busy == 0 })
 		}
 	}
@@ -185,10 +185,10 @@ func (p *planRun) walk() {
 	p.giveAllBack()
 }
 
-// step begins what may begin now.
+// step starts the nodes that are ready.
 func (p *planRun) step() {
 	p.collectAgain()
-	p.resume() // before anything else begins: it may have a lease
+	p.resume() // before new work starts: it may hold a lease
 	step := p.nodes.Step(p.room())
 	p.dirty = p.dirty || len(step.Begin)+len(step.Block) > 0
 	p.woken, p.failing = p.woken || len(step.Block) > 0, p.failing || len(step.Block) > 0
@@ -200,7 +200,8 @@ func (p *planRun) step() {
 	p.lend()
 }
 
-// collectAgain has aggregators given anew what was collected for them where a DEPLOY failed since: what its service had before stays.
+// collectAgain runs nodes again that give collected values to an aggregator if a DEPLOY failed since: its service keeps its previous
+// values.
 func (p *planRun) collectAgain() {
 	if !p.failing {
 		return
@@ -217,12 +218,12 @@ func (p *planRun) collectAgain() {
 
 func (p *planRun) over() bool { return p.busy == 0 && p.nodes.Over() }
 
-// whole: all nodes are done.
+// whole reports whether all nodes are done.
 func (p *planRun) whole() bool {
 	return p.nodes.Count(plan.Done) == len(p.plan.Nodes) && p.ctx.Err() == nil
 }
 
-// became notes what became of a node.
+// became records the new state of a node.
 func (p *planRun) became(n int, state plan.State, why string) {
 	p.nodes.Set(n, state)
 	p.woken, p.dirty = true, true
@@ -233,10 +234,10 @@ func (p *planRun) became(n int, state plan.State, why string) {
 	}
 }
 
-// maxNotes bounds what is kept of why nodes are as they are.
+// maxNotes is the limit on stored reasons for the states of nodes.
 const maxNotes = 100
 
-// keep has the store know how far the plan is.
+// keep stores the progress of the plan.
 func (p *planRun) keep() {
 	p.dirty = false
 	p.state.Nodes, p.state.Notes = p.nodes.Letters(), nil
@@ -250,10 +251,10 @@ func (p *planRun) keep() {
 	_ = p.briefCall(p.ctx, protocol.ActivityPlanKeep, protocol.PlanKeepRequest{PlanRecord: p.record}, nil)
 }
 
-// retryFollowing is how soon following begins anew that did not end by itself.
+// retryFollowing is the delay before the follow activity is started again after it failed.
 const retryFollowing = 10 * time.Second
 
-// follow has what is deployed followed, as long as anything goes on.
+// follow starts the activity that follows the deployed services, while the plan runs.
 func (p *planRun) follow(going bool) {
 	if p.following || !going {
 		return
@@ -264,7 +265,7 @@ func (p *planRun) follow(going bool) {
 	workflow.Go(p.watch, func(ctx workflow.Context) {
 		var found protocol.PlanFollowed
 		err := future.Get(ctx, &found)
-		if err != nil { // called off, the record is gone, or its worker went away for over an hour: it is begun anew
+		if err != nil { // cancelled, the record is gone, or its worker was gone for over an hour: start again
 			_ = workflow.Sleep(ctx, retryFollowing)
 			p.dirty = true
 		}
@@ -280,13 +281,13 @@ func (p *planRun) follow(going bool) {
 	})
 }
 
-// underWay: a node has begun, and is not over.
+// underWay reports whether a node has started and is not finished.
 func (p *planRun) underWay(n int) bool {
 	s := p.nodes.So(n).State
 	return s == plan.Running || s == plan.Held
 }
 
-// drop has nothing begin any more.
+// drop prevents further nodes from starting.
 func (p *planRun) drop(why string) {
 	p.state.Ended = why
 	for n := range p.plan.Nodes {
@@ -296,7 +297,7 @@ func (p *planRun) drop(why string) {
 	}
 }
 
-// cancelled leaves services alone that were let in: they go on by themselves.
+// cancelled does not touch services that were let in: they continue on their own.
 func (p *planRun) cancelled() {
 	p.drop(protocol.PlanCancelled)
 	for n := range p.plan.Nodes {
@@ -306,8 +307,8 @@ func (p *planRun) cancelled() {
 	}
 }
 
-// steps runs the commands before or after all nodes, one after another, and tells whether all were done. Those that were done before
-// are not run again.
+// steps runs the commands before or after all nodes one by one, and reports whether all are done. Commands that are done already are not
+// run again.
 func (p *planRun) steps(kind string, letters *string) bool {
 	if strings.Trim(*letters, string(plan.Done.Letter())) == "" {
 		return true
@@ -358,7 +359,7 @@ func (p *planRun) status() (protocol.PlanStatus, error) {
 	return out, nil
 }
 
-// result is what a plan ends with: what was not done, as much as notes are kept of. The status query, which answers afterwards too,
+// result is the result of a plan: the nodes that are not done, up to the limit on notes. The status query, which also works after the end,
 // has all nodes.
 func (p *planRun) result() protocol.PlanStatus {
 	status, _ := p.status()
@@ -371,10 +372,10 @@ func (p *planRun) result() protocol.PlanStatus {
 	return status
 }
 
-// resultBytes is what of a plan's result is for nodes.
+// resultBytes is the size available for nodes in the result of a plan.
 const resultBytes = 48 << 10
 
-// show keeps what the Temporal UI shows up to date.
+// show updates the text in the Temporal UI.
 func (p *planRun) show() {
 	if text := p.details(); text != p.shown {
 		workflow.SetCurrentDetails(p.ctx, text)
@@ -411,7 +412,7 @@ func (p *planRun) details() string {
 	return b.String()
 }
 
-// backoff is how long is waited before the next attempt of a command.
+// backoff is the delay before the next attempt of a command.
 func backoff(e entities.Extension, attempt int) time.Duration {
 	wait := max(e.RetryBackoff, time.Second)
 	for range min(attempt-1, 20) {

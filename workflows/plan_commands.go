@@ -16,52 +16,52 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file runs the commands of many nodes. Each event has every coroutine of a workflow go on, so that what an event
-// costs, when it comes and whenever it is replayed, grows with how many there are. So only what is under way has one: what waits, for its
-// turn, for people or until it is tried again, is noted with when it is due.
+// This file runs the commands of many nodes. Each event wakes every coroutine of a workflow, so the cost of an event, now and in each
+// replay, grows with the number of coroutines. So only running commands have a coroutine. A command that waits for a lease, for people or
+// for a retry is only recorded with its due time.
 
-// commandsAtOnce is how many commands of a plan are under way at once, whatever it says itself.
+// commandsAtOnce is how many commands of a plan run in parallel at most, regardless of the plan's own limit.
 const commandsAtOnce = 50
 
-// commands are what runs for a node: one after another, or, of CALLBACK, beside each other.
+// commands are the commands of a node. They run one after another, or in parallel for CALLBACK.
 type commands struct {
 	node   int
 	work   protocol.PlanWork
 	beside bool
-	// queue has those that are listed and did not begin; more are listed from next on, unless there are none.
+	// queue holds the listed commands that have not started. More are listed from index next on, until all is set.
 	queue   []protocol.PlanCommand
 	next    int
-	all     bool // they are listed
+	all     bool // all are listed
 	listing bool
-	waiting []*waitingCommand // in the order in which they began to
+	waiting []*waitingCommand // in the order in which they began to wait
 	done    []byte            // letters
-	tries   map[int]int       // how often those failed that are not done
-	under   int               // how many are under way
-	idle    int               // how many of these have not taken one yet
+	tries   map[int]int       // failed attempts of commands that are not done
+	under   int               // how many coroutines run
+	idle    int               // how many of these have not taken a command yet
 	failed  string
 }
 
-// waitingCommand did not end well, and is run again.
+// waitingCommand is a command that failed or could not run, and is run again.
 type waitingCommand struct {
 	protocol.PlanCommand
 	due  time.Time
-	wait time.Duration // how long it is put off
+	wait time.Duration // the delay
 	why  string
-	held bool // it was not run
+	held bool // it did not run
 }
 
-// dueNode is a node of which a command waits.
+// dueNode is a node with a waiting command.
 type dueNode struct {
 	at   time.Time
 	node int
 }
 
-// room is how much more may begin.
+// room is how much more may start.
 func (p *planRun) room() plan.Room {
 	return plan.Room{Limit: p.limit, Taken: p.beside, Commands: max(0, commandsAtOnce-p.busy)}
 }
 
-// unpack reads how far the plan is, and the commands of its nodes.
+// unpack reads the progress of the plan and of the commands of its nodes.
 func (p *planRun) unpack(begun *protocol.PlanBegun) error {
 	if err := begun.State.Unpack(&p.state); err != nil {
 		return temporal.NewNonRetryableApplicationError("how far the plan is cannot be read: "+err.Error(), "Malformed", err)
@@ -72,7 +72,7 @@ func (p *planRun) unpack(begun *protocol.PlanBegun) error {
 	return nil
 }
 
-// begunParts is how far the commands of nodes are.
+// begunParts is the progress of the commands of each node.
 func (p *planRun) begunParts() (parts []protocol.PlanPart) {
 	all := maps.Clone(p.parts)
 	for _, n := range entities.SortedKeys(p.commands) {
@@ -87,7 +87,7 @@ func (p *planRun) begunParts() (parts []protocol.PlanPart) {
 	return parts
 }
 
-// carryOut begins what runs for a node, or goes on with it.
+// carryOut starts or continues the commands of a node.
 func (p *planRun) carryOut(n int) {
 	c := p.commands[n]
 	if c == nil {
@@ -107,7 +107,7 @@ func (p *planRun) carryOut(n int) {
 	p.hand(c)
 }
 
-// hand has one more coroutine carry out commands of a node.
+// hand starts one more coroutine for the commands of a node.
 func (p *planRun) hand(c *commands) {
 	p.busy++
 	c.idle++
@@ -132,7 +132,7 @@ func (p *planRun) hand(c *commands) {
 	})
 }
 
-// carry carries out commands. Beside others it carries out one, so that whatever else is ready comes in between.
+// carry runs commands. A coroutine in addition to the first runs only one, so that other ready nodes get a turn.
 func (p *planRun) carry(ctx workflow.Context, c *commands, taken func()) {
 	defer taken()
 	for ctx.Err() == nil && c.failed == "" && !p.ends() {
@@ -166,7 +166,7 @@ func (c *commands) take(now time.Time) (command protocol.PlanCommand, again *wai
 	return command, nil, true
 }
 
-// list has more commands listed, and tells whether it may have been of use.
+// list lists more commands, and reports whether there may be more to take.
 func (p *planRun) list(ctx workflow.Context, c *commands) bool {
 	switch {
 	case c.all, !c.beside && len(c.waiting) > 0:
@@ -216,7 +216,7 @@ func (c *commands) finish(at int) {
 	delete(c.tries, at)
 }
 
-// once runs a command once, and notes what becomes of it.
+// once runs a command once, and records the result.
 func (p *planRun) once(ctx workflow.Context, c *commands, command protocol.PlanCommand, again *waitingCommand) {
 	if again == nil || !again.held {
 		p.hold(c.node, "")
@@ -252,14 +252,14 @@ func (p *planRun) once(ctx workflow.Context, c *commands, command protocol.PlanC
 	p.dirty, p.woken = true, true
 }
 
-// fails is how a node fails; of several the first counts.
+// fails sets the failure of a node; the first one counts.
 func (c *commands) fails(why string) {
 	if c.failed == "" {
 		c.failed = why
 	}
 }
 
-// doubled is how long what did not run is put off once more.
+// doubled is the next delay of a command that did not run.
 func (w *waitingCommand) doubled(least, most time.Duration) time.Duration {
 	if w == nil || !w.held {
 		return least
@@ -267,7 +267,7 @@ func (w *waitingCommand) doubled(least, most time.Duration) time.Duration {
 	return min(max(2*w.wait, least), most)
 }
 
-// putOff has a command wait without a coroutine.
+// putOff makes a command wait without a coroutine.
 func (p *planRun) putOff(c *commands, w *waitingCommand) {
 	w.due = workflow.Now(p.ctx).Add(w.wait)
 	c.waiting = append(c.waiting, w)
@@ -284,7 +284,7 @@ func (p *planRun) attemptOf(ctx workflow.Context, c *commands, command protocol.
 	return p.execute(ctx, c.work, command, c.tries[command.At]+1)
 }
 
-// turn tells whether a node has the lease of its target. Where it does not get it soon, it stays asked for.
+// turn reports whether a node has the lease of its target. If the lease is not granted soon, the request stays queued.
 func (p *planRun) turn(ctx workflow.Context, c *commands) bool {
 	id := p.leaseOf(c.work)
 	lease := p.leases[id]
@@ -308,7 +308,7 @@ func (p *planRun) turn(ctx workflow.Context, c *commands) bool {
 	return false
 }
 
-// giveAllBack returns the leases of what waits, or calls that off.
+// giveAllBack returns the leases of waiting commands, or withdraws the requests.
 func (p *planRun) giveAllBack() {
 	for _, id := range entities.SortedKeys(p.leases) {
 		runtime := p.leases[id].runtime
@@ -317,9 +317,9 @@ func (p *planRun) giveAllBack() {
 	}
 }
 
-// conclude notes what became of a node of which nothing is under way.
+// conclude records the state of a node with no running command.
 func (p *planRun) conclude(c *commands) {
-	state, why := plan.Waiting, "" // the run ends, and the next one goes on
+	state, why := plan.Waiting, "" // the run ends, and the next one continues
 	switch {
 	case c.failed != "":
 		state, why = plan.Failed, c.failed
@@ -334,7 +334,7 @@ func (p *planRun) conclude(c *commands) {
 	p.became(c.node, state, why)
 }
 
-// goesOn has a node go on that waits: it is its turn.
+// goesOn makes the waiting commands of a node due, because its lease was granted.
 func (p *planRun) goesOn(n int) {
 	c, now := p.commands[n], workflow.Now(p.ctx)
 	if c == nil || len(c.waiting) == 0 {
@@ -346,7 +346,7 @@ func (p *planRun) goesOn(n int) {
 	p.dueAt(now, n)
 }
 
-// dueAt has a node go on at a time.
+// dueAt schedules a node for a time.
 func (p *planRun) dueAt(at time.Time, n int) {
 	here, _ := slices.BinarySearchFunc(p.due, at, func(d dueNode, at time.Time) int {
 		if d.at.After(at) {
@@ -358,7 +358,7 @@ func (p *planRun) dueAt(at time.Time, n int) {
 	p.woken = true
 }
 
-// resume goes on with nodes that are due, as far as there is room.
+// resume continues nodes that are due, within the limit on commands.
 func (p *planRun) resume() {
 	now := workflow.Now(p.ctx)
 	for len(p.due) > 0 && !p.due[0].at.After(now) && p.busy < commandsAtOnce {
@@ -383,7 +383,7 @@ func (c *commands) ready(now time.Time) (count int) {
 	return count + len(c.queue)
 }
 
-// wakeAt has the plan go on at a time.
+// wakeAt wakes the plan at a time.
 func (p *planRun) wakeAt(at time.Time) {
 	if !p.alarm.IsZero() && !p.alarm.After(at) {
 		return
@@ -398,7 +398,7 @@ func (p *planRun) wakeAt(at time.Time) {
 	})
 }
 
-// lend has more commands of CALLBACK run beside each other, as far as there are places that nothing else takes.
+// lend starts more coroutines for CALLBACK commands, in slots that no other node uses.
 func (p *planRun) lend() {
 	c := p.callback
 	if c == nil {
@@ -406,7 +406,7 @@ func (p *planRun) lend() {
 	}
 	ready := c.ready(workflow.Now(p.ctx))
 	if !c.all && !c.listing {
-		ready++ // whoever takes none lists more
+		ready++ // a coroutine that finds none lists more
 	}
 	for c.under > 0 && c.failed == "" && ready > c.idle && p.busy < commandsAtOnce {
 		if p.limit > 0 && p.nodes.Count(plan.Running)+p.beside >= p.limit {

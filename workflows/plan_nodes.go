@@ -14,10 +14,10 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file runs the commands of nodes. On a target where one thing runs at a time they take a lease, which a service that applies there
-// takes too, and other plans do (E14): what works holds it, what waits does not.
+// This file runs the commands of nodes. On a target that allows one operation at a time they take a lease, as do services that apply there
+// and other plans (E14). A running command holds the lease; a waiting one does not.
 
-// workOf names a node to activities, and keeps what it begins with.
+// workOf describes a node to activities, and records how many services are undeployed when it starts.
 func (p *planRun) workOf(n int) protocol.PlanWork {
 	node := &p.plan.Nodes[n]
 	work := protocol.PlanWork{PlanRef: p.in.PlanRef, Hash: p.hash, Kind: string(node.Kind), Service: node.Service, Target: node.Target}
@@ -32,10 +32,10 @@ func (p *planRun) workOf(n int) protocol.PlanWork {
 	return work
 }
 
-// mostUndeployed is how many bytes of their names go as they are.
+// mostUndeployed is the size in bytes up to which their names are sent inline.
 const mostUndeployed = 24 << 10
 
-// nodesOf has a letter for each node: x for those of some services.
+// nodesOf has one letter per node: x for nodes of the given services.
 func (p *planRun) nodesOf(services []string) string {
 	of, out := map[string]bool{}, []byte(strings.Repeat(".", len(p.plan.Nodes)))
 	for _, service := range services {
@@ -49,10 +49,10 @@ func (p *planRun) nodesOf(services []string) string {
 	return string(out)
 }
 
-// errPutOff: a command did not run; the node goes on later, perhaps in the next run.
+// errPutOff: a command did not run; the node continues later, perhaps in the next run.
 var errPutOff = errors.New("put off")
 
-// hold shows why a node does not go on; "": it does.
+// hold shows why a node is blocked; "" means that it is running.
 func (p *planRun) hold(n int, why string) {
 	state := plan.Running
 	if why != "" {
@@ -63,7 +63,7 @@ func (p *planRun) hold(n int, why string) {
 	}
 }
 
-// run runs a step before or after all nodes until it has succeeded, or as often as it may, and says how it failed.
+// run runs a step before or after all nodes until it succeeds or has no attempts left. It returns the failure.
 func (p *planRun) run(ctx workflow.Context, work protocol.PlanWork, c protocol.PlanCommand) (failed string) {
 	wait := time.Duration(0)
 	for attempt := 1; ; {
@@ -109,7 +109,7 @@ type planLease struct {
 
 func (p *planRun) leaseOf(work protocol.PlanWork) string { return p.in.ID() + "/" + work.String() }
 
-// firstTurn is how soon a lease is asked for again that was not granted, and lastTurn how late at most.
+// firstTurn is the first delay before a lease that was not granted is requested again, and lastTurn the longest.
 const (
 	firstTurn = 10 * time.Second
 	lastTurn  = 10 * time.Minute
@@ -121,7 +121,7 @@ func (p *planRun) requestLease(ctx workflow.Context, work protocol.PlanWork) {
 	}})
 }
 
-// confirmed asks the runtime: a signal is no more than a reason to.
+// confirmed queries the runtime, because a signal alone is no proof.
 func (p *planRun) confirmed(ctx workflow.Context, l protocol.LeaseSignal) bool {
 	ctx = uncancelled(ctx)
 	var answer protocol.GrantedAnswer
@@ -135,13 +135,13 @@ func (p *planRun) giveBack(ctx workflow.Context, work protocol.PlanWork) {
 	p.callRuntime(ctx, protocol.LeaseCall{Runtime: work.Target, Give: id})
 }
 
-// callRuntime asks a Runtime for something. What does not reach it is asked again, or it asks itself.
+// callRuntime calls a Runtime workflow. A call that does not arrive is repeated, or the Runtime queries the plan later.
 func (p *planRun) callRuntime(ctx workflow.Context, call protocol.LeaseCall) {
 	ctx = uncancelled(ctx)
 	_ = localCall{name: protocol.ActivityLease, request: call, patient: asLongAs, of: theRuntimes}.do(ctx, nil)
 }
 
-// listen takes in what runtimes say of leases.
+// listen receives the lease signals of runtimes.
 func (p *planRun) listen() {
 	signals := func(name string, take func(workflow.Context, protocol.LeaseSignal)) {
 		workflow.Go(p.ctx, func(ctx workflow.Context) {

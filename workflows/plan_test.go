@@ -20,7 +20,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// playedPlan plays what a run of a plan asks for: services are deployed as soon as they are let in, and commands end as the test says.
+// playedPlan plays the activities of a plan: services are deployed as soon as they are let in, and commands end as the test defines.
 type playedPlan struct {
 	*testing.T
 	env   *testsuite.TestWorkflowEnvironment
@@ -28,13 +28,13 @@ type playedPlan struct {
 	built *plan.Plan
 	begun protocol.PlanBegun
 	state protocol.PlanState
-	ends  func(protocol.PlanRunRequest) protocol.PlanRan // it is called by one at a time
+	ends  func(protocol.PlanRunRequest) protocol.PlanRan // called by one goroutine at a time
 
 	mu        sync.Mutex
 	kept      protocol.PlanRecord
-	now, most int           // commands under way
-	waits     chan struct{} // nil: commands end at once; otherwise they do when it is closed
-	ran       []string      // "RECONCILE s1@site 1", in the order in which they began
+	now, most int           // running commands
+	waits     chan struct{} // nil: commands end at once; otherwise they end when it is closed
+	ran       []string      // "RECONCILE s1@site 1", in start order
 	leases    []protocol.LeaseCall
 	granted   map[string]bool // runtimes that grant leases
 }
@@ -97,7 +97,7 @@ func (p *playedPlan) follow(context.Context, protocol.PlanRef) (out protocol.Pla
 	return out, nil
 }
 
-// commands are listed in parts of ten.
+// commands lists commands in parts of ten.
 func (p *playedPlan) commands(_ context.Context, r protocol.PlanCommandsRequest) (out protocol.PlanCommands, err error) {
 	for at, c := range p.work.CommandsOf(&plan.Node{Kind: plan.Kind(r.Kind), Service: r.Service, Target: r.Target}) {
 		switch {
@@ -144,7 +144,7 @@ func (p *playedPlan) lease(_ context.Context, call protocol.LeaseCall) error {
 	return nil
 }
 
-// go runs the plan, and returns how often each command ran.
+// goes runs the plan, and returns how often each command ran.
 func (p *playedPlan) goes() map[string]int {
 	p.Helper()
 	p.env.ExecuteWorkflow(Plan, protocol.PlanInput{PlanRef: protocol.PlanOfIncarnation("home", "live", 1)})
@@ -156,7 +156,7 @@ func (p *playedPlan) goes() map[string]int {
 	return count
 }
 
-// done has a line for each node that is not done.
+// undone has a line for each node that is not done.
 func (p *playedPlan) undone() (lines []string) {
 	for n, letter := range []byte(p.kept.Nodes) {
 		if letter != plan.Done.Letter() {
@@ -166,7 +166,7 @@ func (p *playedPlan) undone() (lines []string) {
 	return lines
 }
 
-// fitted are so many services on a target, each with a command of a kind.
+// fitted are count services on a target, each with a command of a kind.
 func fitted(kind plan.Kind, target string, count int) (w plan.Work) {
 	for n := range count {
 		name := fmt.Sprintf("%s%d", target, n)
@@ -185,7 +185,7 @@ func both(one, other plan.Work) plan.Work {
 	return one
 }
 
-// The cost of an event grows with what is under way, so that is bounded, however much is ready.
+// The cost of an event grows with the number of running commands, so that is bounded, however many are ready.
 func TestPlanHasSoMuchUnderWay_E8(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []plan.Kind{plan.Reconcile, plan.Callback} {
@@ -212,7 +212,7 @@ func TestPlanHasSoMuchUnderWay_E8(t *testing.T) {
 	}
 }
 
-// The commands of CALLBACK take places of the plan's, of which there are so many.
+// The parallel commands of CALLBACK count against the plan's limit.
 func TestCallbackIsWithinTheCap_E2_E8(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 3} {
@@ -231,7 +231,7 @@ func TestCallbackIsWithinTheCap_E2_E8(t *testing.T) {
 	}
 }
 
-// What is held, however much it is, keeps nothing else from running, and goes on by itself.
+// Held commands, however many, do not block others, and continue on their own.
 func TestHeldCommandsKeepNothingUp_E8(t *testing.T) {
 	t.Parallel()
 	p := newPlayedPlan(t, both(fitted(plan.Reconcile, "paused", 3*commandsAtOnce), fitted(plan.Reconcile, "site", 10)))
@@ -253,7 +253,7 @@ func TestHeldCommandsKeepNothingUp_E8(t *testing.T) {
 	}
 }
 
-// Where one thing runs at a time and something else does, all that waits for its turn keeps nothing up elsewhere.
+// On a serial target that is busy, waiting nodes do not block other targets.
 func TestLeasesKeepNothingUp_E8_E14(t *testing.T) {
 	t.Parallel()
 	work := both(fitted(plan.Reconcile, "host", 2*commandsAtOnce), fitted(plan.Reconcile, "site", 10))
@@ -286,14 +286,14 @@ func TestLeasesKeepNothingUp_E8_E14(t *testing.T) {
 	require.Equal(t, asked, given)
 }
 
-// A run that ends amid CALLBACK has the next one go on with what is left, and counts attempts on.
+// If a run ends during CALLBACK, the next one continues with the remaining commands and keeps the count of attempts.
 func TestCallbackGoesOnInAnotherRun_E2_E8(t *testing.T) {
 	t.Parallel()
 	work := fitted(plan.Callback, "site", 120)
 	work.Limit = 5
 	p := newPlayedPlan(t, work)
 	ended := 0
-	p.env.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { // where the workflow does not run meanwhile
+	p.env.SetOnActivityCompletedListener(func(*activity.Info, converter.EncodedValue, error) { // where the workflow does not run at the same time
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.env.SetContinueAsNewSuggested(ended >= 40)
@@ -330,7 +330,7 @@ func TestCallbackGoesOnInAnotherRun_E2_E8(t *testing.T) {
 	require.NotZero(t, after["CALLBACK of site3 2"]+after["CALLBACK of site3 3"], "its attempts are counted on")
 }
 
-// A command that fails is tried again as often as it may, those before it not; CALLBACK fails once one has failed for good.
+// A failed command is retried up to its limit, without those before it. CALLBACK fails once one command has failed for good.
 func TestCommandsAreTriedAgain_E10(t *testing.T) {
 	t.Parallel()
 	work := fitted(plan.Reconcile, "site", 1)

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	previewTimeout = time.Minute      // for one runtime to answer about one instance
-	previewPickup  = 15 * time.Second // for a worker to begin with it
+	previewTimeout = time.Minute      // for a runtime to answer for one instance
+	previewPickup  = 15 * time.Second // for a worker to take it
 )
 
-// Preview asks the runtimes what applies would change, each instance on its own and all at once. It
-// changes nothing and ends by itself: somebody waits for it at a terminal, so that everything that
-// goes wrong with one instance is its answer, soon, and holds up no other.
+// Preview queries the runtimes for what applies would change, for each instance separately and in parallel. It changes nothing and ends on
+// its own. A person waits for it at a terminal, so every failure for an instance is returned soon as the answer for that instance, and does
+// not delay others.
 func Preview(ctx workflow.Context, in protocol.PreviewInput) (protocol.PreviewAnswer, error) {
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("asking about %d instances", len(in.Items)))
 	futures := make([]workflow.Future, 0, len(in.Items))
@@ -44,7 +44,7 @@ func Preview(ctx workflow.Context, in protocol.PreviewInput) (protocol.PreviewAn
 	return protocol.PackPreview(all)
 }
 
-// preview asks about one instance. A lost worker is replaced once; nothing else is tried again.
+// preview queries one instance. It is tried on a second worker if the first is lost; there is no other retry.
 func preview(ctx workflow.Context, application string, item protocol.PreviewItem) workflow.Future {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue:              queueOf(item.Runtime, entities.RuntimeSpec{Remote: item.Remote}),
@@ -69,7 +69,7 @@ func previewSummary(item protocol.PreviewItem) string {
 	return fmt.Sprintf("what would change: %s in %s", item.FullVersion, item.Channel)
 }
 
-// previewed is the answer for one instance; an activity that did not end is one too.
+// previewed is the answer for one instance; a failed activity gives an answer too.
 func previewed(item protocol.PreviewItem, answer protocol.PreviewAnswer, failed error) (protocol.ItemPreview, error) {
 	one := protocol.ItemPreview{Service: item.Service, Channel: item.Channel}
 	var timeout *temporal.TimeoutError
@@ -96,7 +96,7 @@ func previewed(item protocol.PreviewItem, answer protocol.PreviewAnswer, failed 
 	return items[0], nil
 }
 
-// previewDetails is a line for the Temporal UI.
+// previewDetails is one line for the Temporal UI.
 func previewDetails(all []protocol.ItemPreview) string {
 	var totals protocol.PreviewTotals
 	unknown := 0

@@ -47,8 +47,8 @@ func itemsFor(channels ...string) []protocol.PreviewItem {
 	return items
 }
 
-// The answers come in the order asked, whatever ended first, and what goes wrong with one instance
-// keeps none of the others from being told.
+// The answers are in the order of the request, regardless of the order in which they arrive. A failure for one instance does not
+// suppress the answers for the others.
 func TestPreviewTellsEachInstanceOnItsOwn(t *testing.T) {
 	got := runPreview(t, itemsFor("a", "broken", "remote", "lost", "z"), func(i protocol.PreviewItem) ([]protocol.ItemPreview, error) {
 		switch i.Channel {
@@ -70,7 +70,7 @@ func TestPreviewTellsEachInstanceOnItsOwn(t *testing.T) {
 	}, got)
 }
 
-// No payload passes 64 KiB: a huge preview comes packed, and cut with a count of what is left out.
+// No payload passes 64 KiB: a huge preview is packed, and cut short with a count of the omitted items.
 func TestPreviewResultIsBounded(t *testing.T) {
 	var channels []string
 	for n := range protocol.MaxPreviewItems {
@@ -94,7 +94,7 @@ func TestPreviewResultIsBounded(t *testing.T) {
 	}
 }
 
-// A cancelled preview ends as one, and asks nobody any more.
+// A cancelled preview ends as cancelled, and sends no more requests.
 func TestPreviewCanBeCancelled(t *testing.T) {
 	env := (&testsuite.WorkflowTestSuite{}).NewTestWorkflowEnvironment()
 	env.RegisterActivityWithOptions(func(ctx context.Context, _ protocol.PreviewRequest) (protocol.PreviewAnswer, error) {

@@ -6,22 +6,21 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// The order in which workers that have too much to do take activities, by priority of Temporal: 1 is first, and what is not
-// mentioned has 3.
+// Priorities of activities in Temporal, for workers with more work than they can do: 1 is first; the default is 3.
 const (
 	rollbackFirst = 1
-	thenApplies   = 2 // and what else changes something
+	thenApplies   = 2 // and other changes
 	thenChecks    = 3
-	thenFollowing = 4 // readings of what moves
-	thenWatching  = 5 // readings of what is steady
+	thenFollowing = 4 // readings of instances that change
+	thenWatching  = 5 // readings of steady instances
 )
 
-// priority is one of these, beside which applications are treated alike where the server knows fairness.
+// priority has one of these keys. On servers that support fairness, applications share each priority fairly.
 func (s *service) priority(key int) temporal.Priority {
 	return temporal.Priority{PriorityKey: key, FairnessKey: fairnessKey(s.application)}
 }
 
-// longestFairness is in bytes, as the server has it.
+// longestFairness is in bytes, a limit of the server.
 const longestFairness = 64
 
 func fairnessKey(application string) string {
@@ -31,7 +30,7 @@ func fairnessKey(application string) string {
 	return application
 }
 
-// applyPriority is that of an apply: what takes a version back is never behind what brings one.
+// applyPriority is the priority of an apply: a rollback never waits behind a release.
 func (s *service) applyPriority(id entities.InstanceID) temporal.Priority {
 	if i := s.state.Instances[id]; i != nil && i.RollingBack() {
 		return s.priority(rollbackFirst)

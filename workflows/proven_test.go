@@ -24,14 +24,13 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// provenAct is a verb that somebody asks for by a token: what comes before it, each "VERB PAYLOAD" by others, and the kind of
-// line that it leaves.
+// provenAct is a verb that is called with a token: the calls of others before it, each "VERB PAYLOAD", and the kind of its audit line.
 type provenAct struct {
 	before  []string
 	payload string
 	kind    string
 	fails   bool // applies do
-	waits   bool // what is applied waits at a step of its own
+	waits   bool // an applied version waits at a step of its rollout
 }
 
 const released = `release {"version":"v1","by":"ci"}`
@@ -71,7 +70,7 @@ const (
 	leaseB = `request {"id":"b","holder":"service/shop/b","limit":1,"timeout":600000000000}`
 )
 
-// provenOfRuntime leaves out what services say to a runtime: request and keep.
+// provenOfRuntime omits the signals of services to a runtime: request and keep.
 var provenOfRuntime = map[string]provenAct{
 	protocol.SignalGive: {[]string{leaseA}, `"id":"a"`, auditLease, false, false},
 	protocol.Grant:      {[]string{leaseA, leaseB}, `"id":"b"`, auditLease, false, false},
@@ -88,14 +87,14 @@ var provenOfInstallation = map[string]provenAct{
 	protocol.PublishLibrary: {nil, `"name":"org","version":1,"content":"` + strings.Repeat("0", 64) + `"`, entities.EventPublish, false, false},
 }
 
-// Whoever proves by a token who they are is audited as proven, whatever they do and whatever name they state, as an update and
-// as a signal: every verb of every workflow that changes something leaves such a line, and none under the name that was stated.
+// An action with a token is audited as proven, for every action and any stated name, as an update and as a signal. Every verb of every
+// workflow that changes something writes such a line, and no line has the stated name.
 func TestActsByTokenAreAuditedAsProven_A14_G7(t *testing.T) {
 	for _, kind := range []struct {
 		name  string
 		rows  []verb.Row
 		acts  map[string]provenAct
-		but   []string // verbs that change nothing, or are no person's
+		but   []string // verbs that change nothing, or are not for people
 		plays func(*testing.T, provenAct, string, bool) []entities.AuditLine
 	}{
 		{"service", verb.Service(), provenOfService, []string{protocol.Refresh, protocol.Reserve, protocol.Conclude}, provenService},
@@ -121,7 +120,7 @@ func TestActsByTokenAreAuditedAsProven_A14_G7(t *testing.T) {
 	}
 }
 
-// One act that ends many releases leaves a line of each, by whoever proved to be its author.
+// One action that ends many releases writes one line per release, with the proven author.
 func TestClearingByTokenIsAuditedForEachRelease_A18_G7(t *testing.T) {
 	before := []string{released, `release {"version":"v2","by":"ci"}`, `release {"version":"v3","by":"ci"}`}
 	for _, payload := range []string{`"olderThan":"v3"`, `"except":"v3"`, `"except":"v3","channel":"prod"`} {
@@ -143,7 +142,7 @@ func shownLines(lines []entities.AuditLine) string {
 	return fmt.Sprint(string(raw), err)
 }
 
-// byToken is a payload of somebody who says to be mallory, and proves to be alice.
+// byToken is a payload that states mallory, with a token of alice.
 func byToken(more string) json.RawMessage {
 	payload := `{"by":"mallory","token":"token-of-alice/sre"`
 	if more != "" {
@@ -187,7 +186,7 @@ func provenService(t *testing.T, act provenAct, name string, update bool) (lines
 	return lines
 }
 
-// waitsAtStep has what is applied be looked at, and found waiting for a person at a step of its own.
+// waitsAtStep makes the runtime observable, and each applied version wait for a person at a step of its rollout.
 func (p *play) waitsAtStep() {
 	p.spec.Runtimes["edge"].Observable, p.spec.Runtimes["edge"].Timing.GracePeriod = true, time.Hour
 	p.found = func(version string) *entities.Reading {
@@ -226,7 +225,7 @@ func provenWhole(t *testing.T, act provenAct, name string, update bool) (lines [
 	grow := growing(env)
 	identity := &entities.Identity{Issuer: "https://id.shop.dev", Audience: "converge"}
 	rules := protocol.Rules{Number: 1, Rules: entities.Rules{Identity: identity}}
-	var told []string // services, of who published
+	var told []string // services that were notified, and who published
 	as := func(name string, f any) { env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
 	as(protocol.ActivityVerify, func(_ context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
 		return protocol.VerifyAnswer{Who: entities.Who{Name: "alice"}}, nil
@@ -266,7 +265,7 @@ func provenWhole(t *testing.T, act provenAct, name string, update bool) (lines [
 	sends := func(d time.Duration, name string, payload any) {
 		env.RegisterDelayedCallback(func() { grow(4); env.SignalWorkflow(name, payload) }, d)
 	}
-	sends(0, protocol.Publish, publication(1)) // of others it is no verb
+	sends(0, protocol.Publish, publication(1)) // other workflows do not have this verb
 	at := 10 * second
 	for _, one := range act.before {
 		before, payload, _ := strings.Cut(one, " ")

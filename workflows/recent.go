@@ -7,16 +7,16 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// recent is what a Runtime or an Installation shows in its status of what people did: the newest lines of its audit trail,
-// whether the store has them by now or not.
+// recent is the part of the status of a Runtime or an Installation about actions of people: the newest lines of its audit trail, whether
+// the store has them already or not.
 type recent struct {
 	Recent []entities.AuditLine `json:"recent,omitempty"`
 }
 
-// maxRecent bounds that.
+// maxRecent is how many lines it has at most.
 const maxRecent = 50
 
-// recall takes in what was noted since.
+// recall adds the lines that were noted since the last call.
 func (r *recent) recall(d *state.Desk) {
 	seen := int64(0)
 	if n := len(r.Recent); n > 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// This file holds the rules of what belongs to no application (F4): who may do what with a runtime, and with everything.
-// The store says which they are. They are asked for before each verb, and what was known last holds while it does not answer.
+// This file holds the rules for objects that belong to no application (F4): who may do what with a runtime, and with everything. The store
+// has the rules. They are read before each verb. While the store does not answer, the last known rules apply.
 
 // rulesKnown are the rules of the installation as a workflow last read them.
 type rulesKnown struct {
@@ -22,23 +22,23 @@ func (k *rulesKnown) rules() (*entities.Identity, []entities.Grant, bool) {
 	return k.Rules.Identity, k.Rules.Grants, k.Rules.Number > 0
 }
 
-// knows takes over the rules that a run begins with.
+// knows sets the rules that a run starts with.
 func (k *rulesKnown) knows(r protocol.Rules) { k.Rules = r }
 
-// consultRules reads them.
+// consultRules reads the rules.
 func (s *shell) consultRules(ctx workflow.Context, known *rulesKnown) error {
 	var now protocol.Rules
 	err := s.fromStore(ctx, protocol.ActivityRules, protocol.RulesRequest{}, &now)
 	switch {
 	case err == nil:
 		known.Rules = now
-	case known.Rules.Number == 0 && !isStoreError(err): // damaged: there are some
+	case known.Rules.Number == 0 && !isStoreError(err): // damaged: rules exist
 		return err
 	}
 	return nil
 }
 
-// configure sets the rules: those that held so far have said that this caller may.
+// configure sets the rules. The previous rules have already authorized this caller.
 func (i *installation) configure(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	held := i.state.Rules
 	if entities.DigestOf(held.Rules) == entities.DigestOf(r.Rules) {

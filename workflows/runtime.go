@@ -18,11 +18,11 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// Runtime is the life of one runtime (C10, A16): it bounds how many applies go on there at once, over
-// all services, and remembers whether it is paused.
+// Runtime is the workflow of one runtime (C10, A16). It limits how many applies run there in parallel, over all services, and holds the
+// pause of the runtime.
 //
-// Invariant: at most Limit leases are held, except where a person granted more or the limit was lowered
-// meanwhile; a lease that was asked for is granted in its turn, or ends with its holder.
+// Invariant: at most Limit leases are held, unless a person granted more or the limit was lowered since. A requested lease is granted in
+// order, or ends with its holder.
 func Runtime(ctx workflow.Context, in protocol.RuntimeInput) error {
 	r := &runtime{runtime: in.Runtime, state: &runtimeState{}}
 	r.shell = &shell{
@@ -42,7 +42,7 @@ func Runtime(ctx workflow.Context, in protocol.RuntimeInput) error {
 	return r.live(in.Carried, in.Beginning)
 }
 
-// runtimeState is what a Runtime workflow knows; bounded.
+// runtimeState is the state of a Runtime workflow; bounded.
 type runtimeState struct {
 	lease.Ledger
 	pauseState
@@ -59,10 +59,10 @@ type runtime struct {
 	runtime string
 	state   *runtimeState
 	shown   string
-	sending int // signals on their way
+	sending int // signals in flight
 }
 
-// rules: a runtime belongs to no application that could say who may do what.
+// ruledElsewhere is always true: a runtime belongs to no application that could define who may do what.
 func (r *runtime) ruledElsewhere(*verb.Row) bool { return true }
 
 func (r *runtime) rules() (*entities.Identity, []entities.Grant, bool) { return r.state.rules() }
@@ -73,19 +73,19 @@ func (r *runtime) consult(ctx workflow.Context) error {
 	return r.consultRules(ctx, &r.state.rulesKnown)
 }
 
-// channels: grants name this runtime where those of an application name channels.
+// channels is the scope that a grant must cover: this runtime, in the place of a channel.
 func (r *runtime) channels(*verb.Row, verb.Request) ([]string, error) {
 	return []string{entities.ScopeRuntime + r.runtime}, nil
 }
 
-// flushAt: as of a service.
+// flushAt is the same as for a service.
 func (r *runtime) flushAt() int { return state.FlushAudit }
 
 func (r *runtime) next(c protocol.Carried) (string, any) {
 	return protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.runtime, Carried: c}
 }
 
-// turn grants what can be granted, asks whom it is time to ask, and announces a pause.
+// turn grants leases, queries holders that are overdue, and announces a pause.
 func (r *runtime) turn() {
 	r.state.recall(&r.state.Desk)
 	r.announce()
@@ -102,8 +102,8 @@ func (r *runtime) turn() {
 				r.signal(h, protocol.SignalHeld)
 			}
 		}
-		// A timer that is there is left: it fires once in an apply's time, which costs less than another one
-		// for each lease. What is due already waits for signals on their way.
+		// An existing timer is kept: it fires once per apply duration, which costs less than a new timer for each lease. Leases that are
+		// due already wait for signals in flight.
 		if due := earliest(earliest(r.state.Due(), r.outages.next()), r.tellsAgain()); due.After(now) {
 			r.wakeAt(due, func(time.Time) string { return "a lease is overdue" })
 		}
@@ -111,15 +111,15 @@ func (r *runtime) turn() {
 	r.show()
 }
 
-// maxSending is how many signals are on their way at the same time, so that no workflow task sends thousands.
+// maxSending is how many signals are in flight at most, so that no workflow task sends thousands.
 const maxSending = 100
 
-// atOnce is how many of so many signals are sent now; the others are when some have arrived.
+// atOnce is how many of the wanted signals can be sent now; the others are sent when some have arrived.
 func (r *runtime) atOnce(wanted int) int {
 	return min(wanted, max(maxSending-r.sending, 0))
 }
 
-// signal notifies a holder of its lease. One that is not there any more loses all that it has.
+// signal notifies a holder of its lease. A holder that no longer exists loses all its leases.
 func (r *runtime) signal(h entities.Lease, name string) {
 	future := workflow.SignalExternalWorkflow(r.ctx, h.Holder, "", name, protocol.LeaseSignal{ID: h.ID, Runtime: r.runtime})
 	r.sending++
@@ -146,7 +146,7 @@ func (r *runtime) status() (protocol.RuntimeStatus, error) {
 	}, nil
 }
 
-// show keeps what the Temporal UI shows up to date.
+// show updates the text in the Temporal UI.
 func (r *runtime) show() {
 	if text := r.state.details(); text != r.shown {
 		workflow.SetCurrentDetails(r.ctx, text)
@@ -197,7 +197,7 @@ func (s *runtimeState) details() string {
 	return b.String()
 }
 
-// auditLease is the kind of line about what became of a lease other than by its holder.
+// auditLease is the kind of audit line about a lease that ended by an action other than its holder's.
 const auditLease = "lease"
 
 func (r *runtime) judge(row *verb.Row, q verb.Request, who entities.Who) (state.Effect, error) {
@@ -225,7 +225,7 @@ func (r *runtime) judge(row *verb.Row, q verb.Request, who entities.Who) (state.
 	return nil, fmt.Errorf("no such verb %q", row.Name)
 }
 
-// pauseLeases has the ledger follow the pause.
+// pauseLeases makes the ledger follow the pause.
 func (r *runtime) pauseLeases(effect state.Effect, err error) (state.Effect, error) {
 	if err != nil {
 		return nil, err
@@ -246,7 +246,7 @@ func (r *runtime) request(q entities.LeaseRequest) (state.Effect, error) {
 		return nil, err
 	}
 	return func() string {
-		if held := r.state.Request(q, r.now()); held != nil { // its holder may not have heard
+		if held := r.state.Request(q, r.now()); held != nil { // its holder may not have received the signal
 			if r.atOnce(1) == 1 {
 				r.signal(*held, protocol.SignalGranted)
 			} else {
@@ -258,7 +258,7 @@ func (r *runtime) request(q entities.LeaseRequest) (state.Effect, error) {
 	}, nil
 }
 
-// give ends a lease. Giving back what is not held is no error: it is done. A person takes one back from its holder.
+// give ends a lease. To give back a lease that is not held is not an error. A person can take a lease from its holder.
 func (r *runtime) give(q verb.Request, who entities.Who) (state.Effect, error) {
 	if q.By != "" && lease.Find(r.state.Held, q.ID) < 0 && lease.Find(r.state.Waiting, q.ID) < 0 {
 		return nil, fmt.Errorf("no lease %q; held are %s", q.ID, lease.IDs(r.state.Held))
@@ -274,7 +274,7 @@ func (r *runtime) give(q verb.Request, who entities.Who) (state.Effect, error) {
 	}, nil
 }
 
-// grant lets one that waits go now, whatever the limit.
+// grant grants a waiting lease now, regardless of the limit.
 func (r *runtime) grant(q verb.Request, who entities.Who) (state.Effect, error) {
 	place := lease.Find(r.state.Waiting, q.ID)
 	switch {
@@ -294,7 +294,7 @@ func (r *runtime) grant(q verb.Request, who entities.Who) (state.Effect, error) 
 	}, nil
 }
 
-// accepted leaves out who waits for a lease: they ask again.
+// accepted omits waiting requests: their holders request again.
 func (r *runtime) accepted() string {
 	st := *r.state
 	st.Checkpoint, st.Heard, st.Waiting = state.Checkpoint{}, nil, nil
@@ -303,7 +303,7 @@ func (r *runtime) accepted() string {
 
 func (r *runtime) dropped() { r.running = false }
 
-// adoptedState: leases that were granted meanwhile are asked about before others are.
+// adoptedState announces a pause again. Leases that were granted in the meantime are checked before others are granted.
 func (r *runtime) adoptedState(_ protocol.AdoptAnswer, why *protocol.Restart) {
 	r.state.Announcing = r.state.Announcing || r.state.Pause != nil
 	r.note(entities.EventRestart, nil, r.name+" goes on from its checkpoint: "+restarted(why), "")

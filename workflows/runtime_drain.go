@@ -12,10 +12,10 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// This file takes a runtime out of service, and brings it back (A16). A drain is a pause, announced as every other; then one activity at
-// a time has services leave in turn, and come back, until none is left to.
+// This file takes a runtime out of service, and back into service (A16). A drain is a pause, announced like any other. Then one activity at
+// a time makes services leave in turn, or return, until all are done.
 
-// drain refuses to take away what a channel has nothing of elsewhere.
+// drain refuses to remove the last instances of a channel.
 func (r *runtime) drain(ctx workflow.Context, q verb.Request, who entities.Who) (any, error) {
 	effect, err := r.drained(q, who)
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *runtime) drain(ctx workflow.Context, q verb.Request, who entities.Who) 
 		case answer.Alone != "":
 			return nil, refused(fmt.Errorf("nothing would be left of %s; to drain it all the same: --force", answer.Alone))
 		}
-		if effect, err = r.drained(q, who); err != nil { // another verb may have come between
+		if effect, err = r.drained(q, who); err != nil { // another verb may have run in between
 			return nil, refused(err)
 		}
 	}
@@ -42,13 +42,13 @@ func (r *runtime) drain(ctx workflow.Context, q verb.Request, who entities.Who) 
 	return protocol.Answer{Message: joined(joined(text, replaced(q, who)), r.desk.AuditPending())}, nil
 }
 
-// isDrained tells whether the runtime is out of service, or on its way there.
+// isDrained reports whether the runtime is drained or being drained.
 func (r *runtime) isDrained() bool {
 	p := r.state.Pause
 	return p != nil && p.Drain != nil && !p.Drain.Up
 }
 
-// drained is what the verb drain does. One that comes while the runtime is turned up turns it back.
+// drained is the effect of the verb drain. It reverses a turnup in progress.
 func (r *runtime) drained(q verb.Request, who entities.Who) (state.Effect, error) {
 	switch p := r.state.Pause; {
 	case p != nil && p.Drain == nil:
@@ -72,7 +72,7 @@ func (r *runtime) drained(q verb.Request, who entities.Who) (state.Effect, error
 	}, nil
 }
 
-// turnedUp is what the verb turnup does.
+// turnedUp is the effect of the verb turnup.
 func (r *runtime) turnedUp(q verb.Request, who entities.Who) (state.Effect, error) {
 	p := r.state.Pause
 	switch {
@@ -97,19 +97,19 @@ func byForce(q verb.Request) string {
 	return ""
 }
 
-// change has services hear of another pause.
+// change sets the pause and announces it to services.
 func (r *runtime) change(p *entities.Pause) { r.state.Pause, r.state.Announcing = p, true }
 
-// followPause has the ledger follow the pause: while the runtime is turned up, leases are granted.
+// followPause makes the ledger follow the pause: during a turnup, leases are granted.
 func (r *runtime) followPause() {
 	p := r.state.Pause
 	r.state.Paused = p != nil && (p.Drain == nil || !p.Drain.Up)
 }
 
-// draining is the kind of trouble that a drain does not go on.
+// draining is the kind of trouble in which a drain makes no progress.
 const draining = "drain"
 
-// carryOn has services leave, or come back, unless that is under way or done.
+// carryOn starts the activity that makes services leave or return, unless it runs or is done.
 func (r *runtime) carryOn() {
 	p := r.state.Pause
 	if p == nil || p.Drain == nil || p.Drain.Done || r.running || r.state.Announcing || r.drains() {
@@ -133,7 +133,7 @@ func (r *runtime) carryOn() {
 		r.running = false
 		switch {
 		case temporal.IsCanceledError(err):
-		case err != nil: // its worker went away for over an hour: begin again
+		case err != nil: // its worker was gone for over an hour: start again
 			r.trouble(draining, "services are not told when to leave: "+rootCause(err))
 		case r.present == r.state.Pause:
 			r.clear(draining)
@@ -142,7 +142,7 @@ func (r *runtime) carryOn() {
 	})
 }
 
-// advanced takes in how far a drain is.
+// advanced records the progress of a drain.
 func (r *runtime) advanced(d entities.Drain) {
 	p := *r.state.Pause
 	p.Drain = &d

@@ -11,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// drains plays services that leave at the second look, and come back at the second; it notes what it was asked.
+// drains plays services that leave at the second poll, and return at the second; it records the requests.
 func (s *stage) drains(alone string) {
 	looks := 0
 	s.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.AloneRequest) (protocol.AloneAnswer, error) {
@@ -34,8 +34,8 @@ func (s *stage) drains(alone string) {
 	}, activity.RegisterOptions{Name: protocol.ActivityDrain})
 }
 
-// A drain is announced as a pause, then services leave; once they are all back it is over, and that is announced too. Leases are granted
-// from when they come back.
+// A drain is announced as a pause, then services leave. After a turnup and the return of all services the drain is over, which is announced
+// too. Leases are granted from the start of the turnup.
 func TestDrainOfRuntime_A16(t *testing.T) {
 	s := newStage(t)
 	s.drains("")
@@ -73,7 +73,8 @@ func TestDrainOfRuntime_A16(t *testing.T) {
 	}, said)
 }
 
-// What would be nowhere else is refused, unless by force, which is recorded; a paused runtime is resumed first.
+// A drain that leaves a channel without instances is refused, unless it is forced, which is recorded. A paused runtime must be resumed
+// first.
 func TestDrainIsRefused_A16(t *testing.T) {
 	s := newStage(t)
 	s.drains("shop/web prod")

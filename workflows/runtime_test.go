@@ -28,27 +28,26 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// stage plays one run of a Runtime workflow: what is sent to it when, and what it sends to whom.
+// stage plays one run of a Runtime workflow, with its incoming and outgoing signals.
 type stage struct {
 	*testing.T
 	env         *testsuite.TestWorkflowEnvironment
 	begun       time.Time
-	mu          sync.Mutex // signals are sent from goroutines of their own
+	mu          sync.Mutex // signals are sent from separate goroutines
 	sent        []sent
 	pauses      []string        // "paused by alice", "over"
-	gone        map[string]bool // workflows that are not there
+	gone        map[string]bool // workflows that do not exist
 	unavailable map[string]bool // workflows that cannot be signalled now
 	last        time.Duration
 }
 
-// sent is a signal that was sent.
+// sent is one outgoing signal.
 type sent struct {
 	at   time.Duration
 	text string
 }
 
-// signals lists the signals sent ("12s granted service/shop/web a"); those of one moment in the order of
-// their text.
+// signals lists the sent signals ("12s granted service/shop/web a"); those of one moment are sorted by text.
 func (s *stage) signals() (out []string) {
 	slices.SortFunc(s.sent, func(a, b sent) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
 	for _, each := range s.sent {
@@ -91,13 +90,13 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// at does something at a time of the play.
+// at calls do at a time of the play.
 func (s *stage) at(d time.Duration, do func()) {
 	s.last = max(s.last, d)
 	s.env.RegisterDelayedCallback(do, d)
 }
 
-// sends sends signals, one after another; holder "web" is service/shop/web.
+// sends sends a signal; holder "web" is service/shop/web.
 func (s *stage) sends(d time.Duration, name string, payload any) {
 	s.at(d, func() { s.env.SignalWorkflow(name, payload) })
 }
@@ -114,18 +113,18 @@ func (s *stage) gives(d time.Duration, id string) {
 	s.sends(d, protocol.SignalGive, protocol.LeaseSignal{ID: id})
 }
 
-// play runs the workflow until some time after the last thing sent, when the server suggests that it
-// continues as new; what the next run gets is returned.
+// play runs the workflow until some time after the last event, when the server suggests continue-as-new. It returns the state for the next
+// run.
 func (s *stage) play(before *runtimeState, after time.Duration) *runtimeState {
 	s.Helper()
 	next := s.carries(protocol.RuntimeInput{Carried: carriedOf(s.T, protocol.Version, before)}, after)
 	out := &runtimeState{}
 	require.NoError(s, json.Unmarshal(next.State, out))
-	out.Checkpoint, out.Heard = state.Checkpoint{}, nil // how often things changed, and by which signals
+	out.Checkpoint, out.Heard = state.Checkpoint{}, nil // number of changes, and recorded signals
 	return out
 }
 
-// carries returns the input of the next run as it is.
+// carries returns the input of the next run unchanged.
 func (s *stage) carries(in protocol.RuntimeInput, after time.Duration) protocol.RuntimeInput {
 	s.Helper()
 	in.Runtime = "edge"
@@ -153,7 +152,7 @@ func (s *stage) status() protocol.RuntimeStatus {
 	return status
 }
 
-// updates returns the answer to an update, or why it was refused.
+// updates sends an update and checks its answer or refusal.
 func (s *stage) updates(d time.Duration, name string, payload any, want string) {
 	s.at(d, func() {
 		s.env.UpdateWorkflow(name, "", &testsuite.TestUpdateCallback{
@@ -172,7 +171,7 @@ func (s *stage) updates(d time.Duration, name string, payload any, want string) 
 
 const second = time.Second
 
-// First come first served; rollbacks go first; work holds leases and nothing else does.
+// First come, first served; rollbacks go first; leases are held only during applies.
 func TestLeasesInTurn_C10(t *testing.T) {
 	s := newStage(t)
 	s.requests(0, "a", "a", 2)
@@ -193,8 +192,8 @@ func TestLeasesInTurn_C10(t *testing.T) {
 	require.Equal(t, &runtimeState{Ledger: lease.Ledger{Limit: 2}}, next)
 }
 
-// A repeated request of a lease that is held is granted again; one that waits keeps its place; what
-// is given back twice, or never was there, changes nothing.
+// A repeated request for a held lease is granted again; one for a waiting lease keeps its place; to give back a lease twice, or one that
+// never existed, changes nothing.
 func TestLeasesAreIdempotent_C10(t *testing.T) {
 	s := newStage(t)
 	s.requests(0, "a", "a", 1)
@@ -205,14 +204,14 @@ func TestLeasesAreIdempotent_C10(t *testing.T) {
 	s.gives(5*second, "a")
 	s.gives(6*second, "a")
 	s.gives(6*second, "never was")
-	s.gives(7*second, "c") // not wanted any more, before its turn
+	s.gives(7*second, "c") // withdrawn before it was granted
 	s.gives(8*second, "b")
 	next := s.play(nil, second)
 	require.Equal(t, []string{"0s granted service/shop/a a", "4s granted service/shop/a a", "5s granted service/shop/b b"}, s.signals())
 	require.Equal(t, &runtimeState{Ledger: lease.Ledger{Limit: 1}}, next)
 }
 
-// The newest limit counts. A lower one takes nothing from anybody.
+// The newest limit applies. A lower limit does not revoke leases.
 func TestLimitChanges_C10(t *testing.T) {
 	s := newStage(t)
 	for _, id := range []string{"a", "b", "c", "d"} {
@@ -231,8 +230,7 @@ func TestLimitChanges_C10(t *testing.T) {
 	require.Equal(t, `"e", "f"`, lease.IDs(next.Waiting))
 }
 
-// A holder that is not there any more loses what it has, whether that shows when it is granted or
-// when it is asked; the others go on.
+// A holder that no longer exists loses its leases, whether that is detected by a grant or by a query; the others continue.
 func TestLostHolder_C10(t *testing.T) {
 	s := newStage(t)
 	s.gone["service/shop/ghost"] = true
@@ -266,8 +264,8 @@ func audited(lines []entities.AuditLine) (out []string) {
 	return out
 }
 
-// Past an apply's timeout its holder is asked; one that answers keeps the lease, one that is silent
-// is asked again, more and more seldom, and never robbed; a person can take the lease back.
+// After the timeout of an apply its holder is queried. A holder that answers keeps the lease. A silent holder is queried again, with
+// growing delays, and never loses the lease; a person can take it back.
 func TestOverdueHolderIsAsked_C10(t *testing.T) {
 	s := newStage(t)
 	s.requests(0, "a", "a", 1)
@@ -290,7 +288,7 @@ func TestOverdueHolderIsAsked_C10(t *testing.T) {
 	require.Equal(t, []string{"1 alice: lease of shop/a taken back: its worker is gone for good"}, audited(next.Audit))
 }
 
-// A grant that cannot be delivered now is delivered later, and its place stays taken.
+// A grant that cannot be delivered now is delivered later, and its slot stays taken.
 func TestGrantIsDeliveredAgain_C10(t *testing.T) {
 	s := newStage(t)
 	s.unavailable["service/shop/a"] = true
@@ -301,8 +299,8 @@ func TestGrantIsDeliveredAgain_C10(t *testing.T) {
 	require.Equal(t, []string{"0s granted service/shop/a a", "1m0s granted service/shop/a a", "2m0s granted service/shop/a a", "12m0s held service/shop/a a"}, s.signals())
 }
 
-// While a runtime is paused nothing is granted, its services are notified of the pause and of its end,
-// each once, and a repeated request id is answered as it was.
+// While a runtime is paused nothing is granted. Its services are notified of the pause and of its end, each once, and a repeated request id
+// gets the original answer.
 func TestPauseOfRuntime_A16(t *testing.T) {
 	s := newStage(t)
 	drill := protocol.Act{By: "alice", Reason: "drill", RequestID: "1"}
@@ -320,7 +318,7 @@ func TestPauseOfRuntime_A16(t *testing.T) {
 	require.False(t, next.Announcing)
 }
 
-// A person lets one go out of turn, beyond the limit.
+// A person grants a lease out of order, beyond the limit.
 func TestGrantOutOfTurn_C10(t *testing.T) {
 	s := newStage(t)
 	for _, id := range []string{"a", "b", "c"} {
@@ -329,13 +327,13 @@ func TestGrantOutOfTurn_C10(t *testing.T) {
 	act := protocol.LeaseAct{Act: protocol.Act{By: "alice", Reason: "hotfix"}, LeaseSignal: protocol.LeaseSignal{ID: "c"}}
 	s.updates(1*second, protocol.Grant, act, "shop/c goes out of turn")
 	s.updates(2*second, protocol.Grant, act, `lease "c" is granted already`)
-	s.gives(3*second, "a") // c holds the one place
+	s.gives(3*second, "a") // c holds the only slot
 	s.gives(4*second, "c")
 	s.play(nil, second)
 	require.Equal(t, []string{"0s granted service/shop/a a", "1s granted service/shop/c c", "4s granted service/shop/b b"}, s.signals())
 }
 
-// What does not validate changes nothing, is refused with a reason as an update, and as a signal is kept.
+// An invalid request changes nothing. As an update it is refused with a reason, as a signal it is recorded.
 func TestRuntimeRefusesGarbage(t *testing.T) {
 	rows := []struct{ name, payload, want string }{
 		{"request", `{"id":"a"}`, `"id" and "holder" are needed: of the lease, and of the workflow that asks for it`},
@@ -368,8 +366,7 @@ func TestRuntimeRefusesGarbage(t *testing.T) {
 	}
 }
 
-// The second run goes on where the first one ended: who holds, who waits, who was asked, what is paused
-// and not announced yet.
+// The second run continues where the first one ended: holders, waiting requests, queried holders, and a pause that is not announced yet.
 func TestSecondRunOfARuntime(t *testing.T) {
 	first := newStage(t)
 	first.requests(0, "a", "a", 1)
@@ -388,7 +385,7 @@ func TestSecondRunOfARuntime(t *testing.T) {
 	require.Equal(t, `"b"`, lease.IDs(last.Held))
 }
 
-// No payload passes 64 KiB, however many wait; nobody loses its place over it.
+// No payload exceeds 64 KiB, however many leases wait, and no request loses its place.
 func TestManyWaitAcrossRuns(t *testing.T) {
 	for _, n := range []int{1000, lease.MaxWaiting} {
 		s, stored := newStage(t), protocol.Packed(nil)
@@ -419,8 +416,7 @@ func TestManyWaitAcrossRuns(t *testing.T) {
 	}
 }
 
-// A runtime belongs to no application that could say who issues tokens: one that is sent is neither looked at nor kept,
-// and stands for nobody.
+// A runtime belongs to no application that could define an issuer of tokens: a token is neither verified nor kept, and proves nothing.
 func TestRuntimeLooksAtNoToken(t *testing.T) {
 	s := newStage(t)
 	s.updates(0, protocol.Pause, protocol.Act{Token: "x.y.z"}, `"by" is missing; expected who asks`)

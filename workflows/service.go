@@ -16,8 +16,8 @@ import (
 	"github.com/converge-engine/converge/entities/view"
 )
 
-// Service is the life of one service: a convergence loop that ends when it is taken down (A24). No run ends with an
-// apply, an extension or a question in flight; observations and announcements are dropped and started anew.
+// Service is the workflow of one service: a convergence loop that ends when the service is removed (A24). No run ends with an apply, an
+// extension or a query in flight. Observations and announcements are dropped and started again by the next run.
 func Service(ctx workflow.Context, in protocol.ServiceInput) error {
 	return newService(ctx, in).run(in.Carried, in.Beginning)
 }
@@ -60,23 +60,23 @@ type service struct {
 	state      *state.State
 	decision   *decide.Decision
 	watches    map[string]*watch
-	told       map[entities.InstanceID]told                  // to workers, by the instance's first name
-	atHand     map[entities.InstanceID]bool                  // likewise: workers hear of its changes, and read it at once
-	looked     bool                                          // whether a first look within a task was tried
-	applied    bool                                          // an apply has ended since the last turn
-	deferred   bool                                          // something that moves is followed later, or is steady meanwhile, when showing is over
-	looks      bool                                          // the first observation has begun in this turn
-	applies    map[entities.InstanceID]workflow.CancelFunc   // that can be asked to end, by the instance's first name
-	extensions map[string]workflow.CancelFunc                // likewise, by entities.ExtensionRun
-	checking   map[string]*checking                          // by the runtime whose own worker evaluates; "": any
-	absent     map[string]time.Time                          // runtimes whose own worker has taken no checks since then
-	justRead   map[entities.Evaluation]entities.CheckReading // by Question: by what woke this turn
-	announcing map[string]bool                               // by notification: an announcement is on its way
-	steering   map[entities.InstanceID]bool                  // by the instance's first name: a rollout is told to go on, or back
-	rendering  bool                                          // beside the workflow task
-	goneAt     time.Time                                     // when all was taken down
+	told       map[entities.InstanceID]told                  // what workers compare with, by the instance's first name
+	atHand     map[entities.InstanceID]bool                  // by the instance's first name: workers receive its changes, and can read it at once
+	looked     bool                                          // the first read within a task was tried
+	applied    bool                                          // an apply ended since the last turn
+	deferred   bool                                          // a moving instance is followed later, or is steady once showing is over
+	looks      bool                                          // the first observation started in this turn
+	applies    map[entities.InstanceID]workflow.CancelFunc   // running applies that can be cancelled, by the instance's first name
+	extensions map[string]workflow.CancelFunc                // the same for extensions, by entities.ExtensionRun
+	checking   map[string]*checking                          // by the runtime whose remote worker evaluates; "": any worker
+	absent     map[string]time.Time                          // runtimes whose remote worker has taken no checks since then
+	justRead   map[entities.Evaluation]entities.CheckReading // by Question: readings that woke this turn
+	announcing map[string]bool                               // by notification: an announcement is in flight
+	steering   map[entities.InstanceID]bool                  // by the instance's first name: a rollout is being promoted or aborted
+	rendering  bool                                          // outside the workflow task
+	goneAt     time.Time                                     // when all instances were removed
 	shown      shown
-	showing    timer // what is to be shown waits until then
+	showing    timer // the update of the search attributes waits until then
 	crowd      crowd
 }
 
@@ -92,7 +92,7 @@ func (s *service) follows(row *verb.Row, r verb.Request) string {
 
 func (s *service) checkNames(r verb.Request) error { return verb.CheckNames(s.state, s.named(r)) }
 
-// named: who watches a runtime knows a channel by the name that it had first.
+// named uses the first name of a channel: a caller that watches a runtime knows only that name.
 func (s *service) named(r verb.Request) verb.Request {
 	if r.Verb == protocol.Refresh && r.Channel != "" {
 		r.Channel = s.state.Named(entities.InstanceID{Channel: r.Channel}).Channel
@@ -107,7 +107,7 @@ func (s *service) rules() (*entities.Identity, []entities.Grant, bool) {
 	return s.state.Spec.Identity, s.state.Spec.Grants, true
 }
 
-// restricts: an approval names who gives it.
+// restricts reports whether only named people may give this approval, or bypass this condition.
 func (s *service) restricts(r verb.Request) bool {
 	return s.state.Restricted(r.Topic) || s.state.Spec.GuardsBypass(r.Condition)
 }
@@ -120,7 +120,7 @@ func (s *service) channels(row *verb.Row, r verb.Request) ([]string, error) {
 	return row.Concerned(s.state, r), nil
 }
 
-// flushAt: so many that an ordinary release costs no history for them; all of them before the workflow ends.
+// flushAt is high enough that an ordinary release writes no history for audit lines. All lines are written before the workflow ends.
 func (s *service) flushAt() int {
 	if s.state.Gone() {
 		return 1
@@ -134,8 +134,8 @@ func (s *service) next(c protocol.Carried) (string, any) {
 	}
 }
 
-// turn decides, and does what the decision says, in this order: questions answered from the store lead to
-// another decision at once; then work starts, observations are arranged, and people are notified.
+// turn decides and carries out the decision, in this order: questions that the store answers lead to another decision at once; then work
+// starts, observations are arranged, and notifications are sent.
 func (s *service) turn() {
 	s.tellErrors()
 	s.lookHere()
@@ -176,32 +176,32 @@ func (s *service) turn() {
 		s.wakeAt(due, s.dueSummary)
 	}
 	if s.woken {
-		return // the next turn comes at once, and knows what woke this one
+		return // the next turn follows at once, and still has the readings that woke this one
 	}
 	clear(s.justRead)
-	if !s.checksHere() { // else there is more to show in a moment
+	if !s.checksHere() { // otherwise there is more to show in a moment
 		s.show(len(d.Applies) > 0 || s.deferred || s.looks)
 	}
 }
 
-// metricDecisions counts decisions, by whether they changed anything or had anything done; Prometheus calls it ..._total.
+// metricDecisions counts decisions, labelled by whether they caused any change or action. Prometheus names it ..._total.
 const metricDecisions = "converge_decisions"
 
-// count is not repeated by a replay, nor known to history.
+// count is not repeated by a replay and writes no history.
 func (s *service) count(d *decide.Decision) {
 	of := map[string]string{"acted": strconv.FormatBool(d.Acts())}
 	workflow.GetMetricsHandler(s.ctx).WithTags(of).Counter(metricDecisions).Inc(1)
 }
 
-// mode: the end of a run that is long overdue holds up what leads forward, never a rollback.
+// mode blocks new releases, never a rollback, when the end of a run is long overdue.
 func (s *service) mode() decide.Mode {
 	return decide.Mode{Drain: s.drains(), Rollbacks: !s.leaving() && s.ending()}
 }
 
-// lastAnnouncements is how long a service that was taken down waits for its last announcements to arrive.
+// lastAnnouncements is how long a removed service waits until its last announcements are delivered.
 const lastAnnouncements = 10 * time.Minute
 
-// lastAnnouncementsBy is when that is over; zero as long as anything is left of the service.
+// lastAnnouncementsBy is the end of that wait; zero until the service is removed completely.
 func (s *service) lastAnnouncementsBy() time.Time {
 	if !s.state.Gone() {
 		s.goneAt = time.Time{}
@@ -216,8 +216,8 @@ func (s *service) lastAnnouncementsBy() time.Time {
 	return time.Time{}
 }
 
-// over: everything is taken down, nobody is to be notified of anything, and nothing has come that would bring the
-// service back: the workflow ends (A24).
+// over reports whether the workflow ends (A24): all instances are removed, all notifications are sent, and no message waits that would
+// bring the service back.
 func (s *service) over() bool {
 	if !s.state.Gone() || len(s.state.Announcements) > 0 && !s.lastAnnouncementsBy().IsZero() {
 		return false
@@ -226,7 +226,7 @@ func (s *service) over() bool {
 	return !s.woken && !s.waits(protocol.Publish) && !s.waits(messageLease)
 }
 
-// The rest of this file is what a service shows.
+// The rest of this file is what a service displays.
 
 func (s *service) answerQueries() error {
 	status := func() (protocol.Status, error) { return view.Of(s.state, s.decision), nil }
@@ -256,7 +256,7 @@ func (s *service) answerQueries() error {
 	return nil
 }
 
-// snapshot answers the state query. What waits to be carried out is left out: it may hold tokens.
+// snapshot answers the state query. Pending messages are omitted: they may contain tokens.
 func (s *service) snapshot() (*state.State, error) {
 	out := *s.state
 	out.Inbox, out.Requests = nil, nil

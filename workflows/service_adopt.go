@@ -9,8 +9,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// accepted: whatever people do, a target or an outcome is a line of the audit trail or of the journal, or waits in the inbox.
-// What was refused counts too: it would be judged again, later, if it came after the last checkpoint.
+// accepted covers every action: a target or a result is a line of the audit trail or the journal, or a message in the inbox. A refusal
+// counts too: without it, a refused request after the last checkpoint would be judged again.
 func (s *service) accepted() string {
 	st := s.state
 	refused := int64(0)
@@ -42,9 +42,9 @@ func (s *service) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {
 	}
 }
 
-// hold takes in pauses of something wider that are in force: one may have begun while nobody was there to be told. And it
-// ends those that the store says have ended. That the store does not have one says nothing: it may have been announced before
-// it could be kept there.
+// hold applies the pauses of a wider scope that are in force, because one may have begun while no run could receive it. It also ends the
+// pauses that the store records as ended. A pause that the store does not have is kept: it may have been announced before it could be
+// stored.
 func (s *service) hold(inForce []protocol.ScopePause, ended []protocol.PauseEnded) {
 	for _, e := range ended {
 		for _, p := range s.state.Pauses {

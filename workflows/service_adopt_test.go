@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// A signal that was refused is behind the next checkpoint: after a restart it is not judged again, by what is so then.
+// A refused signal makes a checkpoint due: after a restart it is not judged again under changed conditions.
 func TestRefusalIsDueACheckpoint(t *testing.T) {
 	s := &service{state: state.New("shop", "web")}
 	before := s.accepted()

@@ -12,13 +12,13 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// rollBack takes a release back. Where other aspects came on top of it, what is gone back to is rendered first: who asked is told if it
-// cannot be.
+// rollBack rolls a release back. If other aspects were released on top of it, the version to return to is rendered first: the caller gets
+// the error if it cannot be rendered.
 func (s *service) rollBack(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	row := verb.Find(s.verbs, protocol.Rollback)
 	ways := s.state.WaysBack(r.Version, r.Channel)
 	if len(ways) > 0 {
-		if _, err := s.judge(row, r, who); err != nil { // before anything is rendered
+		if _, err := s.judge(row, r, who); err != nil { // before rendering
 			return nil, refused(err)
 		}
 	}
@@ -28,7 +28,7 @@ func (s *service) rollBack(ctx workflow.Context, r verb.Request, who entities.Wh
 	return s.effect(row, r, who)
 }
 
-// renderWays renders ways back, those to one version at once.
+// renderWays renders rollback targets, those of one version together.
 func (s *service) renderWays(ctx workflow.Context, ways []state.Way, r *verb.Request) error {
 	r.Ways = map[entities.InstanceID]entities.Target{}
 	for len(ways) > 0 {

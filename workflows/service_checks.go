@@ -13,25 +13,24 @@ import (
 	"github.com/converge-engine/converge/entities/selection"
 )
 
-// checkTimeout is for one round of evaluating all checks of a service: commands and Jobs may take minutes
-// (ten at most), and heartbeats tell of a lost worker before that.
+// checkTimeout is the timeout of one evaluation of all checks of a service. Commands and Jobs may take minutes (ten at most); heartbeats
+// reveal a lost worker before that.
 const checkTimeout = 11 * time.Minute
 
-// checking is the evaluation of checks that is under way: it returns when one is not as known.
+// checking is a running evaluation of checks. It returns when a result differs from the known one.
 type checking struct {
 	key     string                // in service.checking
-	checks  []entities.Evaluation // that it stands for
-	runtime string                // whose own worker evaluates them; "": any
-	here    bool                  // in this worker: it is over in no time
+	checks  []entities.Evaluation // that it covers
+	runtime string                // whose remote worker evaluates them; "": any worker
+	here    bool                  // in this worker: it ends within moments
 	cancel  workflow.CancelFunc
 }
 
-// arrangeChecks makes the checks that are being evaluated what they should be. All of a service are evaluated by
-// one activity, and one that evaluates more than is wanted is left alone until it has news: replacing
-// it would cost more history than it saves.
+// arrangeChecks starts and stops evaluations of checks as needed. One activity evaluates all checks of a service. An activity that
+// evaluates more than is needed keeps running until it has news: replacing it would cost more history than it saves.
 func (s *service) arrangeChecks() {
 	if s.leaving() || s.woken {
-		return // the next run, or the next turn, which comes at once, starts its own
+		return // the next run, or the next turn, which follows at once, starts its own
 	}
 	wanted := s.inPartsByRuntime(s.withoutPreflights(s.decision.Evaluations(s.state)))
 	for _, key := range entities.SortedKeys(s.checking) {
@@ -44,12 +43,13 @@ func (s *service) arrangeChecks() {
 	}
 }
 
-// partOfChecks is how many checks of a service, in the spec's order, one activity evaluates at most, for a release and for a repair each: what
-// it is asked and answers fits into a payload (F8).
+// partOfChecks is how many checks of a service, in the spec's order, one activity evaluates at most, for a release and for a repair each.
+// So its request and answer fit into a payload (F8).
 const partOfChecks = 20
 
-// inPartsByRuntime are checks by the runtime whose own worker evaluates them, "" being any, and by the part that they are of, which is left out of
-// the key of the first one. They are of a part by their places in the spec, so that none is evaluated by another when one of them is over.
+// inPartsByRuntime groups checks by the runtime whose remote worker evaluates them ("" for any worker), and by part. The key of the first
+// part has no part number. A check's position in the spec determines its part, so that a check does not move to another part when one
+// before it is over.
 func (s *service) inPartsByRuntime(all []entities.Evaluation) map[string][]entities.Evaluation {
 	if len(all) == 0 {
 		return byRuntime(all)
@@ -78,7 +78,7 @@ func (s *service) stopChecking(key string) {
 	delete(s.checking, key)
 }
 
-// checksHere tells whether checks are being evaluated in this workflow task.
+// checksHere reports whether checks are being evaluated in this workflow task.
 func (s *service) checksHere() bool {
 	// In any order: the answer is the same.
 	//workflowcheck:ignore
@@ -90,7 +90,7 @@ func (s *service) checksHere() bool {
 	return false
 }
 
-// arrangeChecksOf does that for those which a runtime's own worker evaluates, or any.
+// arrangeChecksOf does this for the checks of one key.
 func (s *service) arrangeChecksOf(key string, wanted []entities.Evaluation) {
 	if c := s.checking[key]; c != nil {
 		if covers(c.checks, wanted) {
@@ -109,7 +109,7 @@ func (s *service) arrangeChecksOf(key string, wanted []entities.Evaluation) {
 	s.startChecking(key, wanted)
 }
 
-// queueOfChecks is where checks are evaluated that a runtime's own worker evaluates, or any.
+// queueOfChecks is the queue of a runtime's remote worker, or the common queue.
 func queueOfChecks(runtime string) string {
 	if runtime == "" {
 		return ""
@@ -117,7 +117,7 @@ func queueOfChecks(runtime string) string {
 	return protocol.RuntimeTaskQueue(runtime)
 }
 
-// withoutPreflights leaves out what a preflight is evaluating anyway.
+// withoutPreflights omits checks that a running preflight evaluates.
 func (s *service) withoutPreflights(checks []entities.Evaluation) []entities.Evaluation {
 	return slices.DeleteFunc(checks, func(e entities.Evaluation) bool {
 		c := s.state.Channels[e.Channel]
@@ -125,14 +125,13 @@ func (s *service) withoutPreflights(checks []entities.Evaluation) []entities.Eva
 	})
 }
 
-// offline: there are checks, and nobody needs to be asked for any of them.
+// offline reports whether there are checks, and none of them calls an external system.
 func offline(checks []entities.Evaluation) bool {
 	return len(checks) > 0 && !slices.ContainsFunc(checks, func(e entities.Evaluation) bool { return !e.Kind.Offline() })
 }
 
-// evaluateFirst evaluates checks that ask nobody for the first time, in this worker and within the present
-// workflow task: most often they pass, and nothing need be kept up. The wanted ones that are
-// known are not evaluated meanwhile.
+// evaluateFirst evaluates offline checks for the first time, in this worker and within this workflow task: usually they pass, and no
+// evaluation has to continue. Wanted checks with a known result are not evaluated.
 func (s *service) evaluateFirst(key string, wanted, unknown []entities.Evaluation) {
 	c := &checking{key: key, checks: wanted, here: true}
 	var ctx workflow.Context
@@ -142,16 +141,15 @@ func (s *service) evaluateFirst(key string, wanted, unknown []entities.Evaluatio
 	s.await(func(ctx workflow.Context) { s.checked(ctx, c, unknown, future) })
 }
 
-// evaluateHere evaluates checks that ask nobody, once. The time is for a store that is slow to say what
-// their definitions are.
+// evaluateHere evaluates offline checks once. The timeout allows for a slow store, which has their definitions.
 func (s *service) evaluateHere(ctx workflow.Context, request protocol.CheckRequest) workflow.Future {
 	return workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: 30 * time.Second, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	}), protocol.ActivityPreflight, request)
 }
 
-// askPlans asks the plans that are waited for, in this worker and within the present workflow task, when one hinted that it lets the
-// service enter (E1). They go on being asked in turn, which finds out what could not be asked now.
+// askPlans queries the plans that the service waits for, in this worker and within this workflow task, when one hinted that it lets the
+// service enter (E1). The regular evaluation continues and covers plans that cannot be reached now.
 func (s *service) askPlans() {
 	hinted := s.hinted
 	s.hinted = false
@@ -189,7 +187,7 @@ func (s *service) askPlansOf(asked []entities.Evaluation, releases []protocol.Re
 	})
 }
 
-// reads takes in readings of checks.
+// reads records readings of checks.
 func (s *service) reads(checks []entities.Evaluation, readings map[string]entities.CheckReading, now time.Time) {
 	for _, e := range checks {
 		if reading, seen := readings[e.Key()]; seen {
@@ -219,20 +217,20 @@ func (s *service) startChecking(key string, checks []entities.Evaluation) {
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: queue, ScheduleToStartTimeout: absence(queue, s.absent[runtime], s.now()),
 		StartToCloseTimeout: checkTimeout, HeartbeatTimeout: heartbeat,
-		// The activity asks for its next attempt itself; the policy must not be slower than it asks.
+		// The activity sets the delay of its next attempt; the policy must not be slower.
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1, MaximumInterval: interval},
 		Summary:     checksSummary(checks), Priority: s.priority(thenChecks),
 	}), protocol.ActivityCheck, s.checkRequest(checks))
 	workflow.Go(ctx, func(ctx workflow.Context) { s.checked(ctx, c, checks, future) })
 }
 
-// checked takes in what evaluating checks gave. That it did not end by itself says nothing about what
-// was to be checked, so that every check of it is an ERROR, and it is begun anew a little later.
+// checked records the result of an evaluation. An evaluation that failed to complete says nothing about the subject of its checks, so each
+// check is an ERROR, and it is started again a little later.
 func (s *service) checked(ctx workflow.Context, c *checking, checks []entities.Evaluation, future workflow.Future) {
 	var answer protocol.CheckAnswer
 	err := future.Get(ctx, &answer)
 	if s.checking[c.key] != c {
-		return // replaced meanwhile
+		return // replaced in the meantime
 	}
 	delete(s.checking, c.key)
 	s.woken = true
@@ -254,12 +252,12 @@ func (s *service) checked(ctx workflow.Context, c *checking, checks []entities.E
 	s.reads(checks, answer.Readings, now)
 }
 
-// justReadFor is how far a reading may be from the present moment to stand for it. It may be after it:
-// the clock of a workflow stands still during its task.
+// justReadFor is how far a reading may be from the present moment to count as current. It may be later than now: the clock of a workflow
+// does not advance during its task.
 const justReadFor = 2 * time.Second
 
-// readJustNow returns the readings of all checks, if what woke this turn brought them: asking again in
-// the same breath would tell nothing new.
+// readJustNow returns the readings of all checks if this turn was woken by them: another evaluation at the same moment would give nothing
+// new.
 func (s *service) readJustNow(checks []entities.Evaluation) (map[string]entities.CheckReading, bool) {
 	out := map[string]entities.CheckReading{}
 	for _, e := range checks {
@@ -279,7 +277,7 @@ func (s *service) checkRequest(checks []entities.Evaluation) protocol.CheckReque
 	}
 }
 
-// keysOf leaves out of channels that had another name first those that no check is of.
+// keysOf keeps, of the first names of renamed channels, only those of channels with a check.
 func keysOf(checks []entities.Evaluation, all map[string]string) map[string]string {
 	var out map[string]string
 	for _, e := range checks {
@@ -293,7 +291,7 @@ func keysOf(checks []entities.Evaluation, all map[string]string) map[string]stri
 	return out
 }
 
-// packedCandidates packs what a command selects from, where that is hundreds of instances.
+// packedCandidates packs the candidates that a command selects from if there are hundreds of instances.
 func packedCandidates(checks []entities.Evaluation) []entities.Evaluation {
 	for n := range checks {
 		if len(checks[n].Candidates) > mostCandidates {
@@ -307,7 +305,7 @@ func packedCandidates(checks []entities.Evaluation) []entities.Evaluation {
 	return checks
 }
 
-// mostCandidates is how many bytes of them go as they are.
+// mostCandidates is the size in bytes up to which candidates are sent inline.
 const mostCandidates = 8 << 10
 
 // checksSummary names the first checks of an evaluation for the Temporal UI.
@@ -315,7 +313,7 @@ func checksSummary(checks []entities.Evaluation) string {
 	return summary("watch checks" + firsts(checks, 4, entities.Evaluation.Key))
 }
 
-// firsts names the first of some things for a summary.
+// firsts lists the first few items for a summary.
 func firsts[T any](all []T, most int, name func(T) string) (text string) {
 	for _, one := range all[:min(len(all), most)] {
 		text += " " + name(one)
@@ -326,7 +324,7 @@ func firsts[T any](all []T, most int, name func(T) string) (text string) {
 	return text
 }
 
-// tellErrors has people hear of checks that cannot be evaluated.
+// tellErrors notifies people of checks that cannot be evaluated.
 func (s *service) tellErrors() {
 	untold := s.state.Untold()
 	if len(untold) == 0 {

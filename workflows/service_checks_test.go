@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// What has just been read lets the release pass; it is not asked again in the same breath.
+// A check that was just evaluated lets the release pass; it is not evaluated again at once.
 func TestServiceAsksOnceWhatHasJustBeenRead_A10(t *testing.T) {
 	p := newPlay(t)
 	p.checks("error-rate", entities.CheckAt{Stage: entities.PreApproval})
@@ -21,7 +21,7 @@ func TestServiceAsksOnceWhatHasJustBeenRead_A10(t *testing.T) {
 	require.Equal(t, 1, p.judged)
 }
 
-// What was read before people approved is read again before anything is applied, and counts.
+// A check that was evaluated before an approval is evaluated again before an apply, and the new result counts.
 func TestServiceReadsChecksAgainAfterAnApproval_A10(t *testing.T) {
 	p := newPlay(t)
 	p.asks("go-live", 1)
@@ -29,7 +29,7 @@ func TestServiceReadsChecksAgainAfterAnApproval_A10(t *testing.T) {
 	p.publishes(0)
 	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
 	p.sees(10*second, func(s protocol.Status) { require.Equal(t, "PASS", s.Channels[1].Checks[0].Verdict) })
-	// The look that goes on comes every 50 s in a play: it does not see the change.
+	// In a play the evaluation repeats every 50 s: it does not see the change.
 	p.at(11*second, func() { p.judging("error-rate", entities.Wait) })
 	p.sends(12*second, protocol.Approve, `{"version":"v1","topic":"go-live","by":"alice"}`)
 	p.sees(20*second, func(s protocol.Status) {
@@ -40,8 +40,8 @@ func TestServiceReadsChecksAgainAfterAnApproval_A10(t *testing.T) {
 	require.Equal(t, []string{"apply v1 to staging", "preflight v1"}, p.work("keep"))
 }
 
-// Calendars and lists are judged within the workflow task: no activity is scheduled for them
-// unless they hold the release back, and then it is given what is known.
+// Calendars and lists are evaluated within the workflow task. An activity is scheduled for them only if they hold the release back, and it
+// gets the known results.
 func TestServiceJudgesWhatAsksNobodyInPlace_A10_A20(t *testing.T) {
 	p := newPlay(t)
 	p.checksBy(entities.CheckAllowedTimes, "office-hours", entities.CheckAt{Stage: entities.PreApproval})
@@ -60,13 +60,13 @@ func TestServiceJudgesWhatAsksNobodyInPlace_A10_A20(t *testing.T) {
 	p.acts(first, minute)
 	require.Equal(t, []string{
 		"apply v1 to staging", "evaluate here v1", "apply v1 to prod",
-		// The look that goes on brings what changed; both are read at that moment.
+		// The repeated evaluation brings the change; both are read at that moment.
 		"apply v2 to staging", "evaluate here v2", "evaluate here v2", "apply v2 to prod",
 	}, p.work("keep"))
 	require.Equal(t, 1, p.judged)
 }
 
-// What cannot be judged in place is an ERROR, too, which delays and is tried anew.
+// A check that cannot be evaluated in place is an ERROR too, which delays the release and is retried.
 func TestServiceTriesAgainWhatCannotBeJudgedInPlace_D16(t *testing.T) {
 	p := newPlay(t)
 	p.checksBy(entities.CheckAlways, "always", entities.CheckAt{Stage: entities.PreApproval})

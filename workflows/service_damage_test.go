@@ -14,8 +14,8 @@ func damaged(key string) error {
 	return temporal.NewNonRetryableApplicationError("the store's "+key+" is damaged: …; apply again", protocol.ErrDamaged, nil)
 }
 
-// A publication whose rules are damaged in the store waits until they are written again, and says so; releases of the
-// configuration in force go on meanwhile.
+// A publication with damaged rules in the store waits until they are written again, and says so. Releases of the configuration in force
+// continue.
 func TestDamagedSpecHoldsUpItsPublicationOnly(t *testing.T) {
 	p := newPlay(t)
 	p.publishes(0)
@@ -37,7 +37,7 @@ func TestDamagedSpecHoldsUpItsPublicationOnly(t *testing.T) {
 	require.NoError(t, v1.err)
 }
 
-// A version whose record is damaged is refused, by name; others go out.
+// A version with a damaged record is refused, by name; other versions are released.
 func TestDamagedVersionIsRefused(t *testing.T) {
 	p := newPlay(t)
 	p.publishes(0)
@@ -54,7 +54,7 @@ func TestDamagedVersionIsRefused(t *testing.T) {
 	require.ErrorContains(t, update.err, "the store's versions/shop/web/v1 is damaged")
 }
 
-// What the inbox has no room for is refused, visibly; what other workflows say it always has.
+// A full inbox refuses requests visibly, but always accepts signals of other workflows.
 func TestFullInboxRefuses(t *testing.T) {
 	s := &shell{desk: &state.Desk{Inbox: make([]*state.Message, state.MaxInbox)}}
 	require.ErrorContains(t, s.room(), "10000 signals wait already, the most that are kept; send it again once they are carried out")

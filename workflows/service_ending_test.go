@@ -8,8 +8,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// newHanging is a service whose two channels are apart, with v2 in both of them after v1, and an apply of v3 to
-// staging that hangs. At two minutes the server suggests that the run ends, which is so long by then.
+// newHanging is a service with two independent channels. Both have v2 after v1, and an apply of v3 to staging hangs. At two minutes the
+// server suggests to end the run, which has length events at that time.
 func newHanging(t *testing.T, length int) *play {
 	p := newPlay(t)
 	p.spec.Channels[1].Conditions = nil
@@ -22,8 +22,8 @@ func newHanging(t *testing.T, length int) *play {
 	return p
 }
 
-// While the run is only suggested to end, an apply that hangs holds nobody up: a rollback of the other channel goes out
-// at once, and so does the next release. The run ends when the apply does.
+// While the end of the run is only suggested, a hanging apply blocks nothing: a rollback of the other channel starts at once, and so does
+// the next release. The run ends when the apply does.
 func TestSuggestedEndHoldsNobodyUp(t *testing.T) {
 	p := newHanging(t, 4096)
 	p.sends(2*minute+second, protocol.Rollback, `{"channel":"prod","by":"alice","reason":"errors"}`)
@@ -39,7 +39,7 @@ func TestSuggestedEndHoldsNobodyUp(t *testing.T) {
 	require.Equal(t, []string{"apply v2 to prod", "apply v4 to prod"}, p.work("keep")[6:])
 }
 
-// Far beyond, what leads forward waits for the apply that hangs, and a rollback still does not.
+// Far beyond that point, new releases wait for the hanging apply, but a rollback does not.
 func TestLongOverdueEndHoldsNoRollbackUp(t *testing.T) {
 	p := newHanging(t, drainLength)
 	p.sends(2*minute+second, protocol.Release, `{"version":"v4","by":"ci"}`)

@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// guarded is a play in which approvals take proof, and only sre may give them.
+// guarded is a play in which approvals require proof, and only sre may give them.
 func guarded(t *testing.T) *play {
 	p := newPlay(t)
 	p.asks("go-live", 1, "group:sre")
@@ -25,8 +25,8 @@ func guarded(t *testing.T) *play {
 	return p
 }
 
-// A verb without the proof that it takes, or with one that does not hold, changes nothing, as an
-// update and as a signal; nobody sees the token afterwards.
+// A verb without the required proof, or with an invalid one, changes nothing, as an update and as a signal; the token is not visible
+// afterwards.
 func TestServiceRefusesWhoIsNotProven_A14(t *testing.T) {
 	for _, c := range []struct {
 		name, verb, payload, want string
@@ -63,7 +63,7 @@ func TestServiceRefusesWhoIsNotProven_A14(t *testing.T) {
 	}
 }
 
-// Who a token proves stands for who was stated, and that shows; the token is not kept.
+// The proven name replaces the stated one, and that is shown; the token is not kept.
 func TestServiceTakesTheProvenName_A14(t *testing.T) {
 	p := guarded(t)
 	update := p.asksFor(minute, protocol.Approve, `{"version":"v1","topic":"go-live","by":"bob","token":"token-of-alice/sre","requestId":"r"}`)
@@ -84,8 +84,8 @@ func TestServiceTakesTheProvenName_A14(t *testing.T) {
 	require.NotContains(t, p.carried(next), "token-of")
 }
 
-// While the issuer cannot be asked, an update says to try again, a signal waits, into the next
-// run too, and nobody else is held up.
+// While the issuer is unavailable, an update returns an error to try again, a signal waits, also into the next run, and nothing else is
+// blocked.
 func TestServiceWaitsForAnIssuerThatIsAway_A14(t *testing.T) {
 	p := guarded(t)
 	p.spec.Identity.Required = []string{"approve"}
@@ -119,7 +119,7 @@ func TestServiceWaitsForAnIssuerThatIsAway_A14(t *testing.T) {
 	require.Empty(t, p.stateOf(next).Inbox)
 }
 
-// A release by a token is verified once; while the store is away only who it proved is kept.
+// The token of a release is verified once; while the store is unavailable only the proven identity is kept.
 func TestServiceKeepsNoTokenWhileTheStoreIsAway_A14(t *testing.T) {
 	p := guarded(t)
 	p.at(minute, func() { p.failing(protocol.ActivityPrepare, errors.New("the disk is full")) })
@@ -141,7 +141,7 @@ func TestServiceKeepsNoTokenWhileTheStoreIsAway_A14(t *testing.T) {
 	require.NotContains(t, p.work(), "verify")
 }
 
-// While the store cannot say whether a token was used, what came with it waits as it does for the issuer, and nobody else.
+// While the store cannot say whether a token was used, its request waits as it does for the issuer; nothing else does.
 func TestServiceHoldsATokenWhileTheStoreIsAway(t *testing.T) {
 	p := guarded(t)
 	p.spec.Identity.Required = []string{"approve"}

@@ -14,13 +14,13 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// This file is a service's part in joint releases (B8): it promises to open a release, and does once the store says that all
-// other services of it have promised theirs. What it is asked by its application is a reason to look, no fact.
+// This file is a service's part in joint releases (B8). The service promises to open a release, and opens it once the store says that all
+// other services have promised theirs. A request from its application is only a reason to read the store, not a proof.
 
-// messageDue is a message that the service writes into its own inbox: promises are due of which nobody said what was decided.
+// messageDue is a message that the service writes into its own inbox: a promise is due, and no decision was received.
 const messageDue = "joint-due"
 
-// reserve promises the part of a joint release, judged and rendered as a release is. Nothing of it stays but the promise.
+// reserve promises the service's part of a joint release. It is judged and rendered like a release, but only the promise is kept.
 func (s *service) reserve(ctx workflow.Context, r verb.Request, _ entities.Who) (any, error) {
 	if old := s.state.Reserved(r.ID); old != nil {
 		return promised(*old), nil
@@ -53,7 +53,7 @@ func promised(r state.Reservation) protocol.Answer {
 	return protocol.Answer{Message: fmt.Sprintf("%s is promised for release %s", r.Version, r.ID)}
 }
 
-// mayReserve refuses what a release of the part would be refused for, as if whoever proposed the joint release asked for it here.
+// mayReserve refuses what a release of this part would be refused for, with the rights of the person who proposed the joint release.
 func (s *service) mayReserve(id string, part protocol.ServiceVersion, answer protocol.ReserveAnswer) error {
 	if answer.Decision != nil {
 		return fmt.Errorf("release %s is decided already", id)
@@ -75,7 +75,7 @@ func (s *service) mayReserve(id string, part protocol.ServiceVersion, answer pro
 	return s.elsewhere(part.Version, answer.Prepared)
 }
 
-// conclude carries out what was decided of a joint release, and before it what was decided of those that were promised earlier.
+// conclude carries out the decision on a joint release. Decisions on earlier promises are carried out first.
 func (s *service) conclude(ctx workflow.Context, r verb.Request, _ entities.Who) (any, error) {
 	for _, earlier := range append([]state.Reservation{}, s.state.Reservations...) {
 		if earlier.ID == r.ID {
@@ -89,8 +89,8 @@ func (s *service) conclude(ctx workflow.Context, r verb.Request, _ entities.Who)
 	return protocol.Answer{Message: message}, err
 }
 
-// concludeDue carries out what was decided of promises that are due. Of what nobody has decided nothing comes, nor of what the
-// store knows nothing of any more.
+// concludeDue carries out the decisions on promises that are due. A promise without a decision is aborted, and so is one that the store no
+// longer knows.
 func (s *service) concludeDue(ctx workflow.Context, _ json.RawMessage) error {
 	for _, id := range s.state.DueReservations(s.now()) {
 		_, err := s.concludeOne(ctx, id, true)
@@ -104,7 +104,7 @@ func (s *service) concludeDue(ctx workflow.Context, _ json.RawMessage) error {
 	return nil
 }
 
-// concludeOne asks the store what was decided, and carries that out.
+// concludeOne reads the decision from the store and carries it out.
 func (s *service) concludeOne(ctx workflow.Context, id string, abort bool) (string, error) {
 	var answer protocol.OutcomeAnswer
 	request := protocol.OutcomeRequest{Application: s.application, ID: id, Abort: abort}
@@ -127,8 +127,8 @@ func (s *service) concludeOne(ctx workflow.Context, id string, abort bool) (stri
 	return s.openJoint(ctx, answer.Joint, part)
 }
 
-// openJoint opens the part of a joint release that was committed. What cannot be rendered after all is not opened: that happens
-// only where the promise was lost, and something else came between.
+// openJoint opens the service's part of a committed joint release. A part that cannot be rendered is not opened. That happens only if the
+// promise was lost and another change came in between.
 func (s *service) openJoint(ctx workflow.Context, j protocol.Joint, part protocol.ServiceVersion) (string, error) {
 	if s.state.Spec == nil {
 		return "", refused(s.state.CheckRelease(part.Version, nil, nil))
@@ -167,8 +167,8 @@ func (s *service) openJoint(ctx workflow.Context, j protocol.Joint, part protoco
 	return fmt.Sprintf("release %s: %s from incarnation %d", opened.ID, opened.FullVersion, opened.Incarnation), nil
 }
 
-// configurationSince renders what was published since a part was promised, to come after it as it comes after any release; nil: nothing was, or it is
-// held, or cannot be rendered, which status says.
+// configurationSince renders the configuration that was published after the promise, to be released after it, as after any release. It
+// returns nil if none was published, or if it is held or cannot be rendered; status then says so.
 func (s *service) configurationSince(ctx workflow.Context, version string) (*protocol.PrepareAnswer, error) {
 	spec := s.state.Spec
 	if spec.ConfigChanges == entities.ConfigHold {
@@ -196,12 +196,12 @@ func (s *service) configurationSince(ctx workflow.Context, version string) (*pro
 	return &config, nil
 }
 
-// configuredAs is what a version is called in full with a newer configuration.
+// configuredAs is the full version of a version with a newer configuration.
 func configuredAs(version string, spec *entities.Spec) string {
 	return fmt.Sprintf("%s-i%d", version, spec.Incarnation)
 }
 
-// promisesDue is when somebody has to ask what was decided; zero: nothing was promised, or it is being asked.
+// promisesDue is when the service must read the decision; zero if nothing was promised, or the read is in progress.
 func (s *service) promisesDue() time.Time {
 	due := s.state.ReservedUntil()
 	if due.IsZero() || s.waits(messageDue) {

@@ -21,7 +21,7 @@ var autumn = protocol.Joint{
 	Services: map[string]protocol.ServiceVersion{"web": {Version: "v2"}, "api": {Version: "w2"}},
 }
 
-// proposes has the store know autumn, and what was decided of it; without a decision, whoever aborts it decides.
+// proposes puts autumn into the store, with a decision. Without a decision, the first abort decides.
 func (p *play) proposes(decision *protocol.JointDecision) {
 	as := func(name string, f any) { p.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
 	as(protocol.ActivityReserve, func(_ context.Context, r protocol.ReserveRequest) (protocol.ReserveAnswer, error) {
@@ -35,7 +35,7 @@ func (p *play) proposes(decision *protocol.JointDecision) {
 	})
 }
 
-// promising is a run that promises v2, waits for what is decided, and is to end; and what the next run gets.
+// promising is a run that promises v2, waits for the decision, and ends; it returns the input of the next run.
 func promising(t *testing.T) (*play, protocol.ServiceInput, *asked) {
 	p := newPlay(t)
 	p.proposes(nil)
@@ -54,7 +54,7 @@ func promising(t *testing.T) (*play, protocol.ServiceInput, *asked) {
 	return p, next, same
 }
 
-// A promise outlives its run, and lets everything else go on but the version that it is about to give a meaning to.
+// A promise survives the end of its run. It blocks only another release of the version that it defines.
 func TestPromiseOutlivesItsRun_B8(t *testing.T) {
 	_, next, same := promising(t)
 	require.ErrorContains(t, same.err, "v2 of shop/web is part of release autumn")
@@ -63,8 +63,8 @@ func TestPromiseOutlivesItsRun_B8(t *testing.T) {
 	require.Len(t, s.Reservations, 1)
 }
 
-// A service that hears no more of a joint release asks the store once its promise is due. Where nobody has decided, it decides
-// itself that nothing comes of it; what was committed is opened, once, however often it is told.
+// A service that gets no more messages about a joint release reads the store once its promise is due. If there is no decision, it aborts
+// the joint release. A committed one is opened once, however often the decision arrives.
 func TestDuePromiseAsksWhatWasDecided_B8(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -92,8 +92,8 @@ func TestDuePromiseAsksWhatWasDecided_B8(t *testing.T) {
 	}
 }
 
-// What was published between a promise and what was decided comes after the release, as after any other, and what was made for another runtime than
-// the configuration names by now goes there.
+// A publication between a promise and the decision comes after the release, as after any other. An instance that it moves to another
+// runtime goes there.
 func TestWhatWasPublishedMeanwhileComesAfter_B8_B9(t *testing.T) {
 	p := newPlay(t)
 	p.proposes(&protocol.JointDecision{ID: "autumn", Committed: true})
@@ -123,7 +123,7 @@ func TestWhatWasPublishedMeanwhileComesAfter_B8_B9(t *testing.T) {
 	require.Equal(t, []string{"v1", "v1-i2", "v2", "v2-i2"}, made)
 }
 
-// What was carried out and forgotten since does not come again, whoever says so.
+// A joint release that was carried out and pruned is not opened again by a repeated message.
 func TestForgottenJointReleaseIsNotOpenedAgain_B8(t *testing.T) {
 	p := newPlay(t)
 	p.proposes(&protocol.JointDecision{ID: "autumn", Committed: true})
@@ -133,7 +133,7 @@ func TestForgottenJointReleaseIsNotOpenedAgain_B8(t *testing.T) {
 	require.Contains(t, lost.message, "release autumn: v2 from incarnation 1", "its promise was lost, what was decided was not")
 	require.Len(t, last.Releases, 1)
 
-	last.Releases = nil // as it is once enough others are over
+	last.Releases = nil // as after enough other releases
 	raw, err := json.Marshal(last)
 	require.NoError(t, err)
 	later := newPlay(t)

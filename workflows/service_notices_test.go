@@ -10,8 +10,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Of what an application announces, the last counts by its own counting, whatever the clocks of workers say, and
-// whatever arrives late. Notices of older versions go by incarnation and clock, as they did.
+// The last notice of an application counts, in the application's own order, regardless of the clocks of workers and of late arrivals.
+// Notices of older versions are ordered by incarnation and clock, as before.
 func TestNoticesAreOrderedByTheApplication_D15_F6(t *testing.T) {
 	type notice struct {
 		incarnation int64
@@ -47,7 +47,7 @@ func TestNoticesAreOrderedByTheApplication_D15_F6(t *testing.T) {
 	}
 }
 
-// Every notice comes after the one before, in later runs too, and after all that an application sent that was lost since.
+// Every notice comes after the one before, also in later runs, and after all notices that an application sent and lost.
 func TestNoticesGrow(t *testing.T) {
 	h := newHouse(t)
 	h.publishes(0, 1)

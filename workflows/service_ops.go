@@ -15,13 +15,12 @@ import (
 )
 
 const (
-	preflightTimeout = checkTimeout     // for one reading of all checks
-	removeTimeout    = 10 * time.Minute // where the runtime names none
+	preflightTimeout = checkTimeout     // for one evaluation of all checks
+	removeTimeout    = 10 * time.Minute // if the runtime defines none
 )
 
-// preflight evaluates all checks of a channel once, now (A10): unless what woke this turn has just read
-// them all. One that cannot be evaluated is an ERROR, which delays: it is asked for anew when the decision
-// wants it.
+// preflight evaluates all checks of a channel once, now (A10), unless this turn was woken by readings of all of them. A check that cannot
+// be evaluated is an ERROR, which delays the release; it is evaluated again when the decision requires it.
 func (s *service) preflight(op state.PreflightOp) {
 	if readings, ok := s.readJustNow(op.Checks); ok {
 		s.state.PreflightDone(op, readings, s.now())
@@ -46,7 +45,7 @@ func (s *service) preflight(op state.PreflightOp) {
 	})
 }
 
-// byRuntime are checks by the runtime whose own worker evaluates them; "": any worker.
+// byRuntime groups checks by the runtime whose remote worker evaluates them; "": any worker.
 func byRuntime(checks []entities.Evaluation) map[string][]entities.Evaluation {
 	out := map[string][]entities.Evaluation{}
 	for _, e := range checks {
@@ -55,7 +54,7 @@ func byRuntime(checks []entities.Evaluation) map[string][]entities.Evaluation {
 	return out
 }
 
-// partsAtOnce are checks that are evaluated once, by runtime and in parts that fit into payloads.
+// partsAtOnce groups checks that are evaluated once, by runtime and in parts that fit into payloads.
 func (s *service) partsAtOnce(checks []entities.Evaluation) map[string][]entities.Evaluation {
 	out := byRuntime(checks)
 	for _, runtime := range entities.SortedKeys(out) {
@@ -69,8 +68,8 @@ func (s *service) partsAtOnce(checks []entities.Evaluation) map[string][]entitie
 	return out
 }
 
-// evaluateOnce evaluates the checks of a preflight that a runtime's own worker evaluates, or any: in this workflow task if
-// none of them asks anybody.
+// evaluateOnce evaluates the checks of a preflight on a runtime's remote worker, or on any worker; within this workflow task if all checks
+// are offline.
 func (s *service) evaluateOnce(op state.PreflightOp, runtime string, checks []entities.Evaluation) workflow.Future {
 	if offline(checks) {
 		return s.evaluateHere(s.work, s.checkRequest(checks))
@@ -85,7 +84,7 @@ func (s *service) evaluateOnce(op state.PreflightOp, runtime string, checks []en
 	return workflow.ExecuteActivity(workflow.WithActivityOptions(s.work, options), protocol.ActivityPreflight, s.checkRequest(checks))
 }
 
-// versionOf is what the checks of one preflight are asked about.
+// versionOf is the version that the checks of a preflight are about.
 func versionOf(checks []entities.Evaluation) string {
 	if len(checks) == 0 {
 		return "nothing"
@@ -93,7 +92,7 @@ func versionOf(checks []entities.Evaluation) string {
 	return checks[0].FullVersion
 }
 
-// unevaluated are the readings of checks that could not be evaluated at all.
+// unevaluated gives readings for checks that could not be evaluated at all.
 func unevaluated(checks []entities.Evaluation, err error, now time.Time) map[string]entities.CheckReading {
 	out := map[string]entities.CheckReading{}
 	for _, e := range checks {
@@ -106,15 +105,14 @@ func unevaluated(checks []entities.Evaluation, err error, now time.Time) map[str
 	return out
 }
 
-// maxTail bounds what is kept of an extension's output, in bytes.
+// maxTail is how much of an extension's output is kept, in bytes.
 const maxTail = 500
 
-// extend runs an extension once (A21). When its worker is lost it is run again on another: like an
-// apply, it must bear that.
+// extend runs an extension once (A21). If its worker is lost, another worker runs it again: like an apply, it must be idempotent.
 func (s *service) extend(op state.ExtensionOp) {
 	r, e := s.state.ReleaseByID(op.Release), op.Extension
 	if r == nil {
-		return // pruned in the same turn; nobody waits for it
+		return // pruned in the same turn; its result is not needed
 	}
 	text := fmt.Sprintf("run %s for %s in %s", e.Name, r.FullVersion, op.Channel)
 	queue := s.queueOfExtension(op)
@@ -146,7 +144,8 @@ func (s *service) extend(op state.ExtensionOp) {
 	})
 }
 
-// queueOfExtension: one that runs where the channel's runtime is reached runs at that of the first instance that is not away.
+// queueOfExtension is the queue of an extension. One that needs the network of the channel's runtime uses the runtime of the first instance
+// that is not drained.
 func (s *service) queueOfExtension(op state.ExtensionOp) string {
 	c, _ := s.state.Spec.Channel(op.Channel)
 	if len(c.Instances) == 0 {
@@ -155,7 +154,7 @@ func (s *service) queueOfExtension(op state.ExtensionOp) string {
 	return queueOf(s.state.First(&c, s.state.ReleaseByID(op.Release)).Runtime, entities.RuntimeSpec{Remote: op.Extension.Remote})
 }
 
-// remove takes down what an instance is made of (A24).
+// remove removes the objects of an instance (A24).
 func (s *service) remove(op state.RemoveOp) {
 	name, rt := s.state.Runtime(op.Instance) // it may be no longer declared
 	sequence, successor := s.state.Instance(op.Instance).Delivery.Sequence, (*protocol.Successor)(nil)
@@ -190,8 +189,8 @@ func (s *service) remove(op state.RemoveOp) {
 	})
 }
 
-// left says of what an instance has left on another runtime where that is, what its place is among all targets of the
-// instance, and what came after it, on the runtime that the instance is on now.
+// left describes the objects that an instance left on its previous runtime: that runtime, the sequence of its last target there, and the
+// successor on the current runtime.
 func (s *service) left(op state.RemoveOp, now string, rt entities.RuntimeSpec) (string, entities.RuntimeSpec, int64, *protocol.Successor) {
 	i := s.state.Instance(op.Instance)
 	after := &protocol.Successor{Runtime: now, RuntimeDigest: rt.Digest, Sequence: i.Delivery.Sequence}
@@ -201,19 +200,18 @@ func (s *service) left(op state.RemoveOp, now string, rt entities.RuntimeSpec) (
 	return op.From, *s.state.RuntimeNamed(op.From), i.LeftOn(op.From).Sequence, after
 }
 
-// announce has notifications send what they are to. A run may end with one under way: the next run sends it again (at least
-// once).
+// announce sends queued lines to the notifications. A run may end with a send in flight: the next run sends it again (at least once).
 func (s *service) announce() {
 	if len(s.state.Announcements) == 0 || s.drains() {
 		return
 	}
-	s.state.ForgetAnnounced() // nobody may ask for some of it any more
+	s.state.ForgetAnnounced() // some lines may no longer be wanted by any notification
 	if s.state.Spec == nil {
 		return
 	}
 	s.announceAll(&s.state.Outbox, s.state.Spec.Notifications, s.announcing, func(to string, line entities.AuditLine, err error, now time.Time) {
 		s.state.AnnouncedTo(to, line.N)
-		if err != nil { // no later try would change that
+		if err != nil { // a retry would not help
 			s.state.Record(now, line.Channel, clip(to+" was not notified of \""+line.Text+"\": "+rootCause(err)))
 		}
 	})

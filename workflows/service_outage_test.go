@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// away is a service that runs v1, whose store is away from the first minute on.
+// away is a service that runs v1, with a store that is unavailable from the first minute on.
 func away(t *testing.T) *play {
 	p := newPlay(t)
 	p.publishes(0)
@@ -26,8 +26,8 @@ func versionsOf(s protocol.Status) (out []string) {
 	return out
 }
 
-// A release that waits for the store goes before one that is asked for once the store is back, by update or by signal:
-// opened after it, it would replace it in production.
+// A release that waits for the store is opened before a release that arrives once the store is available, by update or by signal: opened
+// after it, it would replace it in production.
 func TestReleasesKeepTheirOrderWhileTheStoreIsAway_F6(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -43,7 +43,7 @@ func TestReleasesKeepTheirOrderWhileTheStoreIsAway_F6(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := away(t)
-			p.sends(2*minute, protocol.Release, `{"version":"v2","by":"ci"}`) // tried again later and later
+			p.sends(2*minute, protocol.Release, `{"version":"v2","by":"ci"}`) // retried with growing delays
 			p.at(2*minute+37*second, func() { p.failing(protocol.ActivityPrepare, nil) })
 			next := tt.next(p)
 			p.sees(5*minute, func(s protocol.Status) {
@@ -57,8 +57,8 @@ func TestReleasesKeepTheirOrderWhileTheStoreIsAway_F6(t *testing.T) {
 	}
 }
 
-// Where the store still does not answer, an update behind a signal that waits is told so; the signal stays, and goes
-// first, and what needs no store goes on: with what the audit trail waits for said.
+// If the store is still unavailable, an update behind a waiting signal returns that error. The signal stays, and is carried out first.
+// Requests that do not need the store continue, and their answers mention the pending audit trail.
 func TestUpdateBehindASignalThatWaitsForTheStore(t *testing.T) {
 	p := away(t)
 	p.sends(2*minute, protocol.Release, `{"version":"v2","by":"ci"}`)
@@ -81,7 +81,7 @@ func TestUpdateBehindASignalThatWaitsForTheStore(t *testing.T) {
 	require.Regexp(t, `; audit pending: \d+ lines wait for the store. `, pause.message)
 }
 
-// A request id that waits in the inbox is carried out once, whoever asks for it again meanwhile.
+// A request id that waits in the inbox is carried out once, also if it is sent again in the meantime.
 func TestRequestThatWaitsIsCarriedOutOnce(t *testing.T) {
 	p := away(t)
 	p.sends(2*minute, protocol.Release, `{"version":"v2","by":"ci","requestId":"7"}`)

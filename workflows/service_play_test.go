@@ -25,9 +25,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// play is one run of a Service workflow among activities that are played: what is sent to it when,
-// what it asked of them, and how they answer. Its runtime cannot be looked at, so that the success
-// of an apply is its state, and virtual time passes quickly.
+// play is one run of a Service workflow with played activities: when it receives messages, which activities it starts, and how they answer.
+// Its runtime is not observable, so a successful apply is its state, and virtual time passes quickly.
 type play struct {
 	*testing.T
 	env  *testsuite.TestWorkflowEnvironment
@@ -36,20 +35,20 @@ type play struct {
 	last time.Duration
 
 	mu        sync.Mutex
-	did       []string                    // "apply v1 to prod", in the order begun
-	verdicts  map[string]entities.Verdict // of checks, by id; PASS where none is named
-	judged    int                         // Check activities that ended
+	did       []string                    // "apply v1 to prod", in start order
+	verdicts  map[string]entities.Verdict // of checks, by id; the default is PASS
+	judged    int                         // how many Check activities ended
 	trail     map[int64]entities.AuditLine
 	announced []int64
 	pauses    []protocol.ScopePause
-	said      map[string]protocol.ScopePause         // by scope: what whoever paused it says
-	granted   string                                 // all that runtimes have granted
-	fails     map[string]error                       // by activity: as long as it is set
-	hung      map[string][]byte                      // applies that hang, by "v1 to prod": their task tokens, once they were begun
-	found     func(version string) *entities.Reading // after an apply; nil: nothing is looked at
-	atHand    bool                                   // what is found
-	beside    int                                    // how many others a worker prepares
-	kept      map[string]protocol.Packed             // what is left to the store; nil: everything fits
+	said      map[string]protocol.ScopePause         // by scope: the pause that its owner reports
+	granted   string                                 // all leases are confirmed by runtimes
+	fails     map[string]error                       // by activity: the error while it is set
+	hung      map[string][]byte                      // hanging applies, by "v1 to prod", with their task tokens once started
+	found     func(version string) *entities.Reading // after an apply; nil: not observable
+	atHand    bool                                   // found comes from a cache
+	beside    int                                    // how many other releases the worker prepares
+	kept      map[string]protocol.Packed             // spilled objects; nil: everything fits
 }
 
 func newPlay(t *testing.T) *play {
@@ -58,15 +57,15 @@ func newPlay(t *testing.T) *play {
 		verdicts: map[string]entities.Verdict{}, trail: map[int64]entities.AuditLine{}, fails: map[string]error{}, hung: map[string][]byte{},
 		said: map[string]protocol.ScopePause{},
 	}
-	p.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}, DeadlockDetectionTimeout: 5 * time.Second}) // as workers have it
+	p.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&Arrivals{}}, DeadlockDetectionTimeout: 5 * time.Second}) // as in workers
 	p.env.SetTestTimeout(time.Minute)
 	p.grow = growing(p.env)
 	p.register()
 	return p
 }
 
-// growing has the history of a run grow with each workflow task, as on a server: with activities that end and timers that
-// fire, and by so many events with what a play sends.
+// growing makes the history of a run grow with each workflow task, as on a server: by activities that end, timers that fire, and a number
+// of events per message of a play.
 func growing(env *testsuite.TestWorkflowEnvironment) (grow func(events int)) {
 	length := 3
 	grow = func(events int) {
@@ -78,10 +77,10 @@ func growing(env *testsuite.TestWorkflowEnvironment) (grow func(events int)) {
 	return grow
 }
 
-// follows makes this run begin when another one ended.
+// follows starts this run when another one ended.
 func (p *play) follows(before *play) { p.env.SetStartTime(before.env.Now()) }
 
-// playSpec is a service in two channels; prod asks for what a test adds.
+// playSpec is a service in two channels; tests add conditions to prod.
 func playSpec() *entities.Spec {
 	return &entities.Spec{
 		Application: "shop", Service: "web", ServiceID: "id",
@@ -111,7 +110,7 @@ func (p *play) asks(topic string, least int, approvers ...string) {
 	})
 }
 
-// checks adds a check to prod that asks somebody.
+// checks adds an online check to prod.
 func (p *play) checks(id string, at ...entities.CheckAt) { p.checksBy(entities.CheckHTTP, id, at...) }
 
 func (p *play) checksBy(kind entities.CheckKind, id string, at ...entities.CheckAt) {
@@ -119,7 +118,7 @@ func (p *play) checksBy(kind entities.CheckKind, id string, at ...entities.Check
 	c.Checks = append(c.Checks, entities.Check{ID: id, Kind: kind, Definition: "c", At: at, Interval: 10 * time.Second})
 }
 
-// does notes what was begun, and fails it while it should.
+// does records a started activity, and fails it while an error is set.
 func (p *play) does(name, format string, args ...any) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,7 +239,7 @@ func (p *play) registerGates(as func(string, any)) {
 			return answer, err
 		}
 		if len(answer.Readings) == 0 {
-			// The suite gives up after ten attempts, which a server does not: the delay is long for that.
+			// The suite gives up after ten attempts, which a server does not: so the delay is long.
 			return answer, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged,
 				temporal.ApplicationErrorOptions{NextRetryDelay: 50 * time.Second})
 		}
@@ -290,13 +289,13 @@ func (p *play) registerGates(as func(string, any)) {
 	})
 }
 
-// at does something at a time of the play.
+// at calls do at a time of the play.
 func (p *play) at(d time.Duration, do func()) {
 	p.last = max(p.last, d)
 	p.env.RegisterDelayedCallback(func() { p.grow(4); do() }, d)
 }
 
-// publishes sends the spec as it is by then.
+// publishes sends the spec as it is at that time.
 func (p *play) publishes(d time.Duration) {
 	p.sends(d, protocol.Publish, `{"incarnation":1,"hash":"h","spec":"s","store":"s","by":"ci"}`)
 }
@@ -316,19 +315,19 @@ func (p *play) sends(d time.Duration, name, payload string) {
 	})
 }
 
-// forges sends what nobody says who was asked.
+// forges sends a signal that its sender does not confirm.
 func (p *play) forges(d time.Duration, name, payload string) {
 	p.at(d, func() { p.env.SignalWorkflow(name, json.RawMessage(payload)) })
 }
 
-// asked is the answer of an update: a line, or why it was refused.
+// asked is the result of an update: a message or an error.
 type asked struct {
 	message  string
 	err      error
 	rejected bool // by the validator: nothing was written
 }
 
-// asksFor sends an update; its answer is there once the play is over.
+// asksFor sends an update; its result is set once the play is over.
 func (p *play) asksFor(d time.Duration, name, payload string) *asked {
 	a := &asked{}
 	p.at(d, func() {
@@ -348,14 +347,14 @@ func (p *play) asksFor(d time.Duration, name, payload string) *asked {
 	return a
 }
 
-// hangs has an apply not end until it is let go.
+// hangs makes an apply hang until letsGo.
 func (p *play) hangs(what string) { p.hung[what] = nil }
 
 func (p *play) letsGo(d time.Duration, what string) {
 	p.at(d, func() { require.NoError(p, p.env.CompleteActivity(p.hung[what], protocol.ApplyAnswer{}, nil)) })
 }
 
-// suggestsToEnd has the server suggest that the run continues as new, which is so long by then.
+// suggestsToEnd makes the server suggest continue-as-new, when the run has length events.
 func (p *play) suggestsToEnd(d time.Duration, length int) {
 	p.at(d, func() {
 		p.grow(length)
@@ -363,7 +362,7 @@ func (p *play) suggestsToEnd(d time.Duration, length int) {
 	})
 }
 
-// sees looks at the status at a time of the play.
+// sees checks the status at a time of the play.
 func (p *play) sees(d time.Duration, look func(protocol.Status)) {
 	p.at(d, func() { look(p.status()) })
 }
@@ -374,7 +373,7 @@ func (p *play) status() protocol.Status {
 	return s
 }
 
-// queries asks as clients do, in parts where an answer is large.
+// queries queries as clients do, in parts if an answer is large.
 func (p *play) queries(query string, into any) {
 	require.NoError(p, protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
 		answer, err := p.env.QueryWorkflow(query, q)
@@ -385,11 +384,11 @@ func (p *play) queries(query string, into any) {
 	}, into))
 }
 
-// first is the input of a service that knows nothing yet.
+// first is the input of a new service.
 var first = protocol.ServiceInput{Application: "shop", Service: "web"}
 
-// acts runs the workflow until some time after the last thing sent, when the server suggests that it
-// continues as new; what the next run gets is returned, as it is carried.
+// acts runs the workflow until some time after the last event, when the server suggests continue-as-new. It returns the input of the next
+// run.
 func (p *play) acts(in protocol.ServiceInput, after time.Duration) protocol.ServiceInput {
 	p.Helper()
 	p.env.RegisterDelayedCallback(func() {
@@ -421,7 +420,7 @@ func (p *play) stateOf(in protocol.ServiceInput) *state.State {
 	return s
 }
 
-// work lists what was begun, but for what only keeps or asks.
+// work lists the started activities, without those named in but.
 func (p *play) work(but ...string) (out []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -448,7 +447,7 @@ func refusals(s protocol.Status) (out []string) {
 	return out
 }
 
-// temporalError is an error that no retry mends.
+// temporalError is an error that is not retried.
 func temporalError(text string) error {
 	return temporal.NewNonRetryableApplicationError(text, "x", nil)
 }

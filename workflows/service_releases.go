@@ -16,8 +16,7 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// release accepts a version named by a person or CI: rendered first, so that what cannot be
-// rendered is refused while someone is listening.
+// release accepts a version from a person or CI. The version is rendered first, so that the caller gets the error if it cannot be rendered.
 func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	row := verb.Find(s.verbs, protocol.Release)
 	version := r.Version
@@ -38,7 +37,7 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 	if err := s.elsewhere(version, prepared); err != nil {
 		return nil, refused(err)
 	}
-	if _, err := s.judge(row, r, who); err != nil { // something came between: its rules and channels hold
+	if _, err := s.judge(row, r, who); err != nil { // another verb may have run in between: its rules and channels apply
 		return nil, refused(err)
 	}
 	opened := s.open(state.NewRelease{
@@ -53,10 +52,10 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 	return protocol.ReleaseAnswer{ID: opened.ID, Version: opened.FullVersion, Incarnation: opened.Incarnation, Note: note}, nil
 }
 
-// mostSets bounds, in bytes, what is said of the values of an aspect.
+// mostSets is the size in bytes of the description of an aspect's values.
 const mostSets = 200
 
-// sets says, for people, which values a release of an aspect gives.
+// sets describes the values that a release of an aspect sets, for display.
 func sets(r protocol.ReleaseRequest) string {
 	if r.Aspect == "" {
 		return ""
@@ -73,8 +72,8 @@ func sets(r protocol.ReleaseRequest) string {
 	return entities.Clip(strings.Join(out, ", "), mostSets)
 }
 
-// unlessDamaged has what only a repair of the store would mend refused: what waits for that would be opened after what comes
-// later.
+// unlessDamaged refuses a request that only a repair of the store could make succeed: if it waited for the repair, it would be opened after
+// later requests.
 func unlessDamaged(err error) error {
 	if outageOf(err) == theDamaged {
 		return refused(errors.New(errorText(err)))
@@ -82,8 +81,7 @@ func unlessDamaged(err error) error {
 	return err
 }
 
-// elsewhere refuses a known version that was made for another runtime than the configuration names by now: what it is made of
-// does not fit there.
+// elsewhere refuses a known version that was rendered for another runtime than the configuration has now: its payload does not fit there.
 func (s *service) elsewhere(version string, prepared protocol.PrepareAnswer) error {
 	for _, id := range entities.SortedIDs(prepared.Payloads) {
 		declared, ok := s.state.Spec.Instance(id)
@@ -101,7 +99,7 @@ func (s *service) open(n state.NewRelease, prepared protocol.PrepareAnswer) *sta
 	return s.state.OpenRelease(n, s.now())
 }
 
-// digests are those of what was prepared.
+// digests are the payload digests of a prepared version.
 func digests(prepared protocol.PrepareAnswer) map[entities.InstanceID]string {
 	out := map[entities.InstanceID]string{}
 	for _, id := range entities.SortedIDs(prepared.Payloads) {
@@ -116,12 +114,12 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 	if err := verb.Tolerantly(protocol.Publish, raw, &p); err != nil {
 		return refused(err)
 	}
-	looks := p.Incarnation == 0 && p.Hash == "" // for whatever there is
+	looks := p.Incarnation == 0 && p.Hash == "" // for the newest published spec
 	if !looks && s.overtaken(p) {
 		return nil
 	}
 	spec, loosened, err := s.loadSpec(ctx, &p)
-	if err != nil || s.overtaken(p) { // the store was restored to what it was before
+	if err != nil || s.overtaken(p) { // the store was restored to an earlier state
 		return err
 	}
 	if waits, err := s.rename(spec, p); waits || err != nil {
@@ -140,19 +138,19 @@ func (s *service) publish(ctx workflow.Context, raw json.RawMessage) error {
 		return nil
 	}
 	err = s.openPublished(ctx, p, *opening)
-	if !isOutage(err) { // then it is still to be made
+	if !isOutage(err) { // otherwise it must still be opened
 		s.state.Making = 0
 	}
 	return err
 }
 
-// overtaken tells whether something that was published, pinned or unpinned later is known.
+// overtaken reports whether a later publication, pin or unpin is known.
 func (s *service) overtaken(p protocol.ServicePublish) bool {
 	return p.Order.Compare(s.state.Published) < 0
 }
 
-// loadSpec reads the spec, and what it asks for less of a release that waits. What is published becomes what the store says of it,
-// whatever the signal said (G1). Without a spec the service is no longer declared, and what it runs is left in place, orphaned (D10).
+// loadSpec reads the spec, and how it loosens the conditions of a waiting release. The store's record replaces the content of the signal
+// (G1). Without a spec the service is no longer declared; its objects are left in place, orphaned (D10).
 func (s *service) loadSpec(ctx workflow.Context, p *protocol.ServicePublish) (spec *entities.Spec, loosened []entities.Loosening, err error) {
 	spec = &entities.Spec{Application: s.application, Service: s.service}
 	request := protocol.LoadSpecRequest{
@@ -185,7 +183,7 @@ func (s *service) loadSpec(ctx workflow.Context, p *protocol.ServicePublish) (sp
 	return spec, loosened, nil
 }
 
-// confirm puts what the store says in the place of what a signal said.
+// confirm replaces the content of a signal with the store's record.
 func confirm(p *protocol.ServicePublish, answer protocol.LoadSpecAnswer) {
 	n := answer.Notice
 	*p = protocol.ServicePublish{
@@ -195,8 +193,7 @@ func confirm(p *protocol.ServicePublish, answer protocol.LoadSpecAnswer) {
 	}
 }
 
-// openPublished opens the release of a publication, unless rendering shows that a change of
-// configuration changes no payload after all (B9).
+// openPublished opens the release of a publication, unless rendering shows that a change of configuration changes no payload (B9).
 func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish, o state.Opening) error {
 	request := protocol.PrepareRequest{
 		Version: o.Version, FullVersion: o.FullVersion, Incarnation: p.Incarnation, Hash: p.Hash,
@@ -218,7 +215,7 @@ func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish,
 	if err == nil {
 		err = s.elsewhere(o.FullVersion, prepared)
 	}
-	if err != nil { // it cannot be rendered: nothing is released, and status says why
+	if err != nil { // it cannot be rendered: nothing is released, and status has the reason
 		s.state.Unreleased = fmt.Sprintf("incarnation %d is not released: %s", p.Incarnation, errorText(err))
 		return nil
 	}
@@ -231,7 +228,7 @@ func (s *service) openPublished(ctx workflow.Context, p protocol.ServicePublish,
 	return nil
 }
 
-// sameAs tells whether what was rendered under a release's version is what it already carries.
+// sameAs reports whether the payloads rendered under a release's version are those that it already has.
 func sameAs(r *state.Release, prepared protocol.PrepareAnswer) bool {
 	for _, id := range entities.SortedIDs(prepared.Payloads) {
 		if r.Payloads[id] != prepared.Payloads[id].UnderPresent {
@@ -250,11 +247,10 @@ func templates(spec *entities.Spec) map[entities.InstanceID]string {
 	return out
 }
 
-// render answers what a config release would put into instances under the versions that are there: those of one
-// channel at a time.
+// render renders what a config release changes in instances under their current versions, for one channel at a time.
 func (s *service) render(ops []state.RenderOp) {
 	switch {
-	case len(ops) == 0 || s.rendering || s.outages.open(theStore): // it did not answer, and is asked again then
+	case len(ops) == 0 || s.rendering || s.outages.open(theStore): // the store did not answer; the next pass after the backoff retries
 	case s.patient(theStore):
 		s.rendering = true
 		s.await(func(ctx workflow.Context) {
@@ -280,7 +276,7 @@ func (s *service) renderAll(ctx workflow.Context, ops []state.RenderOp) {
 func (s *service) renderChannel(ctx workflow.Context, ops []state.RenderOp) {
 	r := s.state.ReleaseByID(ops[0].Release)
 	if r == nil {
-		return // it was forgotten meanwhile
+		return // it was pruned in the meantime
 	}
 	request := protocol.PrepareRequest{
 		Version: r.Version, FullVersion: r.FullVersion, Incarnation: r.Incarnation, Hash: r.Hash, Present: map[entities.InstanceID]string{},
@@ -288,7 +284,7 @@ func (s *service) renderChannel(ctx workflow.Context, ops []state.RenderOp) {
 	if as := ops[0].As; as != "" {
 		request.Version, request.FullVersion = ops[0].Of, as
 		if _, values := entities.SplitVersion(as); len(values) > 0 {
-			request.Version, request.Values = "", r.Aspect // without a version no earlier activity takes it for what it is not
+			request.Version, request.Values = "", r.Aspect // without a version, an activity of an earlier version does not confuse it with a plain version
 		}
 	}
 	for _, op := range ops {
@@ -302,7 +298,7 @@ func (s *service) renderChannel(ctx workflow.Context, ops []state.RenderOp) {
 		s.backOff(theStore, err)
 		return
 	}
-	if err != nil && len(ops) > 1 && s.leavesOut(ops[0]) { // those are told apart that cannot be rendered
+	if err != nil && len(ops) > 1 && s.leavesOut(ops[0]) { // find out which of them cannot be rendered
 		for n := range ops {
 			s.renderChannel(ctx, ops[n:n+1])
 		}
@@ -322,7 +318,7 @@ func (s *service) renderChannel(ctx workflow.Context, ops []state.RenderOp) {
 	s.woken = true
 }
 
-// recallAll looks up in the store what releases are made of whose turn has come after they waited behind many.
+// recallAll reads from the store the payloads of releases that waited behind many others and are next.
 func (s *service) recallAll(ops []state.RecallOp) {
 	if len(ops) == 0 || s.rendering || s.outages.open(theStore) {
 		return
@@ -331,7 +327,7 @@ func (s *service) recallAll(ops []state.RecallOp) {
 		for _, op := range ops {
 			r := s.state.ReleaseByID(op.Release)
 			if r == nil {
-				continue // it was forgotten meanwhile
+				continue // it was pruned in the meantime
 			}
 			if err := s.recall(ctx, r); err != nil {
 				s.backOff(theStore, err)
@@ -351,7 +347,7 @@ func (s *service) recallAll(ops []state.RecallOp) {
 	})
 }
 
-// recall looks up what one release is made of, if the store alone knows.
+// recall reads the payloads of one release if only the store has them.
 func (s *service) recall(ctx workflow.Context, r *state.Release) error {
 	if !r.Offloaded() {
 		return nil
@@ -365,7 +361,7 @@ func (s *service) recall(ctx workflow.Context, r *state.Release) error {
 	return r.Recalled(digests(prepared))
 }
 
-// keep takes in what a release brings to an instance on top of what is there.
+// keep records what a release changes in an instance on top of its current version.
 func (s *service) keep(op state.RenderOp, fullVersion string, prepared protocol.PrepareAnswer, err error) {
 	if err != nil {
 		there := op.Of
@@ -379,7 +375,7 @@ func (s *service) keep(op state.RenderOp, fullVersion string, prepared protocol.
 	s.state.Keep(op, entities.Target{FullVersion: fullVersion, Incarnation: prepared.Incarnation, Payload: prepared.Payloads[op.Instance].Digest})
 }
 
-// leavesOut: what cannot be rendered is left out by a release that is in progress, rather than asked for again in each turn.
+// leavesOut is true if the release is in progress: it then skips an instance that cannot be rendered, rather than try again in each turn.
 func (s *service) leavesOut(op state.RenderOp) bool {
 	p, _ := s.state.ReleaseByID(op.Release).PhaseIn(op.Instance.Channel)
 	return p == maestro.InProgress

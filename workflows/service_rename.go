@@ -8,8 +8,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// rename has channels, and the service itself, be called as a spec calls them, before it is taken over. It waits while a release
-// is on its way to one of them, and is refused where two channels would be one by that.
+// rename changes the names of channels and of the service to those of a spec, before the spec is taken over. It waits while a release to a
+// renamed channel is in progress, and is refused if two channels would get the same name.
 func (s *service) rename(spec *entities.Spec, p protocol.ServicePublish) (waits bool, err error) {
 	names, title, wrong := s.state.Renames(spec), s.state.Retitled(spec), s.state.CheckSpec(spec)
 	if len(names) == 0 && title == "" && wrong == nil {
@@ -25,14 +25,14 @@ func (s *service) rename(spec *entities.Spec, p protocol.ServicePublish) (waits 
 	}
 	s.state.TakeNames(spec, entities.Who{Name: p.By, Proven: p.Proven, Subject: p.Subject}, s.now())
 	s.state.RenameRuns(names, spec)
-	for _, key := range entities.SortedKeys(s.watches) { // what they see would be of another name
+	for _, key := range entities.SortedKeys(s.watches) { // their readings would be under the old name
 		s.watches[key].cancel()
 		delete(s.watches, key)
 	}
 	return false, nil
 }
 
-// lookAgain takes up an incarnation that waited, once nothing is on its way any more.
+// lookAgain processes an incarnation that waited, once no release is in progress.
 func (s *service) lookAgain() {
 	if raw, arrived := s.state.Arrived(); arrived {
 		s.write(protocol.Publish, raw)

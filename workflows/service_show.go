@@ -18,8 +18,8 @@ import (
 
 // This file keeps the Temporal UI's details and the search attributes (docs/protocol.md) up to date.
 //
-// What is only displayed never breaks a replay: an attribute that changes is an event, so what is to be shown is
-// recorded first, and a replay shows what was recorded, whatever its own words for that are. Details cost no history.
+// Display never breaks a replay. A change of an attribute is an event, so the values are recorded first, and a replay uses the recorded
+// values even if its code would compute others. Details write no history.
 
 // Search attributes that a Service keeps up to date.
 var (
@@ -29,7 +29,7 @@ var (
 	attrWaitingFor = temporal.NewSearchAttributeKeyKeywordList(protocol.AttrWaitingFor)
 )
 
-// shown is what people are shown.
+// shown is the displayed state.
 type shown struct {
 	details string
 	attributes
@@ -40,7 +40,7 @@ type attributes struct {
 	Status     string   `json:"status,omitempty"`
 	Version    string   `json:"version,omitempty"`
 	WaitingFor []string `json:"waitingFor,omitempty"`
-	// Service is what the service is called; "": as first, which it begins with.
+	// Service is the current name of the service; "" if it still has its first name.
 	Service string `json:"service,omitempty"`
 }
 
@@ -48,7 +48,7 @@ func (a attributes) equal(b attributes) bool {
 	return a.Service == b.Service && a.Status == b.Status && a.Version == b.Version && slices.Equal(a.WaitingFor, b.WaitingFor)
 }
 
-// viewed is what a state looks like.
+// viewed computes the displayed state.
 func viewed(s *state.State, d *decide.Decision) shown {
 	status := view.Of(s, d)
 	now := attributes{Status: status.Status, Version: status.Version, WaitingFor: view.WaitingFor(d)}
@@ -59,21 +59,21 @@ func viewed(s *state.State, d *decide.Decision) shown {
 }
 
 const (
-	// shownWithin is how long the attributes may be of before an apply began.
+	// shownWithin is how long the attributes may be outdated after an apply begins.
 	shownWithin = 5 * time.Second
-	// shownWithinEach is added for each other release that began lately, up to shownWithinMost: all of them take as long as there is work for, and what
-	// each would show and follow meanwhile is work too.
+	// shownWithinEach is added for each other release that started recently, up to shownWithinMost. Many releases share the same workers
+	// and take longer, and to show and follow each of them costs work too.
 	shownWithinEach = 100 * time.Millisecond
 	shownWithinMost = time.Minute
 )
 
-// crowd is how many other releases the worker has seen begin lately, and when it said so.
+// crowd is how many other releases the worker has seen start recently, and when it reported that.
 type crowd struct {
 	others int
 	at     time.Time
 }
 
-// shownWithin is how long it may take until what goes on is shown, and followed by more than hints.
+// shownWithin is the delay until progress is shown, and followed by more than hints.
 func (s *service) shownWithin() time.Duration {
 	if s.now().Sub(s.crowd.at) > shownWithinMost {
 		return shownWithin
@@ -81,8 +81,8 @@ func (s *service) shownWithin() time.Duration {
 	return min(shownWithin+time.Duration(s.crowd.others)*shownWithinEach, shownWithinMost)
 }
 
-// showsLater: an apply begins, and the attributes wait for a later task. They are for the server to write, to what is searched too, before it
-// hands out the apply; and one that is over within the time need not be shown at all.
+// showsLater reports whether an apply begins and the attributes are updated in a later task. Otherwise the server would write them, and
+// index them for search, before it hands out the apply; an apply that ends within the delay need not be shown at all.
 func (s *service) showsLater(begins bool) bool {
 	by := s.showing.at
 	switch {
@@ -95,7 +95,7 @@ func (s *service) showsLater(begins bool) bool {
 	return !by.IsZero()
 }
 
-// applying: an apply is under way, so nothing is over yet.
+// applying reports whether an apply is running.
 func (s *service) applying() bool {
 	for _, i := range s.state.Instances {
 		if i.Delivery.Apply.Running {
@@ -105,7 +105,7 @@ func (s *service) applying() bool {
 	return false
 }
 
-// show shows what has changed since it was last shown; begins: an apply begins now.
+// show shows what changed since the last call. begins: an apply begins now.
 func (s *service) show(begins bool) {
 	now, ok := s.look()
 	if ok && now.details != s.shown.details {
@@ -137,8 +137,7 @@ func (s *service) show(begins bool) {
 	}
 }
 
-// look computes what is to be shown. Words that cannot be found leave what was shown as it is; they never stop the
-// service.
+// look computes the displayed state. A panic there leaves the previous display in place; it never stops the service.
 func (s *service) look() (now shown, ok bool) {
 	defer func() {
 		if wrong := recover(); wrong != nil {
@@ -149,7 +148,7 @@ func (s *service) look() (now shown, ok bool) {
 	return s.view(s.state, s.decision), true
 }
 
-// toShow is what the attributes become: those that were recorded, when this is a replay.
+// toShow returns the recorded attributes in a replay, and otherwise records and returns now.
 func (s *service) toShow(now attributes) attributes {
 	recorded := workflow.MutableSideEffect(s.ctx, "shown",
 		func(workflow.Context) any { return now },

@@ -18,7 +18,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// otherViews are what a version with other words, other statuses or a mistake would show of the same state.
+// otherViews are the displays of the same state by a version with other texts, other statuses or a bug.
 var otherViews = map[string]func(*state.State, *decide.Decision) shown{
 	"always the same": func(*state.State, *decide.Decision) shown { return shown{} },
 	"always another": func() func(*state.State, *decide.Decision) shown {
@@ -31,8 +31,8 @@ var otherViews = map[string]func(*state.State, *decide.Decision) shown{
 	"a panic": func(*state.State, *decide.Decision) shown { panic("no words") },
 }
 
-// A history replays whatever the words and statuses are that its states are shown in; it did not when what is shown was
-// not recorded, which is why runs that began then keep their words.
+// A history replays with any texts and statuses of the display. It did not when the display was not recorded, which is why runs that
+// started then keep their texts.
 func TestWhatIsShownNeverBreaksAReplay_F3(t *testing.T) {
 	for name, view := range otherViews {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestWhatIsShownNeverBreaksAReplay_F3(t *testing.T) {
 	}
 }
 
-// Nothing that can wait is done in the task that an apply begins in: that it goes on is in the attributes some seconds later, if it does by then.
+// The task that starts an apply does nothing that can wait: the attributes show the apply some seconds later, if it still runs then.
 func TestApplyBeginsBeforeItIsShown(t *testing.T) {
 	shows := func(play func(*play)) (seen map[string]time.Duration) {
 		p := newPlay(t)
@@ -100,7 +100,7 @@ func replayShowing(view func(*state.State, *decide.Decision) shown, run string) 
 	return r.ReplayWorkflowHistoryFromJSONFile(silent{}, run)
 }
 
-// silent keeps a replay that is meant to fail from saying so.
+// silent suppresses the log of a replay that is meant to fail.
 type silent struct{}
 
 func (silent) Debug(string, ...any) {}

@@ -17,14 +17,14 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// This file holds what a service and the workflows that it is part of say to each other: pauses of
-// an application or a runtime (A16), and leases (C10).
+// This file holds the signals between a service and the workflows that it belongs to: pauses of an application or a runtime (A16), and
+// leases (C10).
 
-// messageLease is a message that the service writes into its own inbox: a call to a Runtime workflow,
-// made in order and tried again until it arrives, in the next run too.
+// messageLease is a message that the service writes into its own inbox: a call to a Runtime workflow. Calls are made in order and retried
+// until they arrive, also in the next run.
 const messageLease = "lease-call"
 
-// scopePause takes in that a pause of something wider begins or ends: a reason to look whether one is in force (G1).
+// scopePause receives that a pause of a wider scope begins or ends. The signal is a reason to check whether one is in force (G1).
 func (s *service) scopePause(ctx workflow.Context, raw json.RawMessage) error {
 	var p protocol.ScopePause
 	if err := verb.Tolerantly(protocol.SignalScopePause, raw, &p); err != nil {
@@ -38,7 +38,7 @@ func (s *service) scopePause(ctx workflow.Context, raw json.RawMessage) error {
 	case p.Pause != nil && (p.Pause.By == "" || p.Pause.At.IsZero()):
 		return refused(errors.New(`"pause" does not say "by" whom and "at" what time; expected both`))
 	case p.Pause != nil && of && !s.on(name):
-		return nil // it comes with the configuration of a service that goes there later
+		return nil // a service that moves there later gets it with its configuration
 	}
 	request := protocol.InForceRequest{Application: s.application, Scope: p.Scope, Service: s.service}
 	var inForce protocol.ScopePause
@@ -50,10 +50,10 @@ func (s *service) scopePause(ctx workflow.Context, raw json.RawMessage) error {
 	return nil
 }
 
-// aMoment is how long another workflow may take to say whether what was signalled is so.
+// aMoment is the timeout for another workflow to confirm a signal.
 const aMoment = 2 * time.Second
 
-// call reaches a workflow that the service is part of.
+// call calls a workflow that the service belongs to.
 func (s *service) call(ctx workflow.Context, of outside, patient time.Duration, activity string, request, answer any) error {
 	err := localCall{name: activity, request: request, patient: patient, of: of}.do(ctx, answer)
 	if err == nil {
@@ -62,7 +62,7 @@ func (s *service) call(ctx workflow.Context, of outside, patient time.Duration, 
 	return err
 }
 
-// on tells whether the service goes to a runtime.
+// on reports whether the service deploys to a runtime.
 func (s *service) on(runtime string) bool {
 	if s.state.Spec == nil {
 		return false
@@ -79,8 +79,7 @@ func (s *service) setPause(p protocol.ScopePause) {
 	s.state.SetPause(p.Scope, pause, s.now())
 }
 
-// takePauses takes over the pauses that were in force before the service was, and leaves those of
-// runtimes that it is not on any more.
+// takePauses applies the pauses that were in force before the service existed, and ends those of runtimes that it no longer uses.
 func (s *service) takePauses(spec *entities.Spec, pauses []protocol.ScopePause) {
 	for _, p := range pauses {
 		s.setPause(p)
@@ -93,8 +92,7 @@ func (s *service) takePauses(spec *entities.Spec, pauses []protocol.ScopePause) 
 	}
 }
 
-// lease asks for a lease or gives one back, by way of the inbox: what a Runtime workflow is asked must
-// arrive, in order, however long it takes.
+// lease requests or returns a lease, by way of the inbox: calls to a Runtime workflow must arrive, in order, however long that takes.
 func (s *service) lease(op state.LeaseOp) {
 	if op.GiveBack {
 		s.writeRuntime(protocol.LeaseCall{Runtime: op.Runtime, Give: op.ID})
@@ -110,7 +108,7 @@ func (s *service) lease(op state.LeaseOp) {
 func (s *service) writeRuntime(call protocol.LeaseCall) {
 	raw, err := json.Marshal(call)
 	if err != nil {
-		return // it has no field that could not be written
+		return // it has no field that cannot be marshalled
 	}
 	s.write(messageLease, raw)
 }
@@ -123,7 +121,7 @@ func (s *service) callRuntime(ctx workflow.Context, raw json.RawMessage) error {
 	return s.call(ctx, theRuntimes, asLongAs, protocol.ActivityLease, call, nil)
 }
 
-// granted takes in a lease, when its runtime says so, too (G1). One that is not wanted any more goes back at once.
+// granted accepts a lease if its runtime confirms it (G1). A lease that is no longer needed is returned at once.
 func (s *service) granted(ctx workflow.Context, raw json.RawMessage) error {
 	l, err := leaseSignal(protocol.SignalGranted, raw)
 	if err != nil {
@@ -145,7 +143,7 @@ func (s *service) granted(ctx workflow.Context, raw json.RawMessage) error {
 	return nil
 }
 
-// held answers a Runtime workflow that asks whether a lease is still in use.
+// held answers a Runtime workflow that queries whether a lease is still in use.
 func (s *service) held(_ workflow.Context, raw json.RawMessage) error {
 	l, err := leaseSignal(protocol.SignalHeld, raw)
 	if err == nil {
@@ -165,8 +163,8 @@ func leaseSignal(name string, raw json.RawMessage) (protocol.LeaseSignal, error)
 	return l, nil
 }
 
-// answerLease keeps a lease, or gives it back, where it was granted. When the runtime did not say which it is: at all
-// that grant leases here; one that does not know the lease does not mind.
+// answerLease keeps a lease where it was granted, or gives it back. If the signal names no runtime, it answers all runtimes of the service
+// that grant leases; a runtime that does not know the lease ignores it.
 func (s *service) answerLease(l protocol.LeaseSignal, keep bool) {
 	runtimes := []string{l.Runtime}
 	if l.Runtime == "" {

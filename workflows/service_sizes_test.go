@@ -25,7 +25,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// measured is a converter that notes how large what passes it is at most, by its type.
+// measured is a converter that records the largest size of each type that passes it.
 type measured struct {
 	converter.DataConverter
 	mu      sync.Mutex
@@ -56,7 +56,7 @@ func (m *measured) note(what string, p *commonpb.Payload) {
 	m.largest[what] = max(m.largest[what], len(p.GetData()))
 }
 
-// beyond lists what is larger than a payload may be, and logs all.
+// beyond lists the types that exceed the payload limit, and logs all.
 func (m *measured) beyond(t *testing.T, but ...string) (out []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,7 +69,7 @@ func (m *measured) beyond(t *testing.T, but ...string) (out []string) {
 	return out
 }
 
-// long is a text of so many bytes of which no two are the same, which no packing makes much smaller.
+// long is a text of at least so many bytes without repetitions, which compresses badly.
 func long(n, bytes int) string {
 	text := ""
 	for k := 0; len(text) < bytes; k++ {
@@ -78,8 +78,7 @@ func long(n, bytes int) string {
 	return text[:bytes]
 }
 
-// atTheLimits makes a play one of a service with as much of everything as there may be: 500 release channels with names, versions and checks
-// as long as they may be.
+// atTheLimits sets every limit of a service to its maximum: 500 release channels with names, versions and checks of maximum length.
 func (p *play) atTheLimits(channels, checks int) {
 	p.spec.Channels = nil
 	for n := range channels {
@@ -98,7 +97,7 @@ func (p *play) atTheLimits(channels, checks int) {
 	p.spills()
 }
 
-// spills keeps what a run leaves to the store.
+// spills stores the objects that a run spills.
 func (p *play) spills() {
 	p.kept = map[string]protocol.Packed{}
 	p.env.RegisterActivityWithOptions(func(_ context.Context, r protocol.SpillRequest) (string, error) {
@@ -118,7 +117,7 @@ func (p *play) keeps(packed protocol.Packed) string {
 	return digest
 }
 
-// leaves leaves an answer to the store that is too large, as the activities do, and returns its digest.
+// leaves stores an answer that is too large, as the activities do, and returns its digest.
 func (p *play) leaves(answer any) string {
 	raw, err := json.Marshal(answer)
 	require.NoError(p, err)
@@ -130,7 +129,7 @@ func (p *play) leaves(answer any) string {
 	return p.keeps(packed)
 }
 
-// observe answers readings as large as they may be, as many as fit into an answer.
+// observe answers readings of maximum size, as many as fit into an answer.
 func (p *play) observe(_ context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
 	answer, size := protocol.ObserveAnswer{Readings: map[entities.InstanceID]entities.Reading{}}, 0
 	for n, ref := range r.Instances {
@@ -164,8 +163,8 @@ func largeReading(n int, version string, now time.Time) entities.Reading {
 	return r
 }
 
-// A service with as many channels as there may be, as many objects in each, and names, versions and reasons as long as they may be, says and is
-// told nothing that passes 64 KiB. Alone, since it computes more than it waits, and a turn has its limit.
+// A service with the maximum of channels and objects, and with names, versions and reasons of maximum length, sends and receives nothing
+// that exceeds 64 KiB. It does not run in parallel, since it computes more than it waits, and a turn has a time limit.
 func TestServiceAtTheLimitsFits_F8(t *testing.T) {
 	if testing.Short() {
 		t.Skip("500 channels take a while; not with -short")
@@ -182,7 +181,7 @@ func TestServiceAtTheLimitsFits_F8(t *testing.T) {
 	var explained protocol.Explanation
 	var remembered state.State
 	p.at(10*time.Minute, func() {
-		answer, err := p.env.QueryWorkflow(protocol.QueryStatus) // as the Temporal UI asks
+		answer, err := p.env.QueryWorkflow(protocol.QueryStatus) // as the Temporal UI does
 		require.NoError(t, err)
 		require.NoError(t, answer.Get(&old))
 	})
@@ -204,8 +203,8 @@ func TestServiceAtTheLimitsFits_F8(t *testing.T) {
 	require.Contains(t, old.Notes[0], "cut short")
 }
 
-// A request for as many checks as one activity is given, each of which says as much of itself as it may, fits into a payload; so does what a
-// command selects from in the largest fleet.
+// A request for the maximum of checks per activity, each with a maximum of text, fits into a payload; so do the candidates of a command in
+// the largest fleet.
 func TestCheckRequestFits_F8(t *testing.T) {
 	t.Parallel()
 	s := &service{shell: &shell{application: "a" + long(1, 62), service: "s" + long(2, 62)}, state: &state.State{Spec: &entities.Spec{ServiceID: long(3, 127)}, Channels: map[string]*state.Channel{}}}
@@ -239,7 +238,7 @@ func TestCheckRequestFits_F8(t *testing.T) {
 	require.Equal(t, string(raw), checks[0].Candidates, "what the workflow remembers is as it was")
 }
 
-// The turns of a thousand services that leave a runtime go by way of the store.
+// The turns of a thousand services that leave a runtime go through the store.
 func TestDrainOfManyServicesFits_F8(t *testing.T) {
 	t.Parallel()
 	s, sizes, kept := newStage(t), newMeasured(), map[string]protocol.Packed{}
@@ -283,7 +282,7 @@ func TestDrainOfManyServicesFits_F8(t *testing.T) {
 	require.Empty(t, sizes.beyond(t))
 }
 
-// What an application tells of as many incarnations as it remembers, and of as many services as may be kept down and looked after again, fits.
+// A notification of an application fits, with the maximum of incarnations and of services that are unmanaged and managed again.
 func TestNotificationFits_F8(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1, 0)
@@ -317,8 +316,8 @@ func TestNotificationFits_F8(t *testing.T) {
 	require.Less(t, sizeOf(protocol.UnmanageRequest{Application: "shop", Services: st.reasons()}), protocol.MaxPayload)
 }
 
-// A plan of which thousands of services were not deployed says so to who gives an aggregator what was collected, and its status is cut short for
-// clients of before.
+// A plan with thousands of undeployed services passes them to an activity that gives an aggregator collected values, and its status is cut
+// short for clients of earlier versions.
 func TestPlanWithThousandsUndeployedFits_E2_F8(t *testing.T) {
 	t.Parallel()
 	services := []plan.Service{{Name: "zz-proxy", Targets: []string{"site"}, Aggregator: plan.Sync}}
@@ -349,7 +348,7 @@ func TestPlanWithThousandsUndeployedFits_E2_F8(t *testing.T) {
 	require.Len(t, whole.Nodes, len(built.Nodes))
 }
 
-// A runtime that thousands of applies wait for, and an application that remembers much, answer clients of before, too.
+// A runtime with thousands of waiting applies, and an application with a large state, answer clients of earlier versions too.
 func TestOtherAnswersAreCut_F8(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1, 0)

@@ -12,11 +12,11 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// steerTimeout bounds what is a few requests to a cluster.
+// steerTimeout is enough for a few requests to a cluster.
 const steerTimeout = time.Minute
 
-// steer has what people asked of rollouts done (H3), each thing once at a time. It begins anew in the next run when this one ended
-// before: what was done already is then found to be.
+// steer carries out the commands of people to rollouts (H3), one at a time per instance. If this run ends before it is done, the next run
+// starts it again; steps that were done already are detected.
 func (s *service) steer() {
 	for _, id := range entities.SortedIDs(s.state.Instances) {
 		i := s.state.Instances[id]
@@ -56,7 +56,7 @@ func (s *service) steerOne(id, key entities.InstanceID, asked state.Steer) {
 	})
 }
 
-// steeredRef names what the instance is to be at now: its objects are what is steered.
+// steeredRef names the current target of the instance: its objects are steered.
 func (s *service) steeredRef(id entities.InstanceID) protocol.InstanceRef {
 	if t := s.state.Instances[id].Delivery.Target; t != nil {
 		return s.instanceRef(id, *t)

@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// rollouts has staging roll out in steps of its own: what is there after an apply waits at one for a person, until it is let go on or taken back.
+// rollouts gives staging a rollout with steps: after an apply it waits for a person at a step, until it is promoted or aborted.
 func rollouts(p *play) {
 	edge := p.spec.Runtimes["edge"]
 	edge.Observable = true
@@ -54,8 +54,8 @@ func rollouts(p *play) {
 	})
 }
 
-// What waits at a step of its own waits for as long as it takes a person, who lets it go on by a verb that is refused where nothing
-// waits, held by a pause, carried out once, and written down.
+// A rollout that waits at a step waits without a limit for a person, who promotes it by a verb. The verb is refused if no rollout waits, is
+// held by a pause, carried out once, and audited.
 func TestARolloutThatWaitsForAPersonIsPromoted_H3_I1(t *testing.T) {
 	p := newPlay(t)
 	rollouts(p)
@@ -95,7 +95,7 @@ func TestARolloutThatWaitsForAPersonIsPromoted_H3_I1(t *testing.T) {
 	}, lines)
 }
 
-// A rollout that is taken back has failed, though its channel is paused.
+// An aborted rollout has failed, even though its channel is paused.
 func TestARolloutIsTakenBack_H3(t *testing.T) {
 	p := newPlay(t)
 	rollouts(p)

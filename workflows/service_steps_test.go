@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// inSteps has production be a fleet of four, through which releases go one first and the others ten minutes later.
+// inSteps makes production a fleet of four: a release goes to one instance first, and to the others ten minutes later.
 func inSteps(p *play) {
 	c := &p.spec.Channels[1]
 	c.Instances = nil
@@ -20,8 +20,8 @@ func inSteps(p *play) {
 	c.RollOut(entities.Rollout{Steps: []entities.RolloutStep{{Instances: &entities.Amount{Number: 1}}, {Pause: 10 * time.Minute}}})
 }
 
-// A run that ends in the pause between two steps hands the pause on: the next run wakes by itself at its end, and takes the
-// next step then (D23, D24).
+// A run that ends in the pause between two steps hands the pause on: the next run wakes at its end, and takes the next step then (D23,
+// D24).
 func TestServiceTakesTheNextStepInAnotherRun_D23_D24(t *testing.T) {
 	p := newPlay(t)
 	inSteps(p)

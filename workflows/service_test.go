@@ -13,7 +13,7 @@ import (
 
 const minute = time.Minute
 
-// A release without gates asks nobody anything: it goes straight through, as it always has.
+// A release without gates waits for no person or check: it goes straight through, as always.
 func TestServiceWithoutGates(t *testing.T) {
 	p := newPlay(t)
 	p.publishes(0)
@@ -23,8 +23,7 @@ func TestServiceWithoutGates(t *testing.T) {
 	require.Equal(t, []string{"apply v1 to staging", "apply v1 to prod", "keep lines 1-5"}, p.work())
 }
 
-// A release passes approval, check, extension, lease and preflight in order, and
-// runs end in between as they like.
+// A release passes approval, check, extension, lease and preflight in order, with ends of runs at any point in between.
 func TestServiceTakesAReleaseThroughItsGates_A14_A20_A21_C10(t *testing.T) {
 	gated := func(t *testing.T) *play {
 		p := newPlay(t)
@@ -78,7 +77,7 @@ func TestServiceTakesAReleaseThroughItsGates_A14_A20_A21_C10(t *testing.T) {
 	require.LessOrEqual(t, p.judged, 2, "checks are looked at without history while they say the same")
 }
 
-// A request id is one act, in the next run too; a person's second word is refused.
+// A request id is one action, also in the next run; a second approval of a person is refused.
 func TestServiceAnswersARequestIDOnceAcrossRuns_A14_B7(t *testing.T) {
 	p := newPlay(t)
 	p.asks("go-live", 2)
@@ -103,8 +102,7 @@ func TestServiceAnswersARequestIDOnceAcrossRuns_A14_B7(t *testing.T) {
 	require.ErrorContains(t, twice.err, "alice")
 }
 
-// Bad input is refused, as an update before anything is written, as a signal visibly; neither changes
-// anything.
+// Invalid input is refused, as an update before any write, as a signal visibly; neither changes anything.
 func TestServiceRefusesWithoutIO(t *testing.T) {
 	for _, c := range []struct{ verb, payload, want string }{
 		{"approve", `{"version":"v1","by":"bob"}`, `"topic" is missing`},
@@ -155,7 +153,7 @@ func TestServiceRefusesWithoutIO(t *testing.T) {
 	}
 }
 
-// Pauses of what the service is part of reach it by signal, or with its configuration.
+// Pauses of the application or runtime of a service reach it by signal, or with its configuration.
 func TestServiceIsPausedByWhatItIsPartOf_A16(t *testing.T) {
 	p := newPlay(t)
 	p.pauses = []protocol.ScopePause{{Scope: "runtime/edge", Pause: &entities.Pause{By: "ops"}}, {Scope: "runtime/else", Pause: &entities.Pause{By: "ops"}}}
@@ -193,8 +191,8 @@ func TestServiceIsPausedByWhatItIsPartOf_A16(t *testing.T) {
 	p.acts(first, minute)
 }
 
-// A lease is asked for until the Runtime workflow is reached; one that is not wanted goes back,
-// and one that is asked about is kept or given back.
+// A lease is requested until the Runtime workflow is reached. A lease that is not needed is given back, and a queried one is kept or given
+// back.
 func TestServiceHoldsLeases_C10(t *testing.T) {
 	p := newPlay(t)
 	rt := p.spec.Runtimes["edge"]
@@ -225,13 +223,13 @@ func TestServiceHoldsLeases_C10(t *testing.T) {
 	p.sees(12*minute, func(s protocol.Status) { require.Len(t, s.Refused, 3) })
 	p.acts(first, minute)
 	require.Equal(t, []string{
-		"lease service/shop/web/staging/v1/1 of edge", "lease service/shop/web/staging/v1/1 of edge", // it may have been forgotten
+		"lease service/shop/web/staging/v1/1 of edge", "lease service/shop/web/staging/v1/1 of edge", // the first request may have been lost
 		"lease service/shop/web/staging/v1/1 of edge", "keep service/shop/web/staging/v1/1 of edge", "give old to edge", "give old to edge",
 		"lease service/shop/web/staging/v1/1 of edge", "apply v1 to staging", "give service/shop/web/staging/v1/1 to edge", "give service/shop/web/staging/v1/1 to edge",
 	}, p.did[:10])
 }
 
-// A look at checks that cannot be had is an ERROR that delays; it is begun anew ever more slowly.
+// Checks that cannot be evaluated are an ERROR that delays; the evaluation is started again with growing delays.
 func TestServiceWithChecksThatCannotBeJudged_D16(t *testing.T) {
 	p := newPlay(t)
 	p.checks("error-rate", entities.CheckAt{Stage: entities.PreApproval})
@@ -249,8 +247,7 @@ func TestServiceWithChecksThatCannotBeJudged_D16(t *testing.T) {
 	require.Less(t, p.judged, 20)
 }
 
-// A service that was started by something else than a publication knows nothing that a verb could be about: each is
-// refused, as an update and as a signal.
+// A service that was not started by a publication has no state that a verb could refer to: each is refused, as an update and as a signal.
 func TestServiceWithoutConfigurationRefusesVerbs(t *testing.T) {
 	for _, c := range []struct{ verb, payload string }{
 		{"release", `{"version":"v1","by":"bob"}`},
@@ -281,7 +278,7 @@ func TestServiceWithoutConfigurationRefusesVerbs(t *testing.T) {
 	}
 }
 
-// A channel of several instances moves them all, each by an apply, a lease and a removal of its own.
+// A release of a channel with several instances moves all of them, each with a separate apply, lease and removal.
 func TestServiceOfAFleet(t *testing.T) {
 	p := newPlay(t)
 	lake := *p.spec.Runtimes["edge"]
@@ -298,15 +295,14 @@ func TestServiceOfAFleet(t *testing.T) {
 	p.sends(4*minute, protocol.Delete, `{"by":"alice"}`)
 	p.env.ExecuteWorkflow(Service, first)
 	require.NoError(t, p.env.GetWorkflowError())
-	require.ElementsMatch(t, []string{ // several go on at once
+	require.ElementsMatch(t, []string{ // several run in parallel
 		"apply v1 to staging", "lease service/shop/web/prod/us/v1/1 of lake", "apply v1 to prod/eu", "apply v1 to prod/us",
 		"give service/shop/web/prod/us/v1/1 to lake",
 		"remove v1 from prod/eu on edge", "remove v1 from prod/us on lake", "remove v1 from staging on edge",
 	}, p.work("keep"))
 }
 
-// What other workflows say may come from a newer version: fields that are unknown here are left out, and what is known
-// counts.
+// Signals of other workflows may come from a newer version: unknown fields are ignored, and known ones count.
 func TestServiceHearsNewerVersions(t *testing.T) {
 	p := newPlay(t)
 	rt := p.spec.Runtimes["edge"]

@@ -16,12 +16,12 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// fleet is a play on a cluster for each channel, which workers read when nothing moves. One may hang.
+// fleet is a play with one cluster per channel, which workers read while nothing changes. One may hang.
 type fleet struct {
 	*play
-	there  map[string]string // by channel: what was applied
+	there  map[string]string // by channel: the applied version
 	hangs  string            // a channel
-	prompt bool              // what is new is read within the task
+	prompt bool              // new services are read within the task
 }
 
 func newFleet(t *testing.T, channels ...string) *fleet {
@@ -74,7 +74,7 @@ func (f *fleet) apply(_ context.Context, r protocol.ApplyRequest) (protocol.Appl
 	return protocol.ApplyAnswer{Reading: &after}, err
 }
 
-// look answers at once what is not as known; what hangs is cut off, if anything else is.
+// look answers at once if a reading differs from the known one; a hanging runtime is cut off if there are others.
 func (f *fleet) look(ctx context.Context, all ...protocol.ObserveRequest) (map[entities.InstanceID]entities.Reading, error) {
 	verb, on := "follow", []string{}
 	news, hangs := map[entities.InstanceID]entities.Reading{}, false
@@ -108,7 +108,7 @@ func (f *fleet) look(ctx context.Context, all ...protocol.ObserveRequest) (map[e
 	return nil, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 100 * time.Hour})
 }
 
-// A new service is observed once on all its runtimes, and once more when it has converged; not runtime by runtime, nor between two applies.
+// A new service is observed once on all its runtimes, and again when it has converged; not per runtime, nor between two applies.
 func TestRuntimesAreObservedTogether_F9(t *testing.T) {
 	f := newFleet(t, "eu", "us", "asia")
 	f.publishes(0)
@@ -123,13 +123,13 @@ func TestRuntimesAreObservedTogether_F9(t *testing.T) {
 	f.acts(first, minute)
 	together := " rt-asia rt-eu rt-us"
 	require.Equal(t, []string{
-		"follow" + together, "watch" + together, // nothing is there yet
+		"follow" + together, "watch" + together, // no instance exists yet
 		"apply v1 to eu", "apply v1 to us", "apply v1 to asia",
 		"apply v2 to eu", "apply v2 to us", "apply v2 to asia", // workers know what each apply ended with
 	}, f.work("keep", "announce"))
 }
 
-// Where it is read at once, nothing but the applies stands between what is published and that it has converged.
+// With a cached reading, only the applies come between the publication and convergence.
 func TestWhatIsNewIsReadWithinItsTask_F9(t *testing.T) {
 	together := " rt-asia rt-eu rt-us"
 	f := newFleet(t, "eu", "us", "asia")
@@ -145,7 +145,7 @@ func TestWhatIsNewIsReadWithinItsTask_F9(t *testing.T) {
 	}, f.work("keep", "announce"))
 }
 
-// One that hangs holds up no other: it is observed alone from then on.
+// A runtime that hangs does not delay others: it is observed separately from then on.
 func TestARuntimeThatHangsIsObservedAlone_A7(t *testing.T) {
 	f := newFleet(t, "eu", "us", "asia")
 	f.hangs = "us"
@@ -161,7 +161,7 @@ func TestARuntimeThatHangsIsObservedAlone_A7(t *testing.T) {
 	require.NotContains(t, did, "apply v1 to us", "nothing is known of it")
 }
 
-// What is asked about many runtimes at once fits into a payload, however long their names are and what they run.
+// An observation request for many runtimes fits into a payload, for any length of their names and any versions.
 func TestObservationsOfManyRuntimesFit_F8(t *testing.T) {
 	var channels []string
 	for n := range 120 {

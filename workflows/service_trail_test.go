@@ -26,15 +26,15 @@ func (p *play) history() protocol.HistoryAnswer {
 	return h
 }
 
-// whole checks that the trail in the store and what is carried have every line once.
+// whole checks that the store and the carried state together have every line once.
 func (p *play) whole(s *state.State) {
 	for n := int64(1); n <= s.AuditLines-int64(len(s.Audit)); n++ {
 		require.Contains(p, p.trail, n)
 	}
 }
 
-// Audit lines go to the store now and then, all of them when a run ends, and none is lost when the
-// store took them but the worker died before it heard so.
+// Audit lines are written to the store from time to time, and all of them when a run ends. None is lost if the store accepted them but the
+// worker died before it got the answer.
 func TestServiceKeepsItsTrail(t *testing.T) {
 	p := newPlay(t)
 	p.publishes(0)
@@ -68,8 +68,7 @@ func TestServiceKeepsItsTrail(t *testing.T) {
 	require.Len(t, p.trail, int(p.stateOf(next).AuditLines))
 }
 
-// Chosen events are announced, one after another, each until it arrives; a run does not wait
-// for that.
+// Chosen events are announced, one after another, each until it is delivered; a run does not wait for that.
 func TestServiceAnnounces(t *testing.T) {
 	p := newPlay(t)
 	p.spec.Notifications = []entities.Notification{{Name: "chat", Events: []string{entities.EventSucceeded, entities.EventRelease}}}
@@ -90,8 +89,8 @@ func TestServiceAnnounces(t *testing.T) {
 	require.Empty(t, p.stateOf(next).Announcements)
 }
 
-// What is no longer declared is taken down when somebody asks for it; then its trail is written and
-// its workflow ends, whatever still does not answer.
+// An undeclared service is removed when a person requests it. Then its trail is written and its workflow ends, even if a notification still
+// does not answer.
 func TestServiceEndsWhenItIsTakenDown_A24(t *testing.T) {
 	p := newPlay(t)
 	p.spec.Grants = []entities.Grant{{Verbs: []string{"delete"}, To: []string{"alice"}}}
@@ -117,7 +116,7 @@ func TestServiceEndsWhenItIsTakenDown_A24(t *testing.T) {
 	require.Equal(t, p.history().Stored, int64(len(p.trail)))
 }
 
-// What a search finds is what people are waited for now.
+// The search attribute has the people that the service waits for now.
 func TestWaitingFor(t *testing.T) {
 	pass := decide.Judgement{Kind: decide.KindChannelStable, ID: "channel-stable/staging", Verdict: entities.Pass}
 	waits := func(topic string) decide.Judgement {
@@ -135,7 +134,7 @@ func TestWaitingFor(t *testing.T) {
 	require.Equal(t, []string{"approval:apply/prod-us", "approval:go-live", "approval:prod-eu"}, view.WaitingFor(d))
 }
 
-// The server terminates a workflow whose search attribute is larger than it takes.
+// The server terminates a workflow with a search attribute that exceeds its limit.
 func TestWaitingForFitsIntoASearchAttribute_A14(t *testing.T) {
 	d := &decide.Decision{}
 	for n := range 500 {
@@ -154,13 +153,13 @@ func TestWaitingForFitsIntoASearchAttribute_A14(t *testing.T) {
 	require.Greater(t, len(view.WaitingFor(d)), 20)
 }
 
-// A token is taken out of a payload however it is written, and nothing else is.
+// A token is removed from a payload in any spelling of the field, and nothing else is.
 func TestWithoutToken(t *testing.T) {
 	require.JSONEq(t, `{"by":"alice","version":"v1"}`, string(withoutToken(json.RawMessage(`{"Token":"x","TOKEN":"y","token":"z","version":"v1"}`), "alice")))
 	require.JSONEq(t, `{"BY":"bob"}`, string(withoutToken(json.RawMessage(`{"BY":"bob","token":"z"}`), "alice")))
 }
 
-// A release that moves hundreds of channels in one moment leaves a line for each.
+// A release that moves hundreds of channels at one moment writes a line for each.
 func TestServiceLosesNoLineOfManyChannels(t *testing.T) {
 	p := newPlay(t)
 	for n := range 300 {
@@ -179,8 +178,8 @@ func TestServiceLosesNoLineOfManyChannels(t *testing.T) {
 	require.Len(t, p.trail, int(lines))
 }
 
-// What the last workflow task of a run noted goes along into the next run, which writes it: until then that task might be
-// lost, and never have been.
+// The lines that the last workflow task of a run noted are carried into the next run, which writes them: until then that task could be
+// lost.
 func TestLinesOfTheLastTaskAreCarriedAlong(t *testing.T) {
 	p := newPlay(t)
 	p.publishes(0)

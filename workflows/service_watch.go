@@ -17,25 +17,25 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// This file has instances observed: what moves by activities of the service, what was hinted at within the task of the hint, and what
-// is steady by workers, who are told what to compare it with (docs/decisions/0012-a-release-takes-one-activity.md).
+// This file arranges the observation of instances. Activities of the service observe instances that change. A hint is followed by a reading
+// within the same task. Workers read steady instances and get the digest to compare with
+// (docs/decisions/0012-a-release-takes-one-activity.md).
 
-// watch is an observation under way: it returns when something is not as known.
+// watch is an observation in progress: it returns when a reading differs from the known one.
 type watch struct {
 	key    string
-	of     []decide.Watch            // on a runtime each
+	of     []decide.Watch            // one per runtime
 	how    []protocol.ObserveRequest // of each, without instances
 	cancel workflow.CancelFunc
-	ended  map[entities.InstanceID]time.Time // when the last apply had ended when the watch began
-	asked  map[entities.InstanceID]int       // how often a reading had been asked for by then
+	ended  map[entities.InstanceID]time.Time // when the last apply had ended, as of the start of the watch
+	asked  map[entities.InstanceID]int       // how many readings had been requested, as of the start of the watch
 }
 
 func (w *watch) moving() bool { return w.of[0].Moving }
 
-// arrangeWatches makes what is under observation what should be. An observation is an activity that the server
-// repeats without history, and that ends when it has news. While anything moves, a steady watch is left as it is even
-// though what it knows grows old: replacing it once at the end costs less history, and meanwhile the moving instances
-// are observed by a watch of their own. Begins: an apply begins now.
+// arrangeWatches starts and stops observations as needed. An observation is an activity that the server repeats without history, and that
+// ends when it has news. While any instance changes, a steady watch keeps running with outdated knowledge: to replace it once at the end
+// costs less history, and the changing instances have a watch of their own. begins: an apply begins now.
 func (s *service) arrangeWatches(begins bool) {
 	soon := begins || s.applied || !s.showing.at.IsZero()
 	s.deferred, s.applied, s.looks = false, false, false
@@ -55,7 +55,7 @@ func (s *service) arrangeWatches(begins bool) {
 	}
 }
 
-// endWatches ends what is under observation and should not be, or otherwise; what is steady stays while anything moves.
+// endWatches ends observations that are no longer needed, or need to be different. Steady ones continue while any instance changes.
 func (s *service) endWatches(wanted map[string][]decide.Watch, moving bool) {
 	for _, key := range entities.SortedKeys(s.watches) {
 		have := s.watches[key]
@@ -68,7 +68,7 @@ func (s *service) endWatches(wanted map[string][]decide.Watch, moving bool) {
 	}
 }
 
-// covers: all that is wanted is under observation, or read by workers.
+// covers reports whether all wanted instances are observed, or read by workers.
 func (s *service) covers(have *watch, wanted []decide.Watch) bool {
 	watched := map[entities.InstanceID]bool{}
 	for _, on := range have.of {
@@ -81,7 +81,7 @@ func (s *service) covers(have *watch, wanted []decide.Watch) bool {
 	})
 }
 
-// wantedWatches is what should be under observation, by the key of the observation, and whether anything moves.
+// wantedWatches returns the observations that are needed, by key, and whether any instance changes.
 func (s *service) wantedWatches() (wanted map[string][]decide.Watch, moving bool) {
 	wanted, moving = map[string][]decide.Watch{}, s.busy > 0
 	for _, w := range decide.Watches(s.state, false) {
@@ -92,11 +92,12 @@ func (s *service) wantedWatches() (wanted map[string][]decide.Watch, moving bool
 	return wanted, moving
 }
 
-// runtimesTogether is how many runtimes one observation has at most, so that what it is asked fits into a payload (F8).
+// runtimesTogether is how many runtimes one observation has at most, so that its request fits into a payload (F8).
 const runtimesTogether = 25
 
-// together names the observation that a watch is part of: one of its own, or what the service knows nothing of yet is observed on all runtimes at once, and what
-// is steady likewise where workers read it. Whatever runtime hangs of those that are new is observed alone from then on.
+// together is the key of the observation that a watch belongs to. Instances without any reading yet are observed on all runtimes together;
+// so are steady instances that workers read. All others have a separate observation per runtime. A new runtime that hangs is observed
+// separately from then on.
 func (s *service) together(w decide.Watch) string {
 	kind := ""
 	chunk := fmt.Sprintf("/%d/%d", w.Part, w.Place/runtimesTogether)
@@ -115,12 +116,12 @@ func (s *service) together(w decide.Watch) string {
 
 const firstLook = "first"
 
-// restsTogether: it is steady, and workers read it by themselves.
+// restsTogether reports whether a watch is steady and workers read its instances.
 func (s *service) restsTogether(w decide.Watch) bool {
 	return !w.Moving && s.rest(*s.state.RuntimeNamed(w.Runtime)) > 0
 }
 
-// nothingRead: no reading of any instance has come yet.
+// nothingRead reports whether no instance has any reading yet.
 func (s *service) nothingRead() bool {
 	for _, i := range s.state.Instances {
 		if !i.Observed.At.IsZero() {
@@ -130,7 +131,7 @@ func (s *service) nothingRead() bool {
 	return true
 }
 
-// stand: what is under way says all that the wanted ones would.
+// stand reports whether the running watch still covers the wanted ones.
 func (s *service) stand(wanted []decide.Watch, have *watch) bool {
 	if len(wanted) != len(have.of) {
 		return false
@@ -143,7 +144,7 @@ func (s *service) stand(wanted []decide.Watch, have *watch) bool {
 	return true
 }
 
-// stands: what is under way says all that the wanted one would, or workers would say the rest, who know what to compare it with.
+// stands reports whether the running watch still covers the wanted one, or workers cover the rest, because they know what to compare with.
 func (s *service) stands(wanted, have decide.Watch, how protocol.ObserveRequest) bool {
 	if wanted.Runtime != have.Runtime || !s.watchesAs(wanted, how) || len(wanted.Watched) != len(have.Watched) {
 		return false
@@ -162,18 +163,18 @@ func (s *service) stands(wanted, have decide.Watch, how protocol.ObserveRequest)
 	return true
 }
 
-// watchesAs: it goes on as its runtime is declared by now.
+// watchesAs reports whether a watch still matches the declaration of its runtime.
 func (s *service) watchesAs(wanted decide.Watch, how protocol.ObserveRequest) bool {
 	return reflect.DeepEqual(s.watchRequest(wanted), how)
 }
 
-// followLater is followsLater of each.
+// followLater reports whether followsLater is true for each watch.
 func (s *service) followLater(all []decide.Watch) bool {
 	return !slices.ContainsFunc(all, func(w decide.Watch) bool { return !s.followsLater(w) })
 }
 
-// followsLater: workers hear of every change of all that moves, and an apply of it began a moment ago, or ended just now. Most of that is over
-// before anybody would have looked twice.
+// followsLater reports whether workers receive every change of all changing instances of a watch. An apply of them has then just begun or
+// ended, and most are done before an observation would read them a second time.
 func (s *service) followsLater(w decide.Watch) bool {
 	if !w.Moving || s.rest(*s.state.RuntimeNamed(w.Runtime)) == 0 {
 		return false
@@ -183,7 +184,7 @@ func (s *service) followsLater(w decide.Watch) bool {
 	})
 }
 
-// wakesBefore: by the time that something is due the run wakes to follow what it follows later, and sees to it then.
+// wakesBefore reports whether the run will wake to start a deferred observation before due, and can handle the due work then.
 func (s *service) wakesBefore(due time.Time) bool {
 	due = earliest(due, s.outages.next())
 	by := s.showing.at
@@ -193,7 +194,7 @@ func (s *service) wakesBefore(due time.Time) bool {
 	return s.deferred && (due.IsZero() || due.After(by))
 }
 
-// rest is how often workers read what is steady on a runtime; zero where the server has it read, by observations that begin anew.
+// rest is the interval at which workers read steady instances of a runtime; zero if the server repeats the observation instead.
 func (s *service) rest(rt entities.RuntimeSpec) time.Duration {
 	if rt.Remote || !rt.Observable || rt.Timing.SteadyPollInterval < protocol.ShortestRound {
 		return 0
@@ -201,17 +202,17 @@ func (s *service) rest(rt entities.RuntimeSpec) time.Duration {
 	return rt.Timing.SteadyPollInterval
 }
 
-// told is what workers have to compare an instance with: a digest of what was read, and of which target.
+// told is what workers compare an instance with: the digest of the last reading, and its target.
 type told struct {
 	target entities.Target
 	digest string
 }
 
-// mostReadHere is how many instances are read within a workflow task at most.
+// mostReadHere is how many instances a workflow task reads at most.
 const mostReadHere = 10
 
-// readHere reads what is asked for where workers have it at hand: no activity, and no task for its answer, stands between a hint and what
-// follows from it. What cannot be read so at once is observed as ever.
+// readHere reads hinted instances that workers have cached, within the workflow task. So no activity, and no task for its result, comes
+// between a hint and the decision. Instances that cannot be read at once are observed as usual.
 func (s *service) readHere() {
 	if s.leaving() {
 		return
@@ -234,13 +235,13 @@ func (s *service) readHere() {
 			continue
 		}
 		for _, one := range w.Watched {
-			s.atHand[s.state.Key(one.Instance)] = false // until whoever reads it next says otherwise
+			s.atHand[s.state.Key(one.Instance)] = false // until the next reading says otherwise
 		}
 	}
 }
 
-// lookHere has all that a service knows nothing of yet read within the task that took it in, once, where each runtime answers a worker at
-// once: what is decided first waits for no activity then (docs/decisions/0012-a-release-takes-one-activity.md).
+// lookHere reads all instances of a service without any readings within the task that received it, once, if each runtime answers a worker
+// at once. So the first decision does not wait for an activity (docs/decisions/0012-a-release-takes-one-activity.md).
 func (s *service) lookHere() {
 	if s.looked || s.leaving() || len(s.watches) > 0 || !s.nothingRead() {
 		return
@@ -264,7 +265,7 @@ func (s *service) lookHere() {
 	}
 }
 
-// watchRequest asks for an observation of no instance yet.
+// watchRequest is a request for an observation, without instances.
 func (s *service) watchRequest(w decide.Watch) protocol.ObserveRequest {
 	rt := *s.state.RuntimeNamed(w.Runtime)
 	interval := rt.Timing.SteadyPollInterval
@@ -279,7 +280,7 @@ func (s *service) watchRequest(w decide.Watch) protocol.ObserveRequest {
 	return request
 }
 
-// watchOf is an observation that begins now, and what it asks.
+// watchOf is an observation that starts now, and its requests.
 func (s *service) watchOf(key string, all ...decide.Watch) (*watch, []protocol.ObserveRequest) {
 	begun := &watch{key: key, of: all, ended: map[entities.InstanceID]time.Time{}, asked: map[entities.InstanceID]int{}}
 	var requests []protocol.ObserveRequest
@@ -307,7 +308,7 @@ func (s *service) startWatch(key string, all []decide.Watch) {
 	for _, w := range all {
 		watched = append(watched, w.Watched...)
 	}
-	for _, one := range watched { // also by what it finds as it is known
+	for _, one := range watched { // also by the known reading if nothing changed
 		s.told[s.state.Key(one.Instance)] = told{one.Target, one.Known}
 	}
 	names := firsts(watched, 5, func(one decide.Watched) string { return s.state.Shown(one.Instance) })
@@ -320,7 +321,7 @@ func (s *service) startWatch(key string, all []decide.Watch) {
 	workflow.Go(ctx, func(ctx workflow.Context) { s.watched(ctx, running, future) })
 }
 
-// isOn tells whether an instance is still on a runtime: what is read there afterwards says nothing of it.
+// isOn reports whether an instance is still on a runtime; if not, later readings there say nothing about it.
 func (s *service) isOn(id entities.InstanceID, runtime string) bool {
 	now, _ := s.state.Runtime(id)
 	return now == runtime
@@ -334,7 +335,7 @@ func (s *service) applyEnded(id entities.InstanceID) time.Time {
 	return time.Time{}
 }
 
-// watched takes in what a watch saw.
+// watched records the result of a watch.
 func (s *service) watched(ctx workflow.Context, w *watch, future workflow.Future) {
 	var answer protocol.ObserveAllAnswer
 	var err error
@@ -346,21 +347,21 @@ func (s *service) watched(ctx workflow.Context, w *watch, future workflow.Future
 		answer = allOf(one, w.of[0])
 	}
 	if s.watches[w.key] != w {
-		return // replaced meanwhile
+		return // replaced in the meantime
 	}
 	delete(s.watches, w.key)
 	s.woken = true
 	s.takeIn(w, answer, err)
 }
 
-// readsAfter: what was asked for while an observation was under way is read anew, since that may have read before.
+// readsAfter repeats a reading that was requested during an observation, since the observation may have read before the request.
 func (s *service) readsAfter(w *watch, id entities.InstanceID) {
 	if i := s.state.Instances[id]; i != nil && s.state.Refreshed(id) != w.asked[id] {
 		i.Observed.Requested = true
 	}
 }
 
-// allOf is the answer to an observation on one runtime.
+// allOf converts the answer of an observation on one runtime.
 func allOf(a protocol.ObserveAnswer, w decide.Watch) protocol.ObserveAllAnswer {
 	all := protocol.ObserveAllAnswer{Readings: a.Readings}
 	if a.AtHand {
@@ -369,7 +370,7 @@ func allOf(a protocol.ObserveAnswer, w decide.Watch) protocol.ObserveAllAnswer {
 	return all
 }
 
-// takeIn takes in what an observation answered, or why it did not.
+// takeIn records the readings of an observation, or why it failed.
 func (s *service) takeIn(w *watch, answer protocol.ObserveAllAnswer, err error) {
 	for _, on := range w.of {
 		for _, one := range on.Watched {
@@ -380,7 +381,7 @@ func (s *service) takeIn(w *watch, answer protocol.ObserveAllAnswer, err error) 
 				continue
 			}
 			if !s.isOn(one.Instance, on.Runtime) {
-				continue // it has moved meanwhile
+				continue // it has moved in the meantime
 			}
 			fresh := s.applyEnded(one.Instance).Equal(w.ended[one.Instance])
 			s.state.Observed(one.Instance, one.Target.FullVersion, reading, fresh, s.now())
@@ -404,16 +405,16 @@ func (s *service) observeRequest(runtime string, rt entities.RuntimeSpec, interv
 	}
 }
 
-// longestSummary is how many bytes a summary may have: a server may refuse one of more than 400.
+// longestSummary is the size of a summary in bytes: a server may refuse one of more than 400.
 const longestSummary = 380
 
-// observe starts an observation that is repeated by the server, without history, until it has news: the
-// activity asks for its next attempt itself, and the policy must not be slower than it asks.
+// observe starts an observation that the server repeats, without history, until it has news. The activity sets the delay of its next
+// attempt itself, and the policy must not be slower.
 func (s *service) observe(ctx workflow.Context, r protocol.ObserveRequest, rt entities.RuntimeSpec, text string) workflow.Future {
 	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, s.observing(r, rt, text)), protocol.ActivityObserve, r)
 }
 
-// observeAll starts an observation on several runtimes, of which none is reached by workers of its own, or on one.
+// observeAll starts an observation on one runtime, or on several that have no remote workers.
 func (s *service) observeAll(ctx workflow.Context, all []protocol.ObserveRequest, text string) workflow.Future {
 	r, rt := all[0], *s.state.RuntimeNamed(all[0].Runtime)
 	if len(all) == 1 {
@@ -444,7 +445,7 @@ func (s *service) observing(r protocol.ObserveRequest, rt entities.RuntimeSpec, 
 	return options
 }
 
-// absentFor is since when no worker took an observation of these instances; zero: of one it did, or nothing is known.
+// absentFor is since when no worker took an observation of these instances; zero if a worker took one, or nothing is known.
 func (s *service) absentFor(r protocol.ObserveRequest) (since time.Time) {
 	for _, ref := range r.Instances {
 		i := s.state.Instances[ref.ID]
@@ -458,7 +459,7 @@ func (s *service) absentFor(r protocol.ObserveRequest) (since time.Time) {
 	return since
 }
 
-// unreadable turns an observation that did not end into a reading that says why.
+// unreadable turns a failed observation into a reading with the reason.
 func (s *service) unreadable(err error, runtime string, rt entities.RuntimeSpec) entities.Reading {
 	e := &entities.ReadingError{Code: "unobservable", Message: rootCause(err)}
 	var timeout *temporal.TimeoutError

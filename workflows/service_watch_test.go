@@ -14,7 +14,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// What is at rest is observed as its runtime is declared by now, though nothing else happens to it; it went on as it had begun.
+// A steady instance is observed according to the newest declaration of its runtime, even if nothing else changes; earlier the old
+// observation continued.
 func TestSteadyObservationsGoByTheNewestDeclaration_F9(t *testing.T) {
 	p := newPlay(t)
 	edge := p.spec.Runtimes["edge"]
@@ -60,11 +61,11 @@ func TestSteadyObservationsGoByTheNewestDeclaration_F9(t *testing.T) {
 	require.Equal(t, []string{"d", "d", "another command"}, []string{steady[0].RuntimeDigest, steady[1].RuntimeDigest, steady[2].RuntimeDigest})
 }
 
-// scene is a play on one cluster, of which workers hear by themselves. What it has of a version is what its pods are by then.
+// scene is a play on one cluster whose changes workers receive. The reading of a version follows the state of its pods at that time.
 type scene struct {
 	*play
 	ready bool
-	cold  bool // who has the task knows nothing of the cluster
+	cold  bool // the worker that has the task has no cache of the cluster
 }
 
 func newScene(t *testing.T) *scene {
@@ -116,7 +117,7 @@ func (s *scene) observe(ctx context.Context, r protocol.ObserveRequest) (protoco
 	return protocol.ObserveAnswer{AtHand: s.atHand, Readings: map[entities.InstanceID]entities.Reading{r.Instances[0].ID: reading}}, nil
 }
 
-// pods are ready, or not, from then on.
+// pods makes pods ready or not, from then on.
 func (s *scene) pods(at time.Duration, ready bool) {
 	s.at(at, func() {
 		s.mu.Lock()
@@ -129,7 +130,7 @@ func (s *scene) hint(at time.Duration) {
 	s.sends(at, protocol.Refresh, `{"by":"watch of edge","channel":"staging"}`)
 }
 
-// plays has v1 and then v2 released, of which workers hear a second after the apply, and lists what was begun for v2.
+// plays releases v1 and then v2, with a hint a second after each apply, and lists the activities for v2.
 func (s *scene) plays(in protocol.ServiceInput) (begun []string) {
 	s.publishes(0)
 	s.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
@@ -153,26 +154,26 @@ func (s *scene) plays(in protocol.ServiceInput) (begun []string) {
 	return begun
 }
 
-// What workers hear of is read in the task of the hint: a release takes one activity, and what is steady is left as it is under observation.
+// A hint is read within its task: a release takes one activity, and the observation of steady instances continues.
 func TestAHintIsReadInItsTask_F9(t *testing.T) {
 	require.Equal(t, []string{"apply v2 to staging", "read v2"}, newScene(t).plays(first))
 }
 
-// What workers do not have at hand is observed by activities, and the observation of what is steady is left as it is all the same.
+// An instance that workers have not cached is observed by activities, and the observation of steady instances still continues.
 func TestWhatIsNotAtHandIsFollowed_F9(t *testing.T) {
 	s := newScene(t)
 	s.atHand = false
 	require.Equal(t, []string{"apply v2 to staging", "follow v2", "follow v2"}, s.plays(first))
 }
 
-// Where the worker of the task cannot read at once, an activity does.
+// If the worker of the task cannot read at once, an activity does.
 func TestAHintIsFollowedWhereItsTaskCannotRead_F9(t *testing.T) {
 	s := newScene(t)
 	s.cold = true
 	require.Equal(t, []string{"apply v2 to staging", "read v2", "follow v2"}, s.plays(first))
 }
 
-// An apply that takes long is followed by hints for as long after it ended.
+// A long apply is followed by hints for the same time after it ended.
 func TestALongApplyIsFollowedByHintsToo_F9(t *testing.T) {
 	s := newScene(t)
 	s.publishes(0)
@@ -190,7 +191,7 @@ func TestALongApplyIsFollowedByHintsToo_F9(t *testing.T) {
 	s.acts(first, minute)
 }
 
-// What is hinted at before the workflow has taken in how an apply ended is read: the apply may have ended with what was there before.
+// A hint that arrives before the workflow has recorded the end of an apply is read: the apply may have ended with the previous state.
 func TestAHintBesideTheEndOfAnApplyIsRead_F9(t *testing.T) {
 	begun := []string{"follow ", "watch ", "apply v1 to staging", "read v1"}
 	s := newScene(t)
@@ -208,7 +209,7 @@ func TestAHintBesideTheEndOfAnApplyIsRead_F9(t *testing.T) {
 	s.acts(first, minute)
 }
 
-// What is hinted at while it is observed is read once more: what is answered then may have been read before.
+// A hint during an observation causes another reading: the observation may have read before it.
 func TestAHintBesideAnObservationIsReadAfterIt_F9(t *testing.T) {
 	begun := []string{"follow v1", "follow v1"}
 	s := newScene(t)
@@ -234,7 +235,7 @@ func TestAHintBesideAnObservationIsReadAfterIt_F9(t *testing.T) {
 	s.acts(first, minute)
 }
 
-// Beside many others what goes on is shown later, and followed by hints alone for longer.
+// With many other releases, progress is shown later, and followed by hints alone for longer.
 func TestBesideManyOthersItIsFollowedLater_F9(t *testing.T) {
 	s := newScene(t)
 	s.beside = 100
@@ -249,7 +250,7 @@ func TestBesideManyOthersItIsFollowedLater_F9(t *testing.T) {
 	s.acts(first, minute)
 }
 
-// No hint comes: it is followed when it has been shown for long enough that an apply began, and the workflow learns of the end of it.
+// Without a hint, an observation starts when the apply has been shown for long enough, and the workflow learns of its end.
 func TestWhatNobodyHintsAtIsFollowed_F9(t *testing.T) {
 	s := newScene(t)
 	s.publishes(0)
@@ -265,8 +266,7 @@ func TestWhatNobodyHintsAtIsFollowed_F9(t *testing.T) {
 	s.acts(first, minute)
 }
 
-// What has just converged is observed while other things go on, where no worker reads it by itself: an observation under way that lacks it is
-// begun anew.
+// An instance that has just converged is observed while others change, if no worker reads it: a running observation without it is replaced.
 func TestWhatHasJustConvergedIsObserved_F9_A7(t *testing.T) {
 	p := newPlay(t)
 	edge := p.spec.Runtimes["edge"]
@@ -277,7 +277,7 @@ func TestWhatHasJustConvergedIsObserved_F9_A7(t *testing.T) {
 		}}}
 	}
 	now := map[string]entities.Reading{"staging": there("v0", entities.ObjectSucceeded), "prod": there("v0", entities.ObjectSucceeded)}
-	var steady []string // the channels of each observation of what is steady
+	var steady []string // the channels of each steady observation
 	p.env.RegisterActivityWithOptions(func(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -295,7 +295,7 @@ func TestWhatHasJustConvergedIsObserved_F9_A7(t *testing.T) {
 			return answer, nil
 		}
 		again := 100 * time.Hour
-		if len(r.Instances) == 2 { // until it is news that the apply under way has changed something
+		if len(r.Instances) == 2 { // until the change by the running apply is news
 			again = second
 		}
 		return answer, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: again})

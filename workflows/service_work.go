@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	heartbeat = 10 * time.Second // of an apply: how soon a lost worker is noticed
-	takeover  = 3 * time.Second  // then another one may begin: what the lost one had begun has ended by then
-	margin    = 30 * time.Second // for an activity to end by itself before the server ends it
-	patience  = 2 * time.Minute  // for another worker to take over, or for a first one to appear
+	heartbeat = 10 * time.Second // of an apply: how soon a lost worker is detected
+	takeover  = 3 * time.Second  // delay before another worker starts; the work of the lost one has ended before that
+	margin    = 30 * time.Second // for an activity to end before the server's timeout ends it
+	patience  = 2 * time.Minute  // for another worker to take over, or for the first one to start
 
-	// For a worker of a runtime that has its own to take something: that none does must show. Once it shows, the waits grow
-	// with the time that it takes; what waits begins at once when there is one.
+	// Timeouts for a remote worker to take a task: its absence must show. Once it shows, the timeout grows with the length of the absence;
+	// a waiting task starts at once when there is a worker.
 	firstAbsence = 30 * time.Second
 	lastAbsence  = 5 * time.Minute
 )
 
-// absence is how long something waits in the queue of a runtime's own worker that has taken nothing since then; zero: it
-// has so far. In the common queue things wait for as long as it takes.
+// absence is the schedule-to-start timeout in the queue of a remote worker that has taken nothing since then; zero since means that it has
+// taken tasks so far. In the common queue there is no timeout.
 func absence(queue string, since, now time.Time) time.Duration {
 	switch {
 	case queue == protocol.TaskQueue || queue == "":
@@ -38,7 +38,7 @@ func absence(queue string, since, now time.Time) time.Duration {
 	return min(max(now.Sub(since), firstAbsence), lastAbsence)
 }
 
-// untaken tells whether an error is that no worker took an activity, and none had begun it before.
+// untaken reports whether an error says that no worker took an activity, and none had started it before.
 func untaken(err error) bool {
 	var timeout *temporal.TimeoutError
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START && !timeout.HasLastHeartbeatDetails()
@@ -48,8 +48,8 @@ func noWorker(runtime string) *entities.ReadingError {
 	return &entities.ReadingError{Code: entities.CodeNoWorker, Message: "no worker polls " + protocol.RuntimeTaskQueue(runtime)}
 }
 
-// lasting are the options of an activity that heartbeats and is begun anew on another worker when its own is lost. Absent
-// is how long it waits for one to take it, 0 where that is not looked at.
+// lasting are the options of an activity that heartbeats and is started again on another worker when its own is lost. Absent is the
+// schedule-to-start timeout, 0 for none.
 func lasting(queue string, timeout, absent time.Duration, text string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		TaskQueue:              queue,
@@ -62,7 +62,7 @@ func lasting(queue string, timeout, absent time.Duration, text string) workflow.
 	}
 }
 
-// instanceRef names an instance and a target of it to an activity. What comes back is for what the instance is called then.
+// instanceRef names an instance and a target of it to an activity. The result uses the name that the instance has when it arrives.
 func (s *service) instanceRef(id entities.InstanceID, t entities.Target) protocol.InstanceRef {
 	ref := protocol.InstanceRef{ID: s.state.Key(id), FullVersion: t.FullVersion, Payload: t.Payload}
 	if i := s.state.Instances[id]; i != nil {
@@ -71,7 +71,7 @@ func (s *service) instanceRef(id entities.InstanceID, t entities.Target) protoco
 	return ref
 }
 
-// apply starts one apply. That it failed is its answer; an error means that no worker ended it.
+// apply starts one apply. A failed apply is a result; an error means that no worker completed it.
 func (s *service) apply(op state.ApplyOp) {
 	name, rt := s.state.Runtime(op.Instance)
 	text := fmt.Sprintf("apply %s to %s", op.Target.FullVersion, s.state.Shown(op.Instance))
@@ -114,7 +114,7 @@ func (s *service) apply(op state.ApplyOp) {
 			s.state.ApplyUnready(op.Instance, op.Target, answer.Err, now)
 			return
 		}
-		hinted := s.state.Instance(op.Instance).Observed.Requested // since the reading that it ended with, perhaps
+		hinted := s.state.Instance(op.Instance).Observed.Requested // perhaps after the reading that ended the apply
 		s.state.ApplyEnded(op.Instance, op.Target, answer.Err, answer.Permanent, now)
 		if answer.Reading != nil && s.isOn(op.Instance, name) {
 			s.state.Observed(op.Instance, op.Target.FullVersion, *answer.Reading, true, now)
@@ -127,7 +127,7 @@ func (s *service) apply(op state.ApplyOp) {
 	})
 }
 
-// end asks the apply of an instance, or the run of an extension, to end. What it answers then is taken in as ever.
+// end cancels the apply of an instance, or the run of an extension. Its result is recorded as usual.
 func (s *service) end(op state.EndOp) {
 	end := s.applies[s.state.Key(op.Instance)]
 	if op.Release != "" {
@@ -138,9 +138,9 @@ func (s *service) end(op state.EndOp) {
 	}
 }
 
-// ask asks an exit-code runtime about a version that is not yet the target (C7).
+// ask queries an exit-code runtime about a version that is not yet the target (C7).
 func (s *service) ask(op state.AskOp) {
-	name, bound := s.state.Bound(op.Instance, op.Target) // it may be about to move there
+	name, bound := s.state.Bound(op.Instance, op.Target) // the instance may be about to move there
 	rt := *bound
 	request := s.observeRequest(name, rt, 0)
 	request.Instances = []protocol.InstanceRef{s.instanceRef(op.Instance, op.Target)}
@@ -154,13 +154,13 @@ func (s *service) ask(op state.AskOp) {
 		if err != nil {
 			reading = s.unreadable(err, name, rt)
 		}
-		reading.At = workflow.Now(ctx) // the backoff after a failed question counts from here
+		reading.At = workflow.Now(ctx) // the backoff after a failed query starts here
 		s.state.AskAnswered(op.Instance, op.Target, reading)
 	})
 }
 
-// queueOf: all activities share the workflows' queue, so that they can start eagerly in the same
-// worker, except those of a runtime that is reached from inside its own network.
+// queueOf is the task queue of an activity. Activities share the workflows' queue, so that they can start eagerly in the same worker,
+// except those of a runtime with remote workers in its own network.
 func queueOf(runtime string, rt entities.RuntimeSpec) string {
 	if rt.Remote {
 		return protocol.RuntimeTaskQueue(runtime)
@@ -168,7 +168,7 @@ func queueOf(runtime string, rt entities.RuntimeSpec) string {
 	return protocol.TaskQueue
 }
 
-// dueSummary names what is due for the Temporal UI.
+// dueSummary names the next due item for the Temporal UI.
 func (s *service) dueSummary(at time.Time) string {
 	for _, c := range s.decision.Channels {
 		for _, g := range c.Gates {

@@ -11,26 +11,26 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Until a short activity in this worker ends, so does no workflow task, and nobody who asks meanwhile is answered.
+// A local activity holds the workflow task open until it ends, and no query or update is answered in the meantime.
 const (
-	briefly = 500 * time.Millisecond // how long that may be for a read or a write of the store
-	// aWhile is how long the same may take beside the task, once it was not answered within that.
+	briefly = 500 * time.Millisecond // the limit for a read or a write of the store
+	// aWhile is the timeout of the same call outside the task, after it failed within that limit.
 	aWhile = 20 * time.Second
-	// asLongAs is for what nothing goes on without: the state of this run, or of the next one.
+	// asLongAs is for calls that nothing can continue without: the state of this run, or of the next one.
 	asLongAs = 10 * time.Second
 )
 
-// localCall is a short activity in this worker, within the present workflow task: no round trip to
-// the server stands between a signal and what follows from it.
+// localCall is a short activity in this worker, within the current workflow task: no round trip to the server comes between a signal and
+// its result.
 type localCall struct {
 	name    string
 	request any
-	patient time.Duration // in all, with tries
-	tries   int32         // 0: as many as there is time for
-	of      outside       // that it asks
+	patient time.Duration // in total, with retries
+	tries   int32         // 0: as many as fit
+	of      outside       // the dependency that it calls
 }
 
-// do runs it. What the activity refuses is refused; every other error says that nothing answered.
+// do runs it. A refusal of the activity is returned as a refusal; every other error means that the dependency did not answer.
 func (c localCall) do(ctx workflow.Context, answer any) error {
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: c.patient,
@@ -41,7 +41,7 @@ func (c localCall) do(ctx workflow.Context, answer any) error {
 	return c.concluded(workflow.ExecuteLocalActivity(ctx, c.name, c.request).Get(ctx, answer))
 }
 
-// doBeside runs it beside the workflow task, which ends meanwhile.
+// doBeside runs it as a regular activity, so that the workflow task can end.
 func (c localCall) doBeside(ctx workflow.Context, answer any) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ScheduleToCloseTimeout: c.patient + margin, StartToCloseTimeout: c.patient,
@@ -62,7 +62,7 @@ func (c localCall) concluded(err error) error {
 		return app
 	}
 	if app != nil && app.Type() == protocol.ErrStore {
-		c.of = theStore // which an activity for something else needed too
+		c.of = theStore // an activity for another dependency needed the store too
 	}
 	if temporal.IsTimeoutError(err) {
 		return temporal.NewApplicationError(fmt.Sprintf("%sno answer within %s", silences[c.of].text, c.patient), silences[c.of].errType, cutShort)
@@ -70,7 +70,7 @@ func (c localCall) concluded(err error) error {
 	return temporal.NewApplicationError(silences[c.of].text+rootCause(err), silences[c.of].errType)
 }
 
-// cutShort is the detail of an error that says that there was no answer yet, and no error either.
+// cutShort is the detail of an error that says that the call ended with neither an answer nor an error.
 const cutShort = "cut short"
 
 func isCutShort(err error) bool {
@@ -80,7 +80,7 @@ func isCutShort(err error) bool {
 
 type besideKey struct{}
 
-// beside is a context in which the store is asked beside the workflow task: of a coroutine that holds nobody up.
+// beside is a context in which the store is called outside the workflow task, for a coroutine that blocks no other.
 func beside(ctx workflow.Context) workflow.Context { return workflow.WithValue(ctx, besideKey{}, true) }
 
 // fromStore runs a short activity that reads or writes the store.
@@ -91,10 +91,10 @@ func (s *shell) fromStore(ctx workflow.Context, name string, request, answer any
 	case ctx.Value(besideKey{}) != nil:
 		call.patient = aWhile
 		err = call.doBeside(ctx, answer)
-	case name == protocol.ActivityRestore || name == protocol.ActivityAdopt: // no event has room for what they carry
+	case name == protocol.ActivityRestore || name == protocol.ActivityAdopt: // their content is too large for an event
 		call.patient = asLongAs
 		err = call.do(ctx, answer)
-	case name == protocol.ActivitySpill && s.takesState: // nor for this
+	case name == protocol.ActivitySpill && s.takesState: // this one too
 		call.patient, call.tries = asLongAs, 1
 		err = call.do(ctx, answer)
 	default:
@@ -120,7 +120,7 @@ func leftInStore(answer any) string {
 	return ""
 }
 
-// fetchAnswer reads an answer that the activity left to the store.
+// fetchAnswer reads an answer that the activity put in the store.
 func (s *shell) fetchAnswer(ctx workflow.Context, digest string, answer any) error {
 	packed, err := s.fetchSpilled(ctx, digest)
 	if err != nil {
@@ -129,8 +129,8 @@ func (s *shell) fetchAnswer(ctx workflow.Context, digest string, answer any) err
 	return packed.Unpack(answer)
 }
 
-// enduring is for an activity that works for as long as it takes, heartbeats, and is begun anew wherever its worker goes away; called off
-// it ends by itself.
+// enduring is for an activity without a limit on its duration. It heartbeats, is started again if its worker is lost, and ends cleanly when
+// it is cancelled.
 func enduring(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Hour, HeartbeatTimeout: margin, WaitForCancellation: true,

@@ -13,9 +13,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// endRun continues as new, if it can be helped not in the workflow task that answers an update: a
-// signal that comes just then makes the server throw that task away, and the answer with it. It
-// waits once only, or a stream of updates would keep the run from ever ending.
+// endRun continues as new, if possible not in the workflow task that answers an update: a signal that arrives just then makes the server
+// discard that task, and the answer with it. It waits only once, or a stream of updates would prevent the run from ending.
 func (s *shell) endRun() error {
 	if s.answered && !s.postponed {
 		s.postponed = true
@@ -24,17 +23,16 @@ func (s *shell) endRun() error {
 	return s.continueAsNew()
 }
 
-// continueAsNew hands the state to the next run, signals that have arrived meanwhile included. It
-// returns nil when this run has to go on for now: the store does not take the state, without which
-// the workflow would be lost, or an update came while it did.
+// continueAsNew hands the state to the next run, including signals that arrived in the meantime. It returns nil if this run has to continue
+// for now: the store does not accept the state, without which the workflow would be lost, or an update arrived during the write.
 func (s *shell) continueAsNew() error {
 	if s.asksForState() {
 		return nil
 	}
 	s.collect()
-	s.desk.Checkpoint.N = s.place() // the next run goes on from there
-	s.storeTrail()                  // what it does not take now is carried along
-	s.reached(theStore)             // else the next run would begin with a trouble that is over; one that is not comes back
+	s.desk.Checkpoint.N = s.place() // the next run continues from there
+	s.storeTrail()                  // lines that the store does not accept now are carried along
+	s.reached(theStore)             // otherwise the next run would start with a trouble that may be over; if not, it shows up again
 	carried, err := s.packAll()
 	s.takesState = false
 	switch {
@@ -52,8 +50,8 @@ func (s *shell) continueAsNew() error {
 	return workflow.NewContinueAsNewErrorWithOptions(s.ctx, onward, workflowType, in)
 }
 
-// asksForState: the store did not take the state the last time, while everybody waited. Before it gets it again it is asked
-// beside the task whether it would, until it does.
+// asksForState is true after the store did not accept the state, which blocked all callers. Before the next try, the store is called
+// outside the task to learn whether it would accept the state, until it does.
 func (s *shell) asksForState() bool {
 	if s.outages[theNextRun].tries == 0 || s.takesState {
 		return false
@@ -67,12 +65,11 @@ func (s *shell) asksForState() bool {
 	return true
 }
 
-// onward: the next run begins on the version of workers that is current then, and is pinned to it. Without versions it
-// says nothing.
+// onward makes the next run start on the version of workers that is current then, pinned to it. Without versions it has no effect.
 var onward = workflow.ContinueAsNewErrorOptions{InitialVersioningBehavior: workflow.ContinueAsNewVersioningBehaviorAutoUpgrade}
 
-// packAll packs until nothing has come while packing, which may wait for the store. Updates wait for
-// the lock, so that none changes what was packed.
+// packAll packs until no message arrives during the packing, which may wait for the store. Updates wait for the lock, so that none changes
+// the packed state.
 func (s *shell) packAll() (protocol.Carried, error) {
 	if err := s.lock.Lock(s.ctx); err != nil {
 		return protocol.Carried{}, err
@@ -88,11 +85,11 @@ func (s *shell) packAll() (protocol.Carried, error) {
 	}
 }
 
-// packedLimit is the size in bytes of packed state up to which it is carried from run to run; beyond
-// that it goes to the store, so that no payload passes 64 KiB (base64 in JSON adds a third).
+// packedLimit is the size in bytes of packed state up to which it is carried from run to run. Larger state goes to the store, so that no
+// payload exceeds 64 KiB (base64 in JSON adds a third).
 const packedLimit = 44 << 10
 
-// pack makes what the next run begins with from state.
+// pack converts the state to the input of the next run.
 func (s *shell) pack() (protocol.Carried, error) {
 	out := protocol.Carried{StateVersion: protocol.Version}
 	plain, err := json.Marshal(s.whole)
@@ -114,17 +111,17 @@ func (s *shell) pack() (protocol.Carried, error) {
 	return out, s.fromStore(s.ctx, protocol.ActivitySpill, protocol.SpillRequest{Packed: packed}, &out.Spilled)
 }
 
-// restore takes over the state that the last run packed; a first run begins with none.
+// restore loads the state that the last run packed; a first run starts without state.
 //
-// State whose form is newer than this worker knows, or that it cannot read, is left alone: the workflow task
-// fails, not the workflow, and is tried again until a worker takes it that can. Nothing is lost meanwhile.
+// State in a newer format than this worker knows, or that it cannot read, is not touched. The workflow task fails, not the workflow, and is
+// retried until a worker takes it that can read the state. No data is lost in the meantime.
 //
-// A first run that is to adopt begins with what the store knows of it.
+// A first run that is to adopt starts with the state in the store.
 func (s *shell) restore(in protocol.Carried, first protocol.Beginning) error {
 	if err := s.unpack(in, false); err != nil {
 		return err
 	}
-	s.trail.lines, s.base = s.desk.AuditLines, s.desk.Checkpoint.N // the last run's
+	s.trail.lines, s.base = s.desk.AuditLines, s.desk.Checkpoint.N // of the last run
 	if first.Adopt {
 		if err := s.adopt(first.Restart); err != nil {
 			return err
@@ -134,7 +131,7 @@ func (s *shell) restore(in protocol.Carried, first protocol.Beginning) error {
 	return nil
 }
 
-// unpack reads a state, anew if there is another already.
+// unpack reads a state; anew: over an existing one.
 func (s *shell) unpack(in protocol.Carried, anew bool) error {
 	if in.StateVersion > protocol.Version {
 		panic(fmt.Sprintf("state version %d of %s is newer than this worker knows (%d): upgrade the worker", in.StateVersion, s.name, protocol.Version))
@@ -160,19 +157,18 @@ func (s *shell) unpack(in protocol.Carried, anew bool) error {
 	return nil
 }
 
-// partsAtOnce is how many parts of spilled state one workflow task reads: what it writes into history
-// must stay far below what the server accepts at once (4 MiB).
+// partsAtOnce is how many parts of spilled state one workflow task reads: the history that it writes must stay far below the server's limit
+// for one request (4 MiB).
 const partsAtOnce = 16
 
-// fetchSpilled waits for the store as long as it takes: without its state a workflow cannot go on,
-// and giving up would lose it.
+// fetchSpilled waits for the store without a limit: a workflow cannot continue without its state, and to give up would lose it.
 func (s *shell) fetchSpilled(ctx workflow.Context, digest string) (protocol.Packed, error) {
 	return fetchParts(ctx, digest, func(r protocol.RestoreRequest, answer *protocol.RestoreAnswer) error {
 		return s.fromStorePatiently(ctx, protocol.ActivityRestore, r, answer)
 	})
 }
 
-// fetchParts reads part after part of what the store has.
+// fetchParts reads an object in the store, part by part.
 func fetchParts(ctx workflow.Context, digest string, ask func(protocol.RestoreRequest, *protocol.RestoreAnswer) error) (protocol.Packed, error) {
 	var packed protocol.Packed
 	for part := 1; ; part++ {
@@ -192,7 +188,7 @@ func fetchParts(ctx workflow.Context, digest string, ask func(protocol.RestoreRe
 	}
 }
 
-// note keeps an audit line; nobody in particular is Converge itself.
+// note adds an audit line; a nil who means Converge itself.
 func (s *shell) note(kind string, who *entities.Who, text, reason string) {
 	if kind == entities.EventRestart {
 		reason = joined(reason, s.followed)
@@ -203,7 +199,7 @@ func (s *shell) note(kind string, who *entities.Who, text, reason string) {
 	}
 }
 
-// history answers the lines that the store does not have yet.
+// history returns the lines that the store does not have yet.
 func (s *shell) history() (protocol.HistoryAnswer, error) {
 	stored, last := s.desk.AuditLines, s.desk.TrailEnd()
 	if len(s.desk.Audit) > 0 {
@@ -215,15 +211,15 @@ func (s *shell) history() (protocol.HistoryAnswer, error) {
 	}, nil
 }
 
-// trail is how much of the audit trail was noted by which workflow task.
+// trail tracks which workflow task noted which part of the audit trail.
 type trail struct {
-	task        int   // the last one in which that was looked at, by the length of history
-	lines       int64 // how many there were by then
-	atTaskStart int64 // how many of them at least were there before it
+	task        int   // the last one that was checked, by the length of history
+	lines       int64 // how many lines there were at that time
+	atTaskStart int64 // a lower bound of how many of them existed before that task
 }
 
-// committed are the lines that earlier workflow tasks noted. The present one may be lost, and what is done in its place,
-// after what came meanwhile, notes others under the same numbers: its own lines are not written yet.
+// committed are the lines that earlier workflow tasks noted. The current task may be lost, and the task that replaces it, which includes
+// later messages, would note other lines under the same numbers. So its own lines are not written yet.
 func (s *shell) committed() []entities.AuditLine {
 	t := &s.trail
 	if task := workflow.GetInfo(s.ctx).GetCurrentHistoryLength(); task != t.task {
@@ -237,8 +233,8 @@ func (s *shell) committed() []entities.AuditLine {
 	return s.desk.Audit[:later]
 }
 
-// keepTrail writes audit lines to the store once enough of them wait that are committed. Nothing waits for it. Where each
-// line is written soon, and none is committed yet, the next workflow task does it, which comes at once.
+// keepTrail writes audit lines to the store once enough committed lines are buffered. It does not block. If every line must be written soon
+// and none is committed yet, the next workflow task writes them, and that task follows at once.
 func (s *shell) keepTrail() {
 	enough, committed := s.of.flushAt(), len(s.committed())
 	soon := enough == 1 && len(s.desk.Audit) > 0
@@ -249,7 +245,7 @@ func (s *shell) keepTrail() {
 	switch {
 	case committed > 0:
 		s.await(s.trailStored)
-	default: // it may take the server a second: a run that ends meanwhile takes the lines along
+	default: // the server may need a second: a run that ends in the meantime carries the lines along
 		workflow.Go(s.ctx, func(ctx workflow.Context) {
 			if workflow.Sleep(ctx, time.Millisecond) == nil {
 				s.await(s.trailStored)
@@ -258,7 +254,7 @@ func (s *shell) keepTrail() {
 	}
 }
 
-// trailStored writes what is committed, or has it tried again later.
+// trailStored writes the committed lines, or schedules a retry.
 func (s *shell) trailStored(ctx workflow.Context) {
 	if s.patient(theTrail) {
 		ctx = beside(ctx)
@@ -272,11 +268,11 @@ func (s *shell) trailStored(ctx workflow.Context) {
 	s.outages[theTrail] = outage{}
 }
 
-// storeTrail writes what there is before a run ends. What the store does not take, and what the last workflow task noted,
-// stays in state.
+// storeTrail writes the buffered lines before a run ends. Lines that the store does not accept, and those of the last workflow task, stay
+// in state.
 func (s *shell) storeTrail() {
 	if !s.storing {
-		_ = s.storeLines(s.ctx) // carried along, and tried again by the next run
+		_ = s.storeLines(s.ctx) // on failure they are carried along, and the next run retries
 	}
 }
 
@@ -296,7 +292,7 @@ func (s *shell) storeLines(ctx workflow.Context) error {
 	return nil
 }
 
-// atOnce is how many bytes of audit lines one call writes: what any event has room for.
+// atOnce is how many bytes of audit lines one call writes, so that they fit into an event.
 const atOnce = 48 << 10
 
 // fitting is how many of the first lines one call writes, at least one.

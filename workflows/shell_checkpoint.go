@@ -15,23 +15,23 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// This file holds how a workflow gets to the store what it accepted, and back from there what it does not know any more
-// because an operator ended it or reset it (F1): docs/decisions/0005-checkpoints-and-fences.md.
+// This file writes to the store what a workflow accepted, and reads back what it lost because an operator terminated or reset it (F1):
+// docs/decisions/0005-checkpoints-and-fences.md.
 
-// Checkpointer keeps checkpoints, later and elsewhere: Take returns at once, and whether one was kept is no business of
-// the workflow, whose history has all of it. Only the newest one of a workflow counts.
+// Checkpointer stores checkpoints asynchronously. Take returns at once. The workflow does not depend on the success of a write, because its
+// history has all of the data. Only the newest checkpoint of a workflow counts.
 type Checkpointer interface {
-	// Take gets a checkpoint that lacks its state, and the state as JSON.
+	// Take receives a checkpoint without its state, and the state as JSON.
 	Take(c protocol.Checkpoint, state []byte)
 }
 
-// Watcher is a Checkpointer that knows whether the store answers at present.
+// Watcher is a Checkpointer that knows whether the store is available at present.
 type Watcher interface {
-	// Away returns at once.
+	// Away reports whether the store is unavailable. It returns at once.
 	Away() bool
 }
 
-// Checkpoints is the interceptor that hands a worker's Checkpointer to its workflows.
+// Checkpoints is the interceptor that gives a worker's Checkpointer to its workflows.
 type Checkpoints struct {
 	interceptor.WorkerInterceptorBase
 	To Checkpointer
@@ -56,9 +56,9 @@ func (i *checkpointsInbound) ExecuteWorkflow(ctx workflow.Context, in *intercept
 
 type checkpointerKey struct{}
 
-// checkpoint hands over what the state is, once something was accepted or decided since the last time. It is no command:
-// history does not know of it, and a replay does not repeat it. So it costs an idle workflow nothing, and what is
-// handed over in a workflow task that is lost is followed by that of the one in its place, which is placed after it.
+// checkpoint submits the state when something was accepted or decided since the last checkpoint. It is no command: history does not record
+// it, and a replay does not repeat it. So it costs an idle workflow nothing. If a workflow task is lost, the task that replaces it submits
+// a checkpoint too, with a higher number.
 func (s *shell) checkpoint(over bool) {
 	mark := &s.desk.Checkpoint
 	if of := s.of.accepted(); of != mark.Of || over {
@@ -90,8 +90,8 @@ func (s *shell) handOver(over bool) {
 	to.Take(c, plain)
 }
 
-// handOverAgain hands over what was handed over before, to a worker that is not there any more: only between two turns, when
-// all that was accepted is in state once.
+// handOverAgain submits the last checkpoint again, for the case that the worker that received it is gone. It does so only between two
+// turns, when everything that was accepted is in state exactly once.
 func (s *shell) handOverAgain() (bool, error) {
 	if s.idle && s.desk.Checkpoint.N > 0 {
 		s.handOver(false)
@@ -99,28 +99,27 @@ func (s *shell) handOverAgain() (bool, error) {
 	return s.idle, nil
 }
 
-// place is the number of a checkpoint that is handed over now. It grows with each workflow task, not with what was accepted
-// there: a task that is lost may have accepted more than the one in its place.
+// place is the number of a checkpoint that is submitted now. It grows with each workflow task, not with the number of accepted messages: a
+// lost task may have accepted more than the one that replaces it.
 func (s *shell) place() int64 {
 	return s.base + int64(workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
 }
 
-// longestRun is more events than a server lets a run have.
+// longestRun is more events than a server allows in a run.
 const longestRun = 1 << 16
 
-// replaces places the checkpoints of this run after all of the run that it goes on in place of, whichever of them reach the
-// store late.
+// replaces numbers the checkpoints of this run after all those of the run that it replaces, including any that reach the store late.
 func (s *shell) replaces() { s.base = s.desk.Checkpoint.N + longestRun }
 
-// wasReset: an operator reset this run. Its past is what it was up to there, as far as the history that it was made from
-// goes; what was accepted later is known to the checkpoint alone.
+// wasReset reports whether an operator reset this run. The run knows its history up to the reset point. Only the checkpoint has
+// later messages.
 func (s *shell) wasReset() bool {
 	info := workflow.GetInfo(s.ctx)
 	return info.OriginalRunID != "" && info.OriginalRunID != info.WorkflowExecution.RunID
 }
 
-// mustAdopt is true, in a run that was reset, from the first workflow task on that is not its past any more, until it has
-// adopted. That is asked once in each task, and answered ever after as it was the first time.
+// mustAdopt is true in a reset run from the first workflow task that is not part of its old history, until it has adopted. The check runs
+// once per task; a positive result is final.
 func (s *shell) mustAdopt() bool {
 	if s.adopted || !s.wasReset() {
 		return false
@@ -132,14 +131,15 @@ func (s *shell) mustAdopt() bool {
 	return s.beyond
 }
 
-// beyondHistory: the present workflow task is not in the history that the run was made from. Its marker says so to each replay.
+// beyondHistory reports whether the current workflow task is not in the history that the run was made from. A version marker gives each
+// replay the same answer.
 func (s *shell) beyondHistory() bool {
 	changeID := fmt.Sprintf("adopt-%d", workflow.GetInfo(s.ctx).GetCurrentHistoryLength())
 	return workflow.GetVersion(s.ctx, changeID, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
-// adoptWhenDue adopts the newest checkpoint before a run that was reset does anything, and when something later than the
-// run knows of is known elsewhere.
+// adoptWhenDue adopts the newest checkpoint before a reset run does anything, and when a later state than the run's own is recorded
+// elsewhere.
 func (s *shell) adoptWhenDue() error {
 	reset, fenced := s.mustAdopt(), s.fenced
 	s.fenced = false
@@ -154,10 +154,9 @@ func (s *shell) adoptWhenDue() error {
 	return nil
 }
 
-// readopt takes over the newest checkpoint, if it is newer than what the run knows, and gives up what is under way. What
-// the run has accepted itself comes after it; of one that was reset that is in the checkpoint, and what it was sent
-// a second time is left out. No update is carried out meanwhile: one that has begun ends before the checkpoint is read,
-// in an earlier workflow task, so that the history has it.
+// readopt takes over the newest checkpoint if it is newer than the run's state, and drops the work in progress. Messages that the run has
+// accepted itself follow after it. In a reset run the checkpoint has those already, and signals that the server sent again are removed. No
+// update runs during this: a started one ends before the checkpoint is read, in an earlier workflow task, so that the history has it.
 func (s *shell) readopt(why string, reset bool) error {
 	s.adopting = true
 	defer func() { s.adopting = false }()
@@ -200,18 +199,18 @@ func (s *shell) readopt(why string, reset bool) error {
 	if err := s.takeOver(answer, missed, &protocol.Restart{At: s.now(), Why: why}); err != nil {
 		return err
 	}
-	if reset { // what waited before is in the checkpoint
+	if reset { // messages that waited before are in the checkpoint
 		mine = slices.Concat(s.meant(mine[waiting:sentAgain], missed, heard), mine[sentAgain:])
-	} else { // what came before is among the missed
+	} else { // messages that arrived before are among the missed
 		mine = mine[known:]
 	}
 	s.comesAfter(missed, mine)
 	return nil
 }
 
-// meant is what came to a run that was reset, without what its checkpoint and the missed have: with the first task that is not its past the server
-// sends it again all that came after the place that it was reset to. Of what was heard since, and was missed, one is left out for each; whoever
-// says the same once more means it.
+// meant returns the messages that arrived in a reset run without those that its checkpoint and the missed messages have. With the first
+// task after the old history the server sends again all signals that arrived after the reset point. For each signal recorded since then,
+// and for each missed one, one equal message is dropped; a further equal message is intended.
 func (s *shell) meant(came, missed []*state.Message, before []string) []*state.Message {
 	again := map[string]int{}
 	for _, digest := range heardSince(s.desk.Heard, before) {
@@ -231,7 +230,7 @@ func (s *shell) meant(came, missed []*state.Message, before []string) []*state.M
 	})
 }
 
-// comesAfter puts messages behind a checkpoint and the missed, and notes both as heard: the run may be reset once more.
+// comesAfter appends messages after a checkpoint and the missed ones, and records both as seen: the run may be reset again.
 func (s *shell) comesAfter(missed, mine []*state.Message) {
 	s.desk.Inbox = append(s.desk.Inbox, mine...)
 	for _, m := range slices.Concat(missed, mine) {
@@ -239,7 +238,7 @@ func (s *shell) comesAfter(missed, mine []*state.Message) {
 	}
 }
 
-// heardSince are the digests that were heard after those before, the oldest of which may be forgotten by now.
+// heardSince are the digests that were recorded after those in before; the oldest of these may have been dropped.
 func heardSince(heard, before []string) []string {
 	for n := range before {
 		if kept := before[n:]; len(kept) <= len(heard) && slices.Equal(kept, heard[:len(kept)]) {
@@ -249,7 +248,7 @@ func heardSince(heard, before []string) []string {
 	return heard
 }
 
-// asMissed is a payload as it is once it was read from a history: without blanks.
+// asMissed is a payload in the form that it has when it is read from a history: without white space.
 func asMissed(payload json.RawMessage) json.RawMessage {
 	if out, err := json.Marshal(payload); err == nil {
 		return out
@@ -257,11 +256,11 @@ func asMissed(payload json.RawMessage) json.RawMessage {
 	return payload
 }
 
-// beginWork makes the context of all that a run has under way.
+// beginWork creates the context of all work in progress.
 func (s *shell) beginWork() { s.work, s.dropWork = workflow.WithCancel(s.ctx) }
 
-// settled waits, in a run that was reset, until it has adopted what it does not know any more: an update that comes
-// earlier would be carried out upon what was.
+// settled waits, in a reset run, until the run has adopted the checkpoint: an update that arrives earlier would be carried out on an
+// outdated state.
 func (s *shell) settled(ctx workflow.Context) error {
 	if !s.mustAdopt() {
 		return nil
@@ -269,7 +268,7 @@ func (s *shell) settled(ctx workflow.Context) error {
 	return workflow.Await(ctx, func() bool { return s.adopted })
 }
 
-// adopt begins a first run with the newest checkpoint, if there is one.
+// adopt starts a first run with the newest checkpoint, if there is one.
 func (s *shell) adopt(restart *protocol.Restart) error {
 	reset := s.sentAgain()
 	answer, missed, err := s.fetchCheckpoint(0, false)
@@ -283,7 +282,7 @@ func (s *shell) adopt(restart *protocol.Restart) error {
 		h.holds(answer.Holds)
 	}
 	s.of.begins(answer.Floor)
-	defer func() { // after the state was taken over
+	defer func() { // after the state was restored
 		if r, ok := s.of.(interface{ knows(protocol.Rules) }); ok && answer.Rules != nil {
 			r.knows(*answer.Rules)
 		}
@@ -308,7 +307,7 @@ func (s *shell) adopt(restart *protocol.Restart) error {
 	return nil
 }
 
-// sentAgain takes in, in a run that was reset to where it begins, what the server sends it again.
+// sentAgain collects, in a run that was reset to its start, the signals that the server sends again.
 func (s *shell) sentAgain() bool {
 	if !s.mustAdopt() {
 		return false
@@ -317,7 +316,7 @@ func (s *shell) sentAgain() bool {
 	return true
 }
 
-// takeOver makes a checkpoint the state, with what was accepted after it.
+// takeOver makes a checkpoint the state, followed by the messages that were accepted after it.
 func (s *shell) takeOver(c protocol.AdoptAnswer, missed []*state.Message, restart *protocol.Restart) error {
 	if err := s.unpack(c.Carried, true); err != nil {
 		return err
@@ -331,8 +330,8 @@ func (s *shell) takeOver(c protocol.AdoptAnswer, missed []*state.Message, restar
 	return nil
 }
 
-// follow has the audit trail go on from its end in the store. What that has beyond the checkpoint was written by the run before,
-// or by whoever can write to the store: the line that says that the workflow goes on says so too (G7).
+// follow continues the audit trail from its end in the store. Lines there that the checkpoint does not have were written by the previous
+// run, or by someone with write access to the store. The line about the restart says so (G7).
 func (s *shell) follow(end *entities.TrailEnd) {
 	known := s.desk.AuditLines
 	if s.desk.Follow(end); s.desk.AuditLines > known {
@@ -340,8 +339,8 @@ func (s *shell) follow(end *entities.TrailEnd) {
 	}
 }
 
-// fetchCheckpoint asks the store for what is newer than a number, page by page. It waits for as long as that takes: acting
-// upon what is older would undo what people did.
+// fetchCheckpoint reads from the store the state that is newer than a number, page by page. It waits without a limit: to act on an older
+// state would undo actions of people.
 func (s *shell) fetchCheckpoint(n int64, own bool) (first protocol.AdoptAnswer, missed []*state.Message, err error) {
 	info := workflow.GetInfo(s.ctx)
 	request := protocol.AdoptRequest{ID: info.WorkflowExecution.ID, N: n, Run: info.WorkflowExecution.RunID}
@@ -367,7 +366,7 @@ func (s *shell) fetchCheckpoint(n int64, own bool) (first protocol.AdoptAnswer, 
 	}
 }
 
-// fromStorePatiently asks until the store answers.
+// fromStorePatiently retries until the store answers.
 func (s *shell) fromStorePatiently(ctx workflow.Context, name string, request, answer any) error {
 	for {
 		err := s.fromStore(ctx, name, request, answer)
@@ -380,10 +379,10 @@ func (s *shell) fromStorePatiently(ctx workflow.Context, name string, request, a
 	}
 }
 
-// hear notes a signal of a person that has no request id; other workflows say nothing that may not come twice.
+// hear records a signal of a person that has no request id. Signals of other workflows are idempotent.
 func (s *shell) hear(name string, raw json.RawMessage) {
 	var act protocol.Act
-	_ = json.Unmarshal(raw, &act) // who it is from, as far as that can be told
+	_ = json.Unmarshal(raw, &act) // the sender, if it can be read
 	if act.By != "" && act.RequestID == "" {
 		s.desk.Hear(digestOf(name, raw))
 	}
@@ -393,7 +392,7 @@ func digestOf(name string, payload json.RawMessage) string {
 	return entities.ShortDigestOf([]string{name, string(payload)})
 }
 
-// withRequestID puts a request id into a payload that has none; what is no object is left as it is.
+// withRequestID adds a request id to a payload without one. A payload that is not an object is not changed.
 func withRequestID(payload json.RawMessage, id string) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if id == "" || json.Unmarshal(payload, &fields) != nil || fields == nil {
@@ -411,7 +410,7 @@ func withRequestID(payload json.RawMessage, id string) json.RawMessage {
 	return out
 }
 
-// restarted says why a workflow begins anew, for people.
+// restarted says why a workflow was restarted, for display.
 func restarted(r *protocol.Restart) string {
 	if r == nil {
 		return "it was started again"
@@ -419,6 +418,6 @@ func restarted(r *protocol.Restart) string {
 	return r.Why
 }
 
-// letGo is how long an apply is given that was under way when its workflow ended: its worker learns of that with its next
-// heartbeat, and ends it.
+// letGo is the grace period for an apply that ran when its workflow ended: its worker learns of the end with its next heartbeat, and
+// cancels it.
 const letGo = heartbeat + time.Second

@@ -22,15 +22,15 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// said is a signal, with the bytes that somebody sent.
+// said is a signal, with the bytes that were sent.
 type said struct{ verb, payload string }
 
-// resetting has a play be a run that an operator resets: what it did until then is its past.
+// resetting makes a play a run that an operator resets: its events until then are its old history.
 type resetting struct {
 	interceptor.WorkerInterceptorBase
 	p       *play
 	was     atomic.Bool
-	again   []said // what the server sends again with the first task after that
+	again   []said // signals that the server sends again with the first task after that
 	kept    protocol.Checkpoint
 	state   []byte
 	answers func(protocol.AdoptRequest) protocol.AdoptAnswer // nil: nothing newer
@@ -48,14 +48,14 @@ func resets(p *play) *resetting {
 	return r
 }
 
-// Take implements Keeper.
+// Take implements Checkpointer.
 func (r *resetting) Take(c protocol.Checkpoint, state []byte) {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	r.kept, r.state = c, slices.Clone(state)
 }
 
-// newer answers what was handed over last, as newer than whatever the run knows.
+// newer answers the last submitted checkpoint, as newer than the run's state.
 func (r *resetting) newer(missed ...protocol.Missed) func(protocol.AdoptRequest) protocol.AdoptAnswer {
 	return func(q protocol.AdoptRequest) protocol.AdoptAnswer {
 		r.p.mu.Lock()
@@ -64,7 +64,7 @@ func (r *resetting) newer(missed ...protocol.Missed) func(protocol.AdoptRequest)
 	}
 }
 
-// at resets the run, and says what is sent again.
+// at resets the run, and sets the signals that are sent again.
 func (r *resetting) at(d time.Duration, again ...said) {
 	r.again = again
 	r.p.forges(d, "reset", `{}`)
@@ -92,7 +92,7 @@ func (i *resettingInbound) HandleSignal(ctx workflow.Context, in *interceptor.Ha
 		return i.Next.HandleSignal(ctx, in)
 	}
 	i.of.was.Store(true)
-	for _, s := range append(slices.Clone(i.of.again), said{protocol.SignalWake, `{}`}) { // the bytes as they are, blanks too
+	for _, s := range append(slices.Clone(i.of.again), said{protocol.SignalWake, `{}`}) { // the original bytes, with white space
 		payload := &commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: []byte(s.payload)}
 		if err := i.Next.HandleSignal(ctx, &interceptor.HandleSignalInput{SignalName: s.verb, Arg: &commonpb.Payloads{Payloads: []*commonpb.Payload{payload}}}); err != nil {
 			return err
@@ -119,7 +119,7 @@ const (
 	mended   = `{"channel":"prod","by":"bob"}`
 )
 
-// incidents is a run with v1 everywhere, of which prod was paused after a minute.
+// incidents is a run with v1 in all channels; prod is paused after a minute.
 func incidents(t *testing.T) *resetting {
 	r := resets(newPlay(t))
 	r.p.publishes(0)
@@ -128,13 +128,14 @@ func incidents(t *testing.T) *resetting {
 	return r
 }
 
-// What is said again in the same words while a run that was reset waits for its checkpoint is carried out, whether that is newer or not.
+// A signal with equal content that is sent while a reset run waits for its checkpoint is carried out, whether the checkpoint is newer or
+// not.
 func TestWhatIsSaidAgainAfterAResetIsMeant_F1(t *testing.T) {
 	for _, newer := range []bool{false, true} {
 		t.Run(fmt.Sprintf("newer=%t", newer), func(t *testing.T) {
 			r := incidents(t)
 			p, away := r.p, 2*minute
-			if newer { // the checkpoint has the resume, the run has not: it is sent again
+			if newer { // the checkpoint has the resume, the run does not: it is sent again
 				whole := incidents(t)
 				whole.p.sends(90*second, protocol.Resume, mended)
 				whole.p.acts(first, minute)
@@ -158,7 +159,7 @@ func TestWhatIsSaidAgainAfterAResetIsMeant_F1(t *testing.T) {
 	}
 }
 
-// What was missed, and is sent again, is carried out once, in its order, and is heard.
+// Signals that were missed, and are sent again, are carried out once, in order, and recorded.
 func TestMissedSignalsAreCarriedOutOnce_F1(t *testing.T) {
 	r := incidents(t)
 	r.answers = r.newer(
@@ -173,7 +174,7 @@ func TestMissedSignalsAreCarriedOutOnce_F1(t *testing.T) {
 	require.Contains(t, r.p.stateOf(next).Heard, digestOf(protocol.Resume, json.RawMessage(mended)))
 }
 
-// What waits for the store when a run is reset still does afterwards.
+// A request that waits for the store when a run is reset still waits afterwards.
 func TestWhatWaitsIsKeptThroughAReset_F1(t *testing.T) {
 	p := away(t)
 	r := resets(p)
@@ -184,7 +185,7 @@ func TestWhatWaitsIsKeptThroughAReset_F1(t *testing.T) {
 	p.acts(first, minute)
 }
 
-// What was heard since is what follows the end of what was heard before, of which the oldest may be forgotten.
+// heardSince returns the part after the earlier digests, of which the oldest may have been dropped.
 func TestHeardSince_F1(t *testing.T) {
 	var all []string
 	for n := range 102 {
@@ -201,8 +202,8 @@ func TestHeardSince_F1(t *testing.T) {
 	}
 }
 
-// An update that is being carried out when a run learns that another one had gone on is not lost: it ends before the checkpoint of that one is
-// read, and what it did comes after that.
+// An update that is being carried out when a run learns of a later state is not lost: it ends before that checkpoint is read, and its
+// effect comes after it.
 func TestAnUpdateBesideAnAdoptionIsKept_F1(t *testing.T) {
 	r := resets(newPlay(t))
 	p := r.p

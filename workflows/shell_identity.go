@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// errNoIdentity: a token that nobody could verify must not look like a proof.
+// errNoIdentity: a token that cannot be verified must not be accepted as a proof.
 func (s *shell) errNoIdentity(row *verb.Row) error {
 	whose := "this application declares"
 	if c, ok := s.of.(consulting); ok && c.ruledElsewhere(row) {
@@ -23,27 +23,27 @@ func (s *shell) errNoIdentity(row *verb.Row) error {
 	return fmt.Errorf("%s %s; ask without one, or declare `identity`", whose, protocol.NoIdentity)
 }
 
-// consulting is an entity whose rules are elsewhere.
+// consulting is an entity whose rules may be stored elsewhere.
 type consulting interface {
-	// ruledElsewhere tells whether those for a verb are.
+	// ruledElsewhere reports whether the rules for a verb are.
 	ruledElsewhere(*verb.Row) bool
-	// consult asks for them. While they cannot be had, those that are known hold.
+	// consult reads them. While they cannot be read, the known ones apply.
 	consult(workflow.Context) error
 }
 
-// consults: the rules are asked for before a verb is judged by them.
+// consults reports whether the rules must be read before a verb is judged.
 func (s *shell) consults(row *verb.Row, r verb.Request) (consulting, bool) {
 	c, ok := s.of.(consulting)
 	return c, ok && c.ruledElsewhere(row) && row.Guard != verb.Open && !row.FromService(r)
 }
 
-// guarded: it takes a grant, or proof, to use a verb here. Elsewhere a token is not looked at.
+// guarded reports whether a verb requires a grant or proof. If not, a token is not verified.
 func (s *shell) guarded(row *verb.Row) bool {
 	_, _, ruled := s.of.rules()
 	return ruled && row.Guard != verb.Open
 }
 
-// checkProof judges without I/O whether a request carries the proof that it needs, and no other.
+// checkProof checks without I/O that a request has proof of identity if it needs one, and none otherwise.
 func (s *shell) checkProof(row *verb.Row, r verb.Request, proven bool) error {
 	identity, _, _ := s.of.rules()
 	switch guarded := s.guarded(row); {
@@ -59,12 +59,12 @@ func (s *shell) checkProof(row *verb.Row, r verb.Request, proven bool) error {
 	return nil
 }
 
-// restricting is an entity that names who may do some things, beside what grants say.
+// restricting is an entity that limits some verbs to certain people, in addition to grants.
 type restricting interface {
 	restricts(verb.Request) bool
 }
 
-// checkWhom refuses a verb that is left to people who are named, where they could prove who they are, and this one does not.
+// checkWhom refuses an unproven caller for a verb that is limited to certain people, if callers can prove their identity.
 func (s *shell) checkWhom(row *verb.Row, r verb.Request, proven bool) error {
 	identity, grants, _ := s.of.rules()
 	if proven || r.Token != "" || identity == nil || !s.guarded(row) || row.FromService(r) {
@@ -77,8 +77,8 @@ func (s *shell) checkWhom(row *verb.Row, r verb.Request, proven bool) error {
 	return nil
 }
 
-// identify tells who asks: proven by a token, or as stated. It takes no lock, so that an issuer
-// that does not answer holds nobody else up.
+// identify returns the caller: proven by a token, or as stated. It takes no lock, so that an issuer that does not answer blocks no other
+// request.
 func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (entities.Who, error) {
 	if c, ok := s.consults(row, r); ok {
 		if err := c.consult(ctx); err != nil {
@@ -124,7 +124,7 @@ func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (e
 	return who, nil
 }
 
-// replayableUntil is until when a token that proved somebody just now may be sent again; zero: it was none.
+// replayableUntil is until when the token that just proved the caller could be sent again; zero if there was none.
 func (s *shell) replayableUntil(who entities.Who) time.Time {
 	identity, _, _ := s.of.rules()
 	if !who.Proven || identity == nil {
@@ -133,8 +133,8 @@ func (s *shell) replayableUntil(who entities.Who) time.Time {
 	return s.now().Add(identity.Age())
 }
 
-// wherever is where a token may serve one request: here, or in all services of an application that a person asks something
-// of at once.
+// wherever is the scope in which a token may serve one request: this entity, or all services of an application, for a request to all of
+// them at once.
 func (s *shell) wherever() string {
 	if s.service != "" {
 		return s.application + "/*"
@@ -142,11 +142,10 @@ func (s *shell) wherever() string {
 	return s.name
 }
 
-// authorize judges again, under the lock, whether this caller may do that: the rules may have
-// changed since it asked.
+// authorize checks again, under the lock, whether this caller is allowed: the rules may have changed since the request.
 func (s *shell) authorize(row *verb.Row, r verb.Request, who entities.Who) error {
 	if !s.guarded(row) || !s.of.known() || row.FromService(r) {
-		return nil // no verb does anything yet, or it is no person's
+		return nil // no verb has an effect yet, or the caller is a workflow
 	}
 	if err := s.checkProof(row, verb.Request{}, who.Proven); err != nil {
 		return err
@@ -165,7 +164,7 @@ func (s *shell) authorize(row *verb.Row, r verb.Request, who entities.Who) error
 	return entities.Authorize(grants, row.Name, channels, who)
 }
 
-// replaced says that a token proved somebody else than was stated.
+// replaced says that a token proved another identity than the request stated.
 func replaced(r verb.Request, who entities.Who) string {
 	if !who.Proven || r.By == "" || r.By == who.Name {
 		return ""
@@ -178,8 +177,7 @@ func hasToken(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &act) == nil && act.Token != ""
 }
 
-// withoutToken is the payload once its token was verified; who it proved stands in for a name that
-// was not stated.
+// withoutToken is the payload after its token was verified. The proven name is used if no name was stated.
 func withoutToken(raw json.RawMessage, name string) json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	if json.Unmarshal(raw, &fields) != nil {
@@ -189,7 +187,7 @@ func withoutToken(raw json.RawMessage, name string) json.RawMessage {
 	_ = json.Unmarshal(raw, &act) // it was decoded before
 	for _, field := range entities.SortedKeys(fields) {
 		if strings.EqualFold(field, "token") || act.By == "" && strings.EqualFold(field, "by") {
-			delete(fields, field) // as the decoder matches them, whatever their case
+			delete(fields, field) // the decoder ignores case too
 		}
 	}
 	if by, err := json.Marshal(name); err == nil && act.By == "" {

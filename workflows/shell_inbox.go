@@ -17,10 +17,10 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// This file takes in what is sent: signals as they come, bounded, in their order, each to where it is acted on.
+// This file receives signals: in order, with limits, and each to its handler.
 
-// collect takes the signals that have come into state, in the order in which they came. Those of a
-// name that no verb answers to are refused visibly instead of being lost, as is a request to cancel.
+// collect moves the received signals into state, in the order of arrival. Signals of an unknown name are refused visibly instead of being
+// lost, and so is a request to cancel.
 func (s *shell) collect() {
 	s.refuseCancellation()
 	s.held, s.hints = 0, 0
@@ -37,7 +37,7 @@ func (s *shell) collect() {
 	}
 }
 
-// take receives one signal, if there is one of that name.
+// take receives one signal of that name, if there is one.
 func (s *shell) take(name string) bool {
 	if reserved(name) {
 		s.refuse(name, nil, s.noVerb().Error(), s.now())
@@ -68,7 +68,7 @@ func (s *shell) take(name string) bool {
 	return true
 }
 
-// signalPayload is the JSON that a signal brought, or what it brought instead, which the SDK would pass over.
+// signalPayload is the JSON payload of a signal. If the payload is not JSON, which the SDK would skip, it is the raw data.
 func signalPayload(came converter.RawValue) (raw json.RawMessage) {
 	payload := came.Payload()
 	if err := converter.GetDefaultDataConverter().FromPayload(payload, &raw); err != nil {
@@ -81,7 +81,7 @@ func (s *shell) noVerb() error {
 	return errors.New("no such verb; expected one of " + strings.Join(verb.Names(s.verbs), ", "))
 }
 
-// takes refuses a signal that no pass through the inbox could carry out, and one that there is no room for.
+// takes refuses a signal that could never be carried out, and one that exceeds the limits of the inbox.
 func (s *shell) takes(name string, raw json.RawMessage) error {
 	m, known := s.messages[name]
 	if verb.Find(s.verbs, name) == nil && (!known || m.own) {
@@ -99,7 +99,7 @@ func (s *shell) takes(name string, raw json.RawMessage) error {
 	return nil
 }
 
-// room refuses what the inbox has no room for: all of it goes from run to run. What other workflows say it always has.
+// room refuses a message if the inbox is full, because all of it goes from run to run. Messages of other workflows are not limited here.
 func (s *shell) room() error {
 	if len(s.desk.Inbox) < state.MaxInbox && s.held < state.MaxInboxBytes {
 		return nil
@@ -107,12 +107,12 @@ func (s *shell) room() error {
 	return fmt.Errorf("%d signals wait already, the most that are kept; send it again once they are carried out%s", len(s.desk.Inbox), entities.Because(entities.Visible(s.desk.Problem)))
 }
 
-// crowded: so many hints of other workflows wait that a hostile one must have sent them.
+// crowded reports whether so many messages of other workflows are queued that a hostile one must have sent them.
 func (s *shell) crowded() bool {
 	return s.hints >= state.MaxHints || s.held >= 2*state.MaxInboxBytes
 }
 
-// makeDo keeps of a hint that there is no room for that it is time to look, where that says enough.
+// makeDo coalesces a hint that exceeds the limits: one message to check is kept instead, if the message type has one.
 func (s *shell) makeDo(name string, raw json.RawMessage) {
 	look := s.messages[name].look
 	if look == "" {
@@ -130,7 +130,7 @@ func (s *shell) write(name string, raw json.RawMessage) {
 	s.woken = true
 }
 
-// holds counts what the inbox holds.
+// holds counts a message against the limits of the inbox.
 func (s *shell) holds(m *state.Message) {
 	s.held += len(m.Payload)
 	if known, ok := s.messages[m.Verb]; ok && !known.own {
@@ -138,14 +138,14 @@ func (s *shell) holds(m *state.Message) {
 	}
 }
 
-// waits tells whether a message of that name waits in the inbox.
+// waits reports whether a message of that name is in the inbox.
 func (s *shell) waits(name string) bool {
 	return slices.ContainsFunc(s.desk.Inbox, func(m *state.Message) bool { return m.Verb == name })
 }
 
-// receive carries out the inbox in order. What needs something outside that does not answer stays at its place and is
-// tried again, and with it all that needs the same; everything else goes on (a dead store must not hold up a pause).
-// What needs the store is carried out in the order in which it came, whatever else it waits for.
+// receive carries out the inbox in order. A message that needs an unavailable dependency stays in place and is retried, and with it all
+// messages that need the same one. Everything else continues (an unavailable store must not block a pause). Messages that need the store
+// are carried out in order of arrival, regardless of other dependencies.
 func (s *shell) receive() {
 	s.outages.pass(s.now())
 	defer func() { s.untried, s.passes = 0, s.passes+1 }()
@@ -158,7 +158,7 @@ func (s *shell) receive() {
 	defer s.lock.Unlock()
 	var awaited [outsides]bool
 	done := map[*state.Message]bool{}
-	for n := 0; n < len(s.desk.Inbox); n++ { // meanwhile messages may be added, at the end
+	for n := 0; n < len(s.desk.Inbox); n++ { // messages may be appended during the loop
 		m := s.desk.Inbox[n]
 		if s.line.done[m] {
 			done[m] = true
@@ -184,7 +184,7 @@ func (s *shell) receive() {
 	}
 }
 
-// receiveOne carries out one message, or tells what it waits for: somebody who does not answer, or those before it.
+// receiveOne carries out one message, or returns what it waits for: an unavailable dependency, or the messages before it.
 func (s *shell) receiveOne(m *state.Message) outside {
 	of := s.needed(m)
 	switch {
@@ -209,13 +209,13 @@ func (s *shell) receiveOne(m *state.Message) outside {
 	return of
 }
 
-// ofStore tells whether a message reads the store.
+// ofStore reports whether a message reads the store.
 func (s *shell) ofStore(m *state.Message) bool {
 	row := verb.Find(s.verbs, m.Verb)
 	return !m.Damaged && (row != nil && row.Store || s.messages[m.Verb].needs == theStore)
 }
 
-// needed is what a message needs that did not answer the last time it was asked; nobody: nothing.
+// needed is the unavailable dependency that a message needs, or nobody.
 func (s *shell) needed(m *state.Message) outside {
 	of := s.messages[m.Verb].needs
 	row := verb.Find(s.verbs, m.Verb)
@@ -231,7 +231,7 @@ func (s *shell) needed(m *state.Message) outside {
 	if row == nil || !s.guarded(row) || !hasToken(m.Payload) {
 		return nobody
 	}
-	for _, of := range [...]outside{theIssuer, theStore} { // the one verifies it, the other says whether it was used
+	for _, of := range [...]outside{theIssuer, theStore} { // the issuer verifies it, the store knows whether it was used
 		if s.outages.open(of) && (of == theIssuer || !row.Urgent()) {
 			return of
 		}
@@ -239,7 +239,7 @@ func (s *shell) needed(m *state.Message) outside {
 	return nobody
 }
 
-// carryOut carries out one message; what is refused is kept for `status`, and is done with.
+// carryOut carries out one message. A refusal is kept for `status`, and the message is done.
 func (s *shell) carryOut(ctx workflow.Context, m *state.Message) error {
 	var err error
 	if known, ok := s.messages[m.Verb]; ok {
@@ -253,8 +253,8 @@ func (s *shell) carryOut(ctx workflow.Context, m *state.Message) error {
 	return err
 }
 
-// makeRoom writes audit lines to the store while so many messages are carried out at once that they would be lost. When
-// all of them are of this workflow task, it ends that first.
+// makeRoom writes audit lines to the store while so many messages are carried out at once that lines would be lost. If all lines are of
+// this workflow task, it ends the task first.
 func (s *shell) makeRoom() {
 	if len(s.desk.Audit) < state.MaxAudit/10 || s.storing || s.outages.open(theTrail) {
 		return
@@ -267,10 +267,10 @@ func (s *shell) makeRoom() {
 	}
 }
 
-// refuse keeps a signal that changed nothing for `status`, in so many bytes and no more.
+// refuse records a refused signal for `status`, within a size limit.
 func (s *shell) refuse(name string, raw json.RawMessage, why string, at time.Time) {
 	var act protocol.Act
-	_ = json.Unmarshal(raw, &act) // who it is from, as far as that can be told
+	_ = json.Unmarshal(raw, &act) // the sender, if it can be read
 	s.desk.Refuse(verb.Clip(name, verb.MaxName), verb.Clip(act.By, verb.MaxName), clip(why), at)
 	s.woken = true
 }

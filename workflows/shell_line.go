@@ -11,22 +11,22 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// line is where those wait that need the store: releases and publications, which are carried out in the order in which
-// they were accepted. Whoever is first in it may wait for the store without the lock, so that all else goes on.
+// line is the queue of messages that need the store: releases and publications. They are carried out in the order in which they were
+// accepted. The first one may wait for the store without the lock, so that everything else continues.
 type line struct {
 	mutex    workflow.Mutex          // of updates
-	aside    bool                    // one is being carried out beside the workflow task
-	done     map[*state.Message]bool // carried out so, and still in the inbox
+	aside    bool                    // a message is being carried out outside the workflow task
+	done     map[*state.Message]bool // carried out that way, and still in the inbox
 	failures int                     // how often the store did not answer
 	failure  error                   // the last time
 }
 
-// waiting tells whether anything in the inbox waits for the store.
+// waiting reports whether any message in the inbox waits for the store.
 func (s *shell) waiting() bool {
 	return s.line.failures > 0 && slices.ContainsFunc(s.desk.Inbox, func(m *state.Message) bool { return s.ofStore(m) && !s.line.done[m] })
 }
 
-// carryAside carries out a message beside the workflow task. It stays in the inbox until that is done.
+// carryAside carries out a message outside the workflow task. It stays in the inbox until that is done.
 func (s *shell) carryAside(m *state.Message) {
 	s.line.aside = true
 	s.await(func(ctx workflow.Context) {
@@ -45,8 +45,8 @@ func (s *shell) carryAside(m *state.Message) {
 	})
 }
 
-// inLine carries out an update that needs the store, after what came before it. Somebody listens, so that what
-// waits is tried now; where the store still does not answer, the update is told so, and nothing has changed.
+// inLine carries out an update that needs the store, after the messages before it. A caller waits for the answer, so the queued messages
+// are tried now. If the store is still unavailable, the update returns that error, and nothing has changed.
 func (s *shell) inLine(ctx workflow.Context, do func(workflow.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	failures := s.line.failures
 	failed := func() bool { return s.line.failures > failures }
@@ -84,5 +84,5 @@ func (s *shell) inLine(ctx workflow.Context, do func(workflow.Context) (json.Raw
 	return out, err
 }
 
-// errAside: it is to be carried out beside the workflow task.
+// errAside: the message must be carried out outside the workflow task.
 var errAside = errors.New("beside the workflow task")

@@ -10,8 +10,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// outside is something that a workflow needs and that may not answer for a while. Each has its own
-// pauses between tries: what needs the one is not held up by another.
+// outside is a dependency of a workflow that may be unavailable for a while. Each has its own backoff: an outage of one does not delay
+// messages that need another.
 type outside int
 
 const (
@@ -20,21 +20,20 @@ const (
 	theIssuer    // of tokens
 	theRuntimes  // Runtime workflows, for leases
 	theTrail     // the store, for audit lines
-	theChecks    // the activity that evaluates checks ended in an error
+	theChecks    // the activity that evaluates checks failed
 	theNextRun   // the store, for state that is too large to be carried
-	theDamaged   // something in the store, until it is written again
-	theAnnouncer // workflows of what a service is part of, for pauses
+	theDamaged   // a damaged object in the store, until it is written again
+	theAnnouncer // workflows of the application or runtime that announce a pause
 	outsides
 )
 
 // errRuntime is the type of an error of a Runtime workflow that could not be reached.
 const errRuntime = "RuntimeWorkflow"
 
-// errAnnouncer is the type of an error of a workflow that could not be asked for its pause.
+// errAnnouncer is the type of an error of a workflow whose pause could not be queried.
 const errAnnouncer = "Announcer"
 
-// silences says of each what kind of trouble it is that it does not answer ("": none that is shown), what is said of
-// that, and of what type that error is.
+// silences lists per dependency the kind of trouble of an outage ("" if it is not shown), the text shown, and the type of the error.
 var silences = [outsides]struct{ trouble, text, errType string }{
 	theStore:     {state.TroubleStore, "the store does not answer: ", protocol.ErrStore},
 	theDamaged:   {"damage", "", protocol.ErrDamaged},
@@ -45,7 +44,7 @@ var silences = [outsides]struct{ trouble, text, errType string }{
 	theRuntimes:  {"runtime", "the workflow of the runtime cannot be reached: ", errRuntime},
 }
 
-// outage is how long something is left alone after it did not answer.
+// outage is the backoff state of a dependency that did not answer.
 type outage struct {
 	until time.Time
 	tries int
@@ -53,7 +52,7 @@ type outage struct {
 
 type outages [outsides]outage
 
-// pass opens what may be tried again now. Who needs it tries it, and sets the next time.
+// pass ends the backoffs that have expired. The next message that needs the dependency tries it, and sets the next backoff.
 func (o *outages) pass(now time.Time) {
 	for n := range o {
 		if !now.Before(o[n].until) {
@@ -62,10 +61,10 @@ func (o *outages) pass(now time.Time) {
 	}
 }
 
-// open: it did not answer, and is not asked again yet.
+// open reports whether a dependency is unavailable and in backoff.
 func (o *outages) open(of outside) bool { return !o[of].until.IsZero() }
 
-// next is the earliest time at which something is tried again.
+// next is the earliest time of a retry.
 func (o *outages) next() time.Time {
 	var at time.Time
 	for n := range o {
@@ -74,13 +73,12 @@ func (o *outages) next() time.Time {
 	return at
 }
 
-// patient tells that somebody did not answer the last time: it is asked beside the workflow task, where it may take its
-// time.
+// patient reports whether a dependency did not answer the last time: it is then called outside the workflow task, with a longer timeout.
 func (s *shell) patient(of outside) bool {
 	return s.outages[of].tries > 0
 }
 
-// failed counts that somebody did not answer, if that is what an error says.
+// failed counts a failure of a dependency, if the error is one.
 func (s *shell) failed(of outside, err error) bool {
 	if outageOf(err) != of {
 		return false
@@ -93,7 +91,7 @@ func (s *shell) failed(of outside, err error) bool {
 	return true
 }
 
-// backOff leaves something alone until it may answer again, and says so in `status`.
+// backOff sets the backoff of a dependency, and shows it in `status`.
 func (s *shell) backOff(of outside, err error) {
 	if !s.failed(of, err) {
 		s.outages[of].tries++
@@ -105,20 +103,20 @@ func (s *shell) backOff(of outside, err error) {
 	}
 }
 
-// trouble shows a problem of a kind that goes away by itself.
+// trouble shows a problem of a kind that is cleared automatically.
 func (s *shell) trouble(kind, text string) { s.desk.Trouble, s.desk.Problem = kind, text }
 
-// clear takes back a problem of that kind.
+// clear removes a problem of that kind.
 func (s *shell) clear(kind string) {
 	if s.desk.Trouble == kind {
 		s.desk.Trouble, s.desk.Problem = "", ""
 	}
 }
 
-// reached takes back that it does not answer.
+// reached removes the problem of a dependency that answered.
 func (s *shell) reached(of outside) { s.clear(silences[of].trouble) }
 
-// outageOf tells what did not answer; nobody when the error is of another kind.
+// outageOf returns the dependency that did not answer, or nobody if the error is of another kind.
 func outageOf(err error) outside {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) {

@@ -25,7 +25,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// begins replays the first workflow task of a run, as a worker does; an error is a task that failed.
+// begins replays the first workflow task of a run, as a worker does; an error is a failed task.
 func begins(t *testing.T, workflowType string, input any) error {
 	t.Helper()
 	replayer := worker.NewWorkflowReplayer()
@@ -67,8 +67,8 @@ func begins(t *testing.T, workflowType string, input any) error {
 	}})
 }
 
-// A worker that does not know the form of a state leaves the workflow alone: the workflow task fails, to be tried
-// again by another one, and says what to do; the workflow goes on existing. One that knows it takes the same state.
+// A worker that does not know the format of a state does not touch the workflow: the workflow task fails with advice, and another worker
+// retries it; the workflow continues to exist. A worker that knows the format accepts the same state.
 func TestNewerStateIsLeftAlone(t *testing.T) {
 	service := func(c protocol.Carried) any {
 		return protocol.ServiceInput{Application: "shop", Service: "web", Runs: 7, Carried: c}
@@ -100,7 +100,7 @@ func TestNewerStateIsLeftAlone(t *testing.T) {
 	}
 }
 
-// State that cannot be read fails the workflow task, too: failing the workflow would lose it.
+// Unreadable state fails the workflow task, too: to fail the workflow would lose the state.
 func TestUnreadableStateIsLeftAlone(t *testing.T) {
 	err := begins(t, protocol.ServiceWorkflow, protocol.ServiceInput{
 		Application: "shop", Service: "web", Carried: protocol.Carried{StateVersion: protocol.Version, State: json.RawMessage(`{"releases":7}`)},
@@ -109,8 +109,8 @@ func TestUnreadableStateIsLeftAlone(t *testing.T) {
 	require.NotContains(t, err.Error(), "TMPRL1100", "no command, not even that the workflow failed")
 }
 
-// State of any size reaches the next run whole: as it is, packed, or by way of the store, which may be away for a
-// while at both ends. Nothing that comes meanwhile is lost.
+// State of any size reaches the next run complete: plain, packed, or through the store, which may be unavailable for a while at both ends.
+// No message that arrives in the meantime is lost.
 func TestStateOfAnySizeReachesTheNextRun(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -153,7 +153,7 @@ func TestStateOfAnySizeReachesTheNextRun(t *testing.T) {
 	}
 }
 
-// keepsState is a store that takes spilled state, once it has failed a few times.
+// keepsState is a store that accepts spilled state after a few failures.
 func (p *play) keepsState(stored *protocol.Packed, fails *int) {
 	failing := func() error {
 		if *fails > 0 {
@@ -174,7 +174,7 @@ func (p *play) keepsState(stored *protocol.Packed, fails *int) {
 	}, activity.RegisterOptions{Name: protocol.ActivityRestore})
 }
 
-// noise is text that does not shrink much.
+// noise is text that compresses badly.
 func noise(n int) string {
 	var b strings.Builder
 	for b.Len() < n {
@@ -183,8 +183,7 @@ func noise(n int) string {
 	return b.String()[:n]
 }
 
-// An update comes after the signals that came before it, also in the moment in which a run waits with ending because it
-// has answered another one.
+// An update comes after the signals that arrived before it, also while a run delays its end because it has answered another update.
 func TestUpdatesWaitForSignalsWhileARunEnds(t *testing.T) {
 	p := newPlay(t)
 	p.publishes(0)

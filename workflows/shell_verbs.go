@@ -15,8 +15,8 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// listen registers handlers of updates, which answer at once. Signals have none: the loop collects
-// them. A coroutine to receive each name would be simpler, but costs every idle workflow a stack.
+// listen registers handlers of updates, which answer at once. Signals have no handlers: the loop collects them. A coroutine per signal name
+// would be simpler, but costs every idle workflow a stack.
 func (s *shell) listen() error {
 	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryCheckpoint, s.handOverAgain); err != nil {
 		return err
@@ -42,8 +42,7 @@ func (s *shell) listen() error {
 	return nil
 }
 
-// validate judges an update without I/O, so that one that is refused writes nothing. A request id
-// that was answered before always passes.
+// validate judges an update without I/O, so that a refused one writes nothing. A request id that was answered before always passes.
 func (s *shell) validate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) error {
 	r, err := readUpdate(ctx, row, raw)
 	if err != nil {
@@ -69,29 +68,29 @@ func (s *shell) validate(ctx workflow.Context, row *verb.Row, raw json.RawMessag
 	switch {
 	case row.Store:
 		_, err = s.of.judge(row, r, stated)
-	case s.behind(ctx): // what comes before it may make it right: it is judged when its turn comes
+	case s.behind(ctx): // earlier messages may make it valid: it is judged after them
 	case r.Token != "" && s.guarded(row):
 		err = s.of.checkNames(r)
 	default:
 		if err = s.authorize(row, r, stated); err == nil {
-			_, err = s.of.judge(row, r, stated) // the effect is let go
+			_, err = s.of.judge(row, r, stated) // the effect is discarded
 		}
 	}
 	return err
 }
 
-// behind: something that came earlier is not carried out yet.
+// behind reports whether earlier messages are not carried out yet.
 func (s *shell) behind(ctx workflow.Context) bool {
 	return len(s.desk.Inbox) > 0 || s.lock.IsLocked() || len(workflow.GetUnhandledSignalNames(ctx)) > 0
 }
 
-// ready: there is something to judge verbs by, or nothing of that is under way. An update may reach
-// a new service together with the publication that started it.
+// ready reports whether there is state to judge verbs by, or no work that would create it is in progress. An update may reach a new service
+// together with the publication that started it.
 func (s *shell) ready() bool {
 	return !s.adopting && (s.restored && s.of.known() || s.begun && !s.waits(protocol.Publish))
 }
 
-// update carries out one update, and answers once what follows from it is known.
+// update carries out one update, and answers once its result is known.
 func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (json.RawMessage, error) {
 	out, err := s.updated(ctx, row, raw)
 	if follow := s.outcomes[row.Name]; follow != nil && err == nil {
@@ -100,8 +99,8 @@ func (s *shell) update(ctx workflow.Context, row *verb.Row, raw json.RawMessage)
 	return out, err
 }
 
-// updated carries out one update: validated before it was accepted, then again under the lock,
-// because other verbs may have come between.
+// updated carries out one update. It was validated before it was accepted, and is validated again under the lock, because other verbs may
+// have run in between.
 func (s *shell) updated(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (json.RawMessage, error) {
 	if err := s.settled(ctx); err != nil {
 		return nil, err
@@ -128,7 +127,7 @@ func (s *shell) updated(ctx workflow.Context, row *verb.Row, raw json.RawMessage
 	return s.told(row, r, out), err
 }
 
-// told says in an answer what follows, as of now. It is no part of what is remembered, so that its words change freely.
+// told adds the follow-up to an answer, as of now. It is not part of the stored answer, so its text can change freely.
 func (s *shell) told(row *verb.Row, r verb.Request, out json.RawMessage) json.RawMessage {
 	if out == nil {
 		return nil
@@ -136,22 +135,22 @@ func (s *shell) told(row *verb.Row, r verb.Request, out json.RawMessage) json.Ra
 	return row.Say(out, s.of.follows(row, r))
 }
 
-// whenDue has an update carried out when its turn comes.
+// whenDue carries out an update in order.
 func (s *shell) whenDue(ctx workflow.Context, row *verb.Row, r verb.Request, who entities.Who) (json.RawMessage, error) {
 	perform := func(ctx workflow.Context) (json.RawMessage, error) { return s.perform(ctx, row, r, who) }
 	if row.Store {
 		return s.inLine(ctx, perform)
 	}
 	out, err := s.locked(ctx, perform)
-	if s.answers[row.Name] != nil { // whatever it answers needs the store
+	if s.answers[row.Name] != nil { // its answer needs the store
 		return out, err
 	}
 	return s.pending(out), err
 }
 
-// pending says in an answer that the store does not have the line of what was done, where the worker knows that the store does
-// not answer although the workflow does not yet. It is no part of what is remembered, since a replay knows nothing of it; the
-// line is in the history of the workflow from which this answer is.
+// pending adds to an answer that the audit line is not in the store yet, if the worker knows that the store is unavailable and the workflow
+// does not know that yet. It is not part of the stored answer, because a replay does not know it. The line is in the history of the
+// workflow that sends this answer.
 func (s *shell) pending(out json.RawMessage) json.RawMessage {
 	worker, ok := s.ctx.Value(checkpointerKey{}).(Watcher)
 	if !ok || out == nil || workflow.IsReplaying(s.ctx) || len(s.desk.Audit) == 0 || s.desk.AuditPending() != "" || !worker.Away() {
@@ -168,8 +167,8 @@ func (s *shell) pending(out json.RawMessage) json.RawMessage {
 	return out
 }
 
-// inTurn has an update wait for the signals that came before it, unless they wait themselves: the loop may be busy ending
-// the run.
+// inTurn makes an update wait for the signals that arrived before it, unless these are waiting themselves. The loop may be busy ending the
+// run.
 func (s *shell) inTurn(ctx workflow.Context) error {
 	if s.untried == 0 && len(workflow.GetUnhandledSignalNames(ctx)) == 0 {
 		return nil
@@ -180,7 +179,7 @@ func (s *shell) inTurn(ctx workflow.Context) error {
 	return workflow.Await(ctx, func() bool { return s.passes > before })
 }
 
-// locked does something while nothing else is carried out.
+// locked calls do while nothing else is carried out.
 func (s *shell) locked(ctx workflow.Context, do func(workflow.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	if err := s.lock.Lock(ctx); err != nil {
 		return nil, err
@@ -189,7 +188,7 @@ func (s *shell) locked(ctx workflow.Context, do func(workflow.Context) (json.Raw
 	return do(ctx)
 }
 
-// readUpdate is decodeUpdate of one that nobody has accepted yet.
+// readUpdate is decodeUpdate for an update that is not accepted yet.
 func readUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (verb.Request, error) {
 	r, err := decodeUpdate(ctx, row, raw)
 	if err == nil {
@@ -198,9 +197,9 @@ func readUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (verb.
 	return r, err
 }
 
-// decodeUpdate is Decode for an update. The id of the update stands for a request id that is not given: one that the
-// server hands on after a reset, or that is found in the history of a closed run, is carried out once. A token that it came
-// with has served it with that id, as which it comes then.
+// decodeUpdate is Decode for an update. The id of the update is the default request id. So an update that the server delivers again after a
+// reset, or that is found in the history of a closed run, is carried out once. The update's token was used under that id, and is then
+// presented under it again.
 func decodeUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (verb.Request, error) {
 	r, err := row.Decode(raw)
 	if info := workflow.GetCurrentUpdateInfo(ctx); err == nil && r.RequestID == "" && info != nil {
@@ -212,19 +211,19 @@ func decodeUpdate(ctx workflow.Context, row *verb.Row, raw json.RawMessage) (ver
 	return r, err
 }
 
-// signalled carries out a verb that came as a signal. A token is looked at once: who it proves stays
-// with the message, the token does not, so that it may expire while the message waits for the store.
+// signalled carries out a verb that arrived as a signal. A token is verified at once. The proven identity stays with the message and the
+// token does not, so the token may expire while the message waits for the store.
 func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
 	row := verb.Find(s.verbs, m.Verb)
 	if row == nil {
-		return refused(fmt.Errorf("no such verb %q", m.Verb)) // a worker of another version took it in
+		return refused(fmt.Errorf("no such verb %q", m.Verb)) // a worker of another version received it
 	}
 	r, err := row.DecodeSignal(m.Payload)
 	if err != nil {
 		return refused(err)
 	}
 	r.At = m.At
-	if r.Token != "" && r.RequestID == "" { // one that is sent again is the same request
+	if r.Token != "" && r.RequestID == "" { // a repeated signal is the same request
 		r.RequestID = "signal-" + digestOf(m.Verb, m.Payload)
 	}
 	who := m.Who
@@ -242,7 +241,7 @@ func (s *shell) signalled(ctx workflow.Context, m *state.Message) error {
 	return err
 }
 
-// perform carries out one verb. The answer of a repeated request id is the one given then.
+// perform carries out one verb. A repeated request id gets the original answer.
 func (s *shell) perform(ctx workflow.Context, row *verb.Row, r verb.Request, who entities.Who) (json.RawMessage, error) {
 	if out, done, err := s.again(row, r, who.Name); done {
 		return out, err
@@ -271,7 +270,7 @@ func (s *shell) answer(ctx workflow.Context, row *verb.Row, r verb.Request, who 
 	return s.effect(row, r, who)
 }
 
-// effect carries out a verb that asks nobody outside any more.
+// effect carries out a verb that needs no further dependency.
 func (s *shell) effect(row *verb.Row, r verb.Request, who entities.Who) (any, error) {
 	effect, err := s.of.judge(row, r, who)
 	if err != nil {
@@ -280,7 +279,7 @@ func (s *shell) effect(row *verb.Row, r verb.Request, who entities.Who) (any, er
 	return protocol.Answer{Message: joined(joined(effect(), replaced(r, who)), s.desk.AuditPending())}, nil
 }
 
-// again is what a request was answered that comes once more. Another one under its id is refused.
+// again returns the original answer to a repeated request. A different request with the same id is refused.
 func (s *shell) again(row *verb.Row, r verb.Request, by string) (out json.RawMessage, done bool, err error) {
 	before, done := s.desk.Answered(row.Name, r.RequestID)
 	if !done {
@@ -292,7 +291,7 @@ func (s *shell) again(row *verb.Row, r verb.Request, by string) (out json.RawMes
 	return repeated(row, before.Answer), true, nil
 }
 
-// statedBy is who asks, as far as that is known before a token is looked at.
+// statedBy is the caller as far as it is known before a token is verified.
 func statedBy(r verb.Request) string {
 	if r.Token != "" {
 		return ""
@@ -300,7 +299,7 @@ func statedBy(r verb.Request) string {
 	return r.By
 }
 
-// repeated is the answer once given, marked as such where the verb's answer has room for it.
+// repeated is the original answer, marked as repeated if the verb's answer allows that.
 func repeated(row *verb.Row, before json.RawMessage) json.RawMessage {
 	if row.Repeat == nil {
 		return before
@@ -308,7 +307,7 @@ func repeated(row *verb.Row, before json.RawMessage) json.RawMessage {
 	return row.Repeat(before)
 }
 
-// joined are the sentences that there are.
+// joined joins the non-empty sentences.
 func joined(message, note string) string {
 	if message == "" || note == "" {
 		return message + note
@@ -316,7 +315,7 @@ func joined(message, note string) string {
 	return message + "; " + note
 }
 
-// refused marks an error as one that a caller made; nil stays nil. It is UTF-8, as the server takes no other answer.
+// refused marks an error as caused by the caller; nil stays nil. The text is valid UTF-8, because the server accepts nothing else.
 func refused(err error) error {
 	if err == nil {
 		return nil
@@ -333,8 +332,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// rootCause is what a person needs of a chain of Temporal errors: the message of what failed, whole
-// ("write … to the store: permission denied"), or else the innermost one.
+// rootCause is the useful part of a chain of Temporal errors for a person: the whole message of the application error ("write … to the
+// store: permission denied"), or else the innermost error.
 func rootCause(err error) string {
 	var app *temporal.ApplicationError
 	for !errors.As(err, &app) && errors.Unwrap(err) != nil {

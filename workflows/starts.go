@@ -8,9 +8,9 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Starts is the interceptor that ends a run at once that somebody started otherwise than Converge does (G1): state is
-// carried by continuing as new only, and a first run begins with what the store knows. Workers register it (worker/worker.go);
-// a replayer does not need it, since a run that may begin is not touched.
+// Starts is the interceptor that fails a run at once that was not started by Converge (G1). State is carried only by continue-as-new, and a
+// first run starts with the state in the store. Workers register it (worker/worker.go). A replayer does not need it, since it does not
+// affect a valid run.
 type Starts struct {
 	interceptor.WorkerInterceptorBase
 }
@@ -26,7 +26,7 @@ type startsInbound struct {
 	interceptor.WorkflowInboundInterceptorBase
 }
 
-// ExecuteWorkflow fails what may not begin.
+// ExecuteWorkflow fails an invalid start.
 func (i *startsInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
 	if len(in.Args) == 1 {
 		if input, ok := in.Args[0].(protocol.Input); ok {
@@ -38,8 +38,8 @@ func (i *startsInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.Ex
 	return i.Next.ExecuteWorkflow(ctx, in)
 }
 
-// mayBegin refuses a workflow under another id than its input says, with a schedule or as another attempt, and a first run that
-// brings state of its own or knows nothing. A run that began when the last was allowed goes on.
+// mayBegin refuses a workflow whose id differs from its input, one with a schedule or a retry attempt, and a first run that brings state of
+// its own or does not adopt. A run that started when this was allowed continues.
 func mayBegin(info *workflow.Info, in protocol.Input, replaying bool) error {
 	id, carried, first := in.Begins()
 	refuse := func(why string) error {

@@ -8,19 +8,19 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// unreached are services that could not be told what all others know, and when they are told again. They hold up nobody
-// else, and nothing newer.
+// unreached are services that could not be notified of what all others know, and the time of the next attempt. They delay no other service,
+// and no newer notice.
 type unreached struct {
 	protocol.Unreached
-	Since string    `json:"since,omitempty"` // the manifest that those know at least who are too many to be named
+	Since string    `json:"since,omitempty"` // the oldest manifest known to the services that are too many to list
 	Tries int       `json:"tries,omitempty"`
 	Next  time.Time `json:"next,omitzero"`
 }
 
-// slowestTelling is the longest pause between two tries to tell services that could not be told.
+// slowestTelling is the longest delay between two attempts to notify services.
 const slowestTelling = 5 * time.Minute
 
-// after is what is left to be told once more, after a try that reached all but some.
+// after is the state after an attempt that reached all services except the missed ones.
 func (u unreached) after(missed protocol.Unreached, now time.Time) unreached {
 	if len(missed.Services) == 0 {
 		return unreached{}
@@ -29,10 +29,10 @@ func (u unreached) after(missed protocol.Unreached, now time.Time) unreached {
 	return unreached{Unreached: missed, Tries: u.Tries + 1, Next: now.Add(wait)}
 }
 
-// due: it is time to try again.
+// due reports whether it is time for the next attempt.
 func (u unreached) due(now time.Time) bool { return len(u.Services) > 0 && !now.Before(u.Next) }
 
-// text says who was not told, for people.
+// text lists the services that were not notified, for display.
 func (u unreached) text(what string) string {
 	const named = 5
 	names := strings.Join(u.Services[:min(len(u.Services), named)], ", ")

@@ -1,6 +1,6 @@
-// Package codecserver decrypts payloads for who may see them: for the stock temporal CLI (--codec-endpoint) and the
-// Temporal UI. What they send it encrypts, where payloads are to be encrypted, and gives back as it is elsewhere: the stock
-// CLI sends nothing, not even a query, that did not come by here.
+// Package codecserver decrypts payloads for authorized clients: the standard temporal CLI (--codec-endpoint) and the Temporal UI. It
+// encrypts the payloads that they send if encryption is configured, and otherwise returns them unchanged: the standard CLI passes
+// everything that it sends through this server, even a query.
 package codecserver
 
 import (
@@ -23,26 +23,26 @@ import (
 )
 
 const (
-	// shortestSecret is how much of a shared secret there must be, in bytes.
+	// shortestSecret is the minimum length of a shared secret, in bytes.
 	shortestSecret = 20
-	// mostAsked bounds a request, in bytes: a page of events.
+	// mostAsked is the limit of a request, in bytes: a page of events.
 	mostAsked = 16 << 20
 )
 
-// Options say who may have payloads decrypted, and encrypted.
+// Options define who may decrypt and encrypt payloads.
 type Options struct {
 	Codec *codec.Codec
-	// Identity and To are who may: OIDC ID tokens prove it. To has names, and groups as group:NAME.
+	// Identity and To define the authorized callers, proven by OIDC ID tokens. To has names, and groups as group:NAME.
 	Identity entities.Identity
 	To       []string
-	// Secret is known to everybody who may, instead or beside.
+	// Secret is shared by all authorized callers, instead of tokens or in addition.
 	Secret string
-	// Origins are the pages that a browser lets ask (https://temporal.shop.dev), Hosts the names under which it is asked
-	// beside those of this machine.
+	// Origins are the pages that a browser allows to send requests (https://temporal.shop.dev). Hosts are the names of this server, in
+	// addition to those of this machine.
 	Origins, Hosts []string
 }
 
-// New makes the server. It is an error to let everybody ask, or nobody.
+// New makes the server. Options that allow everyone, or no one, are an error.
 func New(o Options) (http.Handler, error) {
 	for _, origin := range o.Origins {
 		u, err := url.Parse(origin)
@@ -101,7 +101,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	s.codec.ServeHTTP(w, r)
 }
 
-// fromKnownPage tells whether a request may be answered to the page that it comes from, if it comes from one.
+// fromKnownPage reports whether a request comes from an allowed page, or from no page.
 func (s *server) fromKnownPage(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	w.Header().Add("Vary", "Origin")
@@ -118,8 +118,8 @@ func (s *server) fromKnownPage(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// named tells whether a Host header means this server. A page whose name somebody makes mean this machine (DNS rebinding)
-// would else be of the same origin.
+// named reports whether a Host header means this server. Otherwise a page whose name resolves to this machine (DNS rebinding) would have
+// the same origin.
 func (s *server) named(host string) bool {
 	name := host
 	if before, _, err := net.SplitHostPort(host); err == nil {
@@ -130,7 +130,7 @@ func (s *server) named(host string) bool {
 		slices.ContainsFunc(s.Hosts, func(known string) bool { return strings.EqualFold(known, name) || strings.EqualFold(known, host) })
 }
 
-// allowed is nil when the header Authorization proves that somebody may ask.
+// allowed returns nil if the Authorization header proves that the caller is authorized.
 func (s *server) allowed(ctx context.Context, authorization string) error {
 	kind, token, _ := strings.Cut(authorization, " ")
 	if token == "" || !strings.EqualFold(kind, "Bearer") {
@@ -152,7 +152,7 @@ func (s *server) allowed(ctx context.Context, authorization string) error {
 	return nil
 }
 
-// same compares two texts in a time that tells nothing about them.
+// same compares two texts in constant time.
 func same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

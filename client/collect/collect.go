@@ -1,6 +1,6 @@
-// Package collect keeps a store small: it removes content that neither the store's own records nor any history in Temporal refers to
-// (docs/operating.md, The store is kept small). What refers to what is the store's business; this package reads histories, and
-// refuses a store that belongs to another installation, whose histories are elsewhere.
+// Package collect keeps a store small: it removes content that neither the store's own records nor any history in Temporal references
+// (docs/operating.md, The store is kept small). The store knows the references; this package reads histories, and refuses a store that
+// belongs to another installation, whose histories are elsewhere.
 package collect
 
 import (
@@ -24,20 +24,20 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// Collect says what to collect.
+// Collect configures a collection.
 type Collect struct {
 	Client    client.Client
 	Namespace string
 	Store     *store.Store
-	// Payloads is the codec of the client. Nil: nothing is encrypted.
+	// Payloads is the codec of the client. Nil: no encryption.
 	Payloads *codec.Codec
 	store.Collection
 }
 
-// historiesAtOnce is how many histories are read at a time.
+// historiesAtOnce is how many histories are read in parallel.
 const historiesAtOnce = 8
 
-// Run collects once. Nothing is changed when anything that may refer to content cannot be read.
+// Run collects once. It changes nothing if anything that may reference content cannot be read.
 func (c Collect) Run(ctx context.Context) ([]store.CollectedKind, error) {
 	if err := c.belongs(ctx); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (c Collect) Run(ctx context.Context) ([]store.CollectedKind, error) {
 	return c.Store.Collect(ctx, c.Collection)
 }
 
-// belongs refuses a store whose workflows are not in this namespace: nobody here knows what they refer to.
+// belongs refuses a store whose workflows are not in this namespace: their references are not known here.
 func (c Collect) belongs(ctx context.Context) error {
 	i, err := c.Store.Installation(ctx)
 	if store.IsNotFound(err) {
@@ -85,16 +85,16 @@ func (c Collect) belongs(ctx context.Context) error {
 	return nil
 }
 
-// run is a run of a workflow.
+// run identifies a run of a workflow.
 type run struct{ id, run string }
 
-// ours are the workflows whose histories refer to the store, those that have ended too, as long as the server has them.
+// ours selects the workflows whose histories reference the store, including ended ones that the server still has.
 var ours = "WorkflowType IN ('" + strings.Join([]string{
 	protocol.ServiceWorkflow, protocol.ApplicationWorkflow, protocol.RuntimeWorkflow, protocol.InstallationWorkflow, protocol.PlanWorkflow, protocol.PreviewWorkflow,
 }, "','") + "')"
 
-// histories hands over all payloads of the histories of all runs: those that the server lists, and the present one of each workflow
-// that has a checkpoint, of which the list may not know.
+// histories passes all payloads of the histories of all runs to take: the runs that the server lists, and the current run of each workflow
+// with a checkpoint, which the list may not have.
 func (c Collect) histories(ctx context.Context, take func(string, []byte) error) error {
 	runs, err := c.runs(ctx)
 	if err != nil {
@@ -143,7 +143,7 @@ func (c Collect) runs(ctx context.Context) (map[run]bool, error) {
 	}
 }
 
-// history hands over what one run has. One that is gone by now refers to nothing any more.
+// history passes the payloads of one run to take. A run that no longer exists references nothing.
 func (c Collect) history(ctx context.Context, r run, take func(string, []byte) error) error {
 	application := store.ApplicationOfWorkflow(r.id)
 	visit := proxy.VisitPayloadsOptions{Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {

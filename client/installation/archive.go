@@ -1,6 +1,6 @@
-// Package installation takes an installation out of its store and its Temporal namespace, and puts it into others: to move
-// it, with everything in flight, or as a backup (F4). What it writes and reads is an archive: a compressed tar of what the
-// store holds, between a first entry that says what it is and a last one by which it is known to be whole.
+// Package installation exports an installation from its store and its Temporal namespace, and imports it into others: to move it, with all
+// operations in flight, or as a backup (F4). The format is an archive: a compressed tar of the contents of the store. Its first entry
+// describes it, and its last entry proves that it is complete.
 package installation
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// Schema names the form of an archive.
+// Schema is the format of an archive.
 const Schema = "converge.archive/v1"
 
 const (
@@ -34,17 +34,17 @@ type Header struct {
 	ID     string    `json:"id"` // of this archive, random
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
-	// Installation is its record. One that is exported was ended where it was; else this is a copy.
+	// Installation is its record. If it is marked as exported, it was ended at its previous place; otherwise this is a copy.
 	Installation protocol.Installation `json:"installation"`
 }
 
-// Moves tells whether the installation was ended where it was, so that it goes on where the archive is imported.
+// Moves reports whether the installation was ended at its previous place, so that it continues where the archive is imported.
 func (h Header) Moves() bool { return h.Installation.Exported != "" }
 
 // end is the last entry.
 type end struct {
 	Entries int    `json:"entries"`
-	Digest  string `json:"digest"` // SHA-256 in hex of the names and contents of all before it
+	Digest  string `json:"digest"` // SHA-256 in hex of the names and contents of all entries before it
 }
 
 // writer writes an archive.
@@ -99,14 +99,14 @@ type reader struct {
 	read   int
 }
 
-// newReader refuses what is no archive.
+// newReader refuses input that is not an archive.
 func newReader(from io.Reader) (*reader, Header, error) {
 	zip, err := gzip.NewReader(from)
 	if errors.Is(err, io.EOF) {
 		return nil, Header{}, errors.New("the archive is empty: whatever was to write it has failed [not-an-archive]")
 	}
 	if err != nil {
-		return nil, Header{}, errors.New("no archive: " + err.Error() + " [not-an-archive]") // not io.EOF, which is no mistake to others
+		return nil, Header{}, errors.New("no archive: " + err.Error() + " [not-an-archive]") // not io.EOF, which callers treat as success
 	}
 	r := &reader{zip: zip, tar: tar.NewReader(zip), digest: sha256.New()}
 	name, data, err := r.next()
@@ -120,7 +120,7 @@ func newReader(from io.Reader) (*reader, Header, error) {
 	return r, h, nil
 }
 
-// next returns the next entry, or io.EOF after the last one of an archive that is whole.
+// next returns the next entry, or io.EOF after the last one of a complete archive.
 func (r *reader) next() (name string, data []byte, err error) {
 	header, err := r.tar.Next()
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *reader) next() (name string, data []byte, err error) {
 	return header.Name, b.Bytes(), nil
 }
 
-// cutOff: what ends without its last entry is not whole.
+// cutOff: an archive without its last entry is incomplete.
 func cutOff(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("it ends before its last entry")

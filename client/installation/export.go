@@ -20,32 +20,32 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// Export says what to export.
+// Export configures an export.
 type Export struct {
 	Client    client.Client
 	Namespace string
 	Store     *store.Store
 	By        string
-	// Move ends the installation where it is, once the first byte of the archive was taken: nothing is applied from there any
-	// more, its workflows are ended, and what they accepted comes along. Without, it is a backup.
+	// Move ends the installation at this place once the first byte of the archive was written: nothing is applied from here any more, its
+	// workflows are terminated, and the archive includes the messages that they accepted. Without Move the archive is a backup.
 	Move bool
-	// Payloads is the codec of the client. Nil: nothing is encrypted.
+	// Payloads is the codec of the client. Nil: no encryption.
 	Payloads *codec.Codec
-	// Said is told what is being done, for people.
+	// Said reports progress, for display.
 	Said func(format string, args ...any)
 }
 
-// Exported is what an archive holds.
+// Exported is the content of an archive.
 type Exported struct {
 	Installation protocol.Installation
-	Workflows    int // that go on from a checkpoint in it
-	Messages     int // that they had accepted after that
-	// Damaged are workflows that are left out, since no checkpoint of theirs is whole, and why.
+	Workflows    int // that continue from a checkpoint in it
+	Messages     int // that they had accepted after their checkpoints
+	// Damaged are workflows that are omitted, because all their checkpoints are damaged, with the error.
 	Damaged map[string]error
 }
 
-// Write writes the archive. Of a move that fails in the middle nothing is lost: it can be made again, or the installation
-// goes on where it was with `converge worker --take-over`.
+// Write writes the archive. A move that fails halfway loses nothing: it can be repeated, or the installation continues at this place with
+// `converge worker --take-over`.
 func (e Export) Write(ctx context.Context, to io.Writer) (Exported, error) {
 	i, err := e.Store.Installation(ctx)
 	if store.IsNotFound(err) {
@@ -87,8 +87,8 @@ func (e Export) Write(ctx context.Context, to io.Writer) (Exported, error) {
 	return out, w.close()
 }
 
-// end ends an installation where it is: its record says so from now on, so that nothing is applied or started again, and
-// its workflows are ended. What they accepted after their checkpoints is read from their histories, which are complete then.
+// end ends an installation at this place. Its record is marked first, so that nothing is applied or started again, and then its workflows
+// are terminated. The messages that they accepted after their checkpoints are read from their histories, which are complete then.
 func (e Export) end(ctx context.Context, i protocol.Installation) (protocol.Installation, []protocol.MissedMessages, error) {
 	if err := e.complete(ctx); err != nil {
 		return i, nil, err
@@ -113,7 +113,7 @@ func (e Export) end(ctx context.Context, i protocol.Installation) (protocol.Inst
 	return i, missed, err
 }
 
-// complete refuses to end what could not be taken along: a workflow that is in no checkpoint yet, or in none that is whole.
+// complete refuses to end an installation that would lose state: a workflow has no checkpoint yet, or only damaged ones.
 func (e Export) complete(ctx context.Context) error {
 	running, err := e.running(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (e Export) complete(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// terminate ends all workflows of the installation, and those that are started while it does so.
+// terminate terminates all workflows of the installation, including those that are started in the meantime.
 func (e Export) terminate(ctx context.Context, i protocol.Installation) (int, error) {
 	ended := map[string]bool{}
 	for {
@@ -150,7 +150,7 @@ func (e Export) terminate(ctx context.Context, i protocol.Installation) (int, er
 	}
 }
 
-// running are the ids of the workflows that run: those that are listed, which may lag behind, and those in a checkpoint.
+// running are the ids of running workflows: those in the server's list, which may lag behind, and those with a checkpoint.
 func (e Export) running(ctx context.Context) ([]string, error) {
 	ids, err := e.Store.Checkpointed(ctx, "")
 	if err != nil {
@@ -173,7 +173,7 @@ func (e Export) running(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(known)), err
 }
 
-// missed reads what each workflow has accepted after its checkpoint.
+// missed reads the messages that each workflow accepted after its checkpoint.
 func (e Export) missed(ctx context.Context) ([]protocol.MissedMessages, error) {
 	ids, err := e.Store.Checkpointed(ctx, "")
 	if err != nil {
@@ -192,7 +192,7 @@ func (e Export) missed(ctx context.Context) ([]protocol.MissedMessages, error) {
 	for _, id := range ids {
 		c, err := e.Store.Checkpoint(ctx, id)
 		if store.IsDamaged(err) {
-			continue // which the archive leaves out
+			continue // the archive omits it
 		}
 		if err != nil {
 			return nil, err
@@ -214,7 +214,7 @@ func (e Export) say(format string, args ...any) {
 	}
 }
 
-// listed adds the ids of the workflows of Converge that run in a namespace, as far as the server's list has them.
+// listed adds the ids of the running workflows of Converge in a namespace, as far as the server's list has them.
 func listed(ctx context.Context, c client.Client, namespace string, into map[string]bool) error {
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: namespace, PageSize: 1000, Query: protocol.Living,
@@ -233,7 +233,7 @@ func listed(ctx context.Context, c client.Client, namespace string, into map[str
 	}
 }
 
-// runs tells whether a workflow runs, by its own record.
+// runs reports whether a workflow runs, by its own record.
 func runs(ctx context.Context, c client.Client, id string) (bool, error) {
 	d, err := c.DescribeWorkflowExecution(ctx, id, "")
 	if gone(err) {

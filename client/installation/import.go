@@ -20,32 +20,32 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// Import says where an archive goes.
+// Import configures an import.
 type Import struct {
 	Client    client.Client
 	Namespace string
 	Store     *store.Store
 	By        string
-	// Restore takes a backup for what it is a copy of, which is lost; of what was done since nothing is known, so that
-	// everything comes back paused. Without, only an installation that was ended where it was is taken.
+	// Restore accepts a backup in the place of an installation that was lost. Actions since the backup are unknown, so everything is
+	// restored paused. Without Restore only an installation that was ended at its previous place is accepted.
 	Restore bool
 }
 
-// Imported is what was written.
+// Imported is the result of an import.
 type Imported struct {
 	Header       Header                `json:"-"`
 	Installation protocol.Installation `json:"installation"`
-	Workflows    []string              `json:"workflows"` // that workers start within a minute, sorted
-	// InPlace: the store was lost and the workflows were not; they go on.
+	Workflows    []string              `json:"workflows"` // workers start these within a minute; sorted
+	// InPlace: only the store was lost; the workflows continue.
 	InPlace bool `json:"inPlace,omitempty"`
 }
 
-// writtenAtOnce is how many things are written to the store at a time.
+// writtenAtOnce is how many objects are written to the store in parallel.
 const writtenAtOnce = 16
 
-// Read imports an archive: into an empty store and a namespace without workflows of Converge, or into the store, lost or
-// damaged, of the namespace that it was exported from. Nothing that is there is written over. The installation's
-// record comes last, with a higher epoch: until then no worker starts, and an import that was cut off can be repeated.
+// Read imports an archive into an empty store and a namespace without workflows of Converge, or into the lost or damaged store of the
+// namespace that it was exported from. It overwrites nothing. The record of the installation is written last, with a higher epoch: no
+// worker starts before that, and an interrupted import can be repeated.
 func (i Import) Read(ctx context.Context, from io.Reader) (Imported, error) {
 	r, h, err := newReader(from)
 	if err != nil {
@@ -78,7 +78,7 @@ func (i Import) Read(ctx context.Context, from io.Reader) (Imported, error) {
 	return out, i.Store.EndImport(ctx)
 }
 
-// pause pauses everything: what was done since the backup is not known.
+// pause pauses everything, because the actions since the backup are unknown.
 func (i Import) pause(ctx context.Context, h Header) error {
 	reason := fmt.Sprintf("restored from the backup of %s UTC; what was done since is not known here", h.At.UTC().Format(time.DateTime))
 	return i.Store.PutPause(ctx, "", protocol.ScopePause{
@@ -86,8 +86,8 @@ func (i Import) pause(ctx context.Context, h Header) error {
 	})
 }
 
-// place decides what the installation is from now on, or why the archive cannot go there. It is in place where the workflows
-// of the archive still run: they know more. Where they are gone too, a backup is all that anybody knows.
+// place determines the new record of the installation, or why the archive cannot be imported here. The import is in place if the workflows
+// of the archive still run: they have newer state. If they are gone too, the backup is the newest state.
 func (i Import) place(ctx context.Context, h Header) (here protocol.Installation, inPlace bool, err error) {
 	d, err := i.Client.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: i.Namespace})
 	if err != nil {
@@ -121,7 +121,7 @@ func (i Import) place(ctx context.Context, h Header) (here protocol.Installation
 	return here, false, nil
 }
 
-// free refuses a store that another installation has, or where this one has gone on since the archive was made.
+// free refuses a store of another installation, and one in which this installation has continued since the archive was made.
 func (i Import) free(ctx context.Context, h Header) error {
 	archive, err := i.Store.Importing(ctx)
 	if err != nil || archive != "" {
@@ -149,7 +149,7 @@ func (i Import) free(ctx context.Context, h Header) error {
 	return nil
 }
 
-// fill writes what an archive holds and returns the workflows that are to run.
+// fill writes the content of an archive and returns the workflows that must run.
 func (i Import) fill(ctx context.Context, r *reader) ([]string, error) {
 	g, writing := errgroup.WithContext(ctx)
 	g.SetLimit(writtenAtOnce)
@@ -169,7 +169,7 @@ func (i Import) fill(ctx context.Context, r *reader) ([]string, error) {
 	}
 }
 
-// continues is the workflow that an entry is the checkpoint of, unless that has ended in order.
+// continues returns the workflow whose checkpoint an entry is, unless that has completed.
 func continues(key string, data []byte) string {
 	var c protocol.Checkpoint
 	if !strings.HasPrefix(key, "checkpoints/") || json.Unmarshal(data, &c) != nil || c.Over {

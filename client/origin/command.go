@@ -16,28 +16,28 @@ import (
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
-// Bounds of a command that makes a configuration.
+// Limits of a command that generates a configuration.
 const (
 	commandTimeout = time.Minute
-	maxPrinted     = 1_000_000 // bytes, as of one file of a configuration
+	maxPrinted     = 1_000_000 // bytes, as for one file of a configuration
 	maxGenerated   = 64 << 20  // bytes of the files that it writes
 )
 
 // outputVariable names the directory that a command may write files to.
 const outputVariable = "CONVERGE_OUTPUT"
 
-// printedFile has what a command printed.
+// printedFile contains the standard output of a command.
 const printedFile = "stdout.converge.yaml"
 
-// command is a command whose output is the configuration.
+// command is a source whose configuration is the output of a command.
 type command struct {
 	name  string
 	argv  []string
-	dir   string // in which it is run
+	dir   string // working directory
 	place place
 }
 
-// parseCommand reads words, between which there are spaces. No shell reads them.
+// parseCommand splits text at spaces. No shell is involved.
 func parseCommand(text string) (Source, error) {
 	argv := strings.Fields(text)
 	if len(argv) == 0 {
@@ -54,20 +54,20 @@ func parseCommand(text string) (Source, error) {
 
 func (c *command) String() string { return c.name }
 
-// origin is the same for equal words in the same directory.
+// origin is equal for equal words in the same directory.
 func (c *command) origin() string { return c.name + " in " + c.dir }
 
-// Newest runs the command: nobody else knows.
+// Newest runs the command, because there is no other way to know.
 func (c *command) Newest(ctx context.Context) (string, error) {
 	dir, err := os.MkdirTemp("", "converge-output-")
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // in the place of the system for such things
+	defer func() { _ = os.RemoveAll(dir) }() // in the system's directory for temporary files
 	return c.run(ctx, dir)
 }
 
-// Fetch runs the command once more, and keeps what it makes.
+// Fetch runs the command again, and keeps its output.
 func (c *command) Fetch(ctx context.Context, _ Since) (tree Tree, err error) {
 	tree.Root, err = c.place.put(func(dir string) error {
 		tree.State, err = c.run(ctx, dir)
@@ -77,7 +77,7 @@ func (c *command) Fetch(ctx context.Context, _ Since) (tree Tree, err error) {
 	return tree, err
 }
 
-// run has the command write into an empty directory, and digests what is there then.
+// run makes the command write into an empty directory, and returns a digest of the content.
 func (c *command) run(ctx context.Context, dir string) (string, error) {
 	stdout, stderr, code, err := custom.RunTool(ctx, custom.Tool{
 		What: c.name, Dir: c.dir, Argv: c.argv, Env: map[string]string{outputVariable: dir}, Timeout: commandTimeout, Limit: maxPrinted,
@@ -92,7 +92,7 @@ func (c *command) run(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer root.Close() // written already
+	defer root.Close() // all data is written
 	if len(stdout) > 0 {
 		file, err := root.OpenFile(printedFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
@@ -118,7 +118,7 @@ func lastLine(output []byte) string {
 	return ""
 }
 
-// digest is of all files below a directory. Links and what else is no file are refused.
+// digest covers all files below a directory. Links and other special files are refused.
 func digest(root *os.Root) (string, error) {
 	sum, left := sha256.New(), int64(maxGenerated)
 	err := fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
@@ -132,7 +132,7 @@ func digest(root *os.Root) (string, error) {
 		if err != nil {
 			return err
 		}
-		defer file.Close() // only read
+		defer file.Close() // opened for reading only
 		content := sha256.New()
 		n, err := io.Copy(content, io.LimitReader(file, left+1))
 		if left -= n; err == nil && left < 0 {

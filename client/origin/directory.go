@@ -15,12 +15,12 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// directory is a directory of this machine, as it is.
+// directory is a directory of this machine.
 type directory struct{ name, dir string }
 
 func (d directory) String() string { return d.name }
 
-// Newest goes by the names, sizes and times of all files.
+// Newest uses the names, sizes and times of all files.
 func (d directory) Newest(context.Context) (string, error) {
 	state, err := snapshot(d.dir)
 	if failed := new(fs.PathError); errors.As(err, &failed) {
@@ -32,7 +32,7 @@ func (d directory) Newest(context.Context) (string, error) {
 	return state, nil
 }
 
-// Fetch copies nothing: commands of the configuration run where it lies.
+// Fetch copies nothing: commands of the configuration run in the directory itself.
 func (d directory) Fetch(ctx context.Context, _ Since) (Tree, error) {
 	state, err := d.Newest(ctx)
 	if err != nil {
@@ -41,8 +41,8 @@ func (d directory) Fetch(ctx context.Context, _ Since) (Tree, error) {
 	return Tree{State: state, Dir: d.dir, Origin: Of(ctx, d.dir)}, nil
 }
 
-// CommitsIn are the commits since another one, of the work tree that a directory lies in, as far as its history is there; nil: it
-// cannot be read.
+// CommitsIn are the commits since another one in the work tree of a directory, as far as its history is available; nil if it cannot be
+// read.
 func CommitsIn(dir, newest, since string) *protocol.Commits {
 	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
 	if err != nil {
@@ -67,9 +67,9 @@ func CommitsIn(dir, newest, since string) *protocol.Commits {
 	return commitsOf(repo, commit, since, strings.TrimPrefix(filepath.ToSlash(within), "."))
 }
 
-// snapshot digests the names, sizes and times of all files below dir, but for those in directories whose
-// name begins with a dot. What cannot be read below dir is left out: a directory that is removed
-// while it is walked, or one that belongs to somebody else, is no reason to stop.
+// snapshot is a digest of the names, sizes and times of all files below dir, except those in directories whose name begins with a dot.
+// Files below dir that cannot be read are omitted: a directory that is removed during the walk, or one that belongs to another user, is not
+// an error.
 func snapshot(dir string) (string, error) {
 	digest := sha256.New()
 	dir, err := filepath.EvalSymlinks(dir)

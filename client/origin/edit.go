@@ -5,33 +5,33 @@ import (
 	"fmt"
 )
 
-// Editor is a source that can be written (D28).
+// Editor is a source that can be edited (D28).
 type Editor interface {
-	// Edit has one value be another, for everybody who reads the source. Where somebody else wrote meanwhile it is tried again, as
-	// long as the value is what it was when it was read first.
+	// Edit changes one value for all readers of the source. After a concurrent change it is retried, as long as the value is still the one
+	// that was read first.
 	Edit(ctx context.Context, e Edit) (Edited, error)
 }
 
-// Edit is what is to be changed and by whom.
+// Edit is a change and its author.
 type Edit struct {
 	Path, Value string  // as in package edit
-	Was         *string // what it has to be before; nil: whatever it is
+	Was         *string // the expected value before the edit; nil: any
 	Author      string  // of the commit
 	Email       string
 	Message     string
-	// Check is asked about the edited configuration before anybody sees it.
+	// Check validates the edited configuration before it is published.
 	Check func(ctx context.Context, tree Tree) error
 }
 
-// Edited is what became of it.
+// Edited is the result of an edit.
 type Edited struct {
-	File   string `json:"file"` // by its path from the directory of the configuration
+	File   string `json:"file"` // relative to the directory of the configuration
 	Before string `json:"before"`
 	After  string `json:"after"`
-	Commit string `json:"commit,omitempty"` // empty: it was so already
+	Commit string `json:"commit,omitempty"` // empty: the value was set already
 }
 
-// ChangedError says that a value is not what it had to be.
+// ChangedError means that a value is not the expected one.
 type ChangedError struct{ Path, Was, Is string }
 
 func (e *ChangedError) Error() string {

@@ -13,33 +13,33 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Bounds of what is written of one state.
+// Limits of the files of one state.
 const (
 	maxFiles = 50_000
 	maxBytes = 256 << 20
-	maxLink  = 4096 // bytes of what a link leads to
+	maxLink  = 4096 // bytes of the target of a link
 )
 
 var errTooMany = fmt.Errorf("it has more than %d files", maxFiles)
 
-// largeFileMark begins what Git LFS has in the place of a file.
+// largeFileMark is the start of the pointer file that Git LFS stores instead of a file.
 const largeFileMark = "version https://git-lfs.github.com/spec/"
 
-// files writes what was fetched below one directory, whatever it is called and wherever it leads.
+// files writes the fetched files below one directory, with any names and link targets.
 type files struct {
 	root  *os.Root
-	path  string // what is in there has to be whole
+	path  string // the directory that must be complete
 	bytes int64
 }
 
-// plain refuses what would lead somewhere else, and what git itself would go by.
+// plain refuses names that lead elsewhere, and names that git uses itself.
 func plain(name string) bool {
 	return filepath.IsLocal(name) && !strings.ContainsAny(name, "/\\\x00") && name != "." && !strings.EqualFold(name, ".git")
 }
 
 func noName(name string) error { return fmt.Errorf("it has a file %q, which is no name", name) }
 
-// whole tells by an error that the directory of the configuration is not there.
+// whole returns an error if the directory of the configuration does not exist.
 func (f *files) whole(of string) error {
 	if info, err := f.root.Stat(filepath.FromSlash(path.Join(".", f.path))); err != nil || !info.IsDir() {
 		return fmt.Errorf("there is no directory %s in %s", entities.Visible(f.path), of)
@@ -47,7 +47,7 @@ func (f *files) whole(of string) error {
 	return nil
 }
 
-// unlessElsewhere refuses something in the directory of the configuration; elsewhere it is left out.
+// unlessElsewhere returns an error for a file in the directory of the configuration; elsewhere the file is omitted.
 func (f *files) unlessElsewhere(name, what string) error {
 	if f.path == "" || name == f.path || strings.HasPrefix(name, f.path+"/") {
 		return fmt.Errorf("%s %s", entities.Visible(name), what)
@@ -55,7 +55,7 @@ func (f *files) unlessElsewhere(name, what string) error {
 	return nil
 }
 
-// more counts bytes that are about to be written.
+// more counts bytes before they are written.
 func (f *files) more(size int64) error {
 	if f.bytes += size; f.bytes > maxBytes {
 		return fmt.Errorf("its files have more than %d MiB", maxBytes>>20)
@@ -63,7 +63,7 @@ func (f *files) more(size int64) error {
 	return nil
 }
 
-// linkFrom writes a link whose target is a content.
+// linkFrom writes a link whose target is read from content.
 func (f *files) linkFrom(name string, size int64, content io.Reader) error {
 	if size > maxLink {
 		return f.unlessElsewhere(name, "is a link that leads nowhere")
@@ -75,7 +75,7 @@ func (f *files) linkFrom(name string, size int64, content io.Reader) error {
 	return f.link(name, string(target))
 }
 
-// link writes a link, unless it leads out. One that goes up does so before anything else, so that no other link leads it astray.
+// link writes a link, unless its target is outside. The target may have ".." only at its start, so that no other link can redirect it.
 func (f *files) link(name, target string) error {
 	if err := f.more(int64(len(target))); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (f *files) link(name, target string) error {
 	return f.root.Symlink(filepath.FromSlash(target), filepath.FromSlash(name))
 }
 
-// file writes a file of so many bytes, where nothing is yet.
+// file writes a file of the given size, unless one exists.
 func (f *files) file(name string, size int64, executable bool, content io.Reader) error {
 	if err := f.more(size); err != nil {
 		return err

@@ -23,24 +23,24 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Bounds of what is asked of a git server.
+// Limits of requests to a git server.
 const (
 	listTimeout  = 30 * time.Second
 	fetchTimeout = 5 * time.Minute
-	fetchDepth   = 50 // commits: as far as one incarnation is likely to be from the next; all that are listed are fetched where it is further
-	// deeperTimeout is for a long history: publishing goes on without it.
+	fetchDepth   = 50 // commits: a likely distance between two incarnations; if it is longer, all commits that are listed are fetched
+	// deeperTimeout is for a long history: the publication continues without it.
 	deeperTimeout = time.Minute
 	bigObject     = 1 << 20
 )
 
-// fetched is what a fetched commit is called in the repository that it is fetched into.
+// fetched is the name of a fetched commit in the local repository.
 const fetched = plumbing.ReferenceName("refs/heads/fetched")
 
 // repository is a ref of a git repository, and a directory in it.
 type repository struct {
-	name  string // as the person wrote it
-	url   string // of the repository alone
-	local string // the repository, where it is a directory of this machine
+	name  string // as the user wrote it
+	url   string // without path and ref
+	local string // its path, if it is a directory of this machine
 	ref   string // branch, tag or commit; empty: the default branch
 	path  string // of the configuration, with slashes; empty: the root
 	place place
@@ -81,7 +81,7 @@ func parseGit(text string) (Source, error) {
 	return r, err
 }
 
-// withoutSecrets takes user and password out of what may be a URL.
+// withoutSecrets removes user and password from a possible URL.
 func withoutSecrets(text string) string {
 	scheme, rest, is := strings.Cut(text, "://")
 	if at := strings.LastIndex(rest, "@"); is && at >= 0 {
@@ -90,7 +90,7 @@ func withoutSecrets(text string) string {
 	return text
 }
 
-// reachable: by a transport that is encrypted, or on this machine.
+// reachable reports whether a URL uses an encrypted transport, or is on this machine.
 func reachable(u *url.URL) bool {
 	switch u.Scheme {
 	case "https", "ssh":
@@ -108,7 +108,7 @@ func loopback(host string) bool {
 
 func (r *repository) String() string { return r.name }
 
-// Newest asks for the list of refs and nothing else.
+// Newest reads only the list of refs.
 func (r *repository) Newest(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -120,7 +120,7 @@ func (r *repository) Newest(ctx context.Context) (string, error) {
 	return commit.String(), r.failed("list", err)
 }
 
-// failed says what was being done.
+// failed adds the operation to an error.
 func (r *repository) failed(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -153,7 +153,7 @@ func (r *repository) open() (*git.Repository, plumbing.Hash, error) {
 	return repo, commit.Hash, nil
 }
 
-// list asks the server for its refs.
+// list reads the refs of the server.
 func (r *repository) list(ctx context.Context) (name plumbing.ReferenceName, commit plumbing.Hash, err error) {
 	if plumbing.IsHash(r.ref) {
 		return "", plumbing.NewHash(r.ref), nil
@@ -172,14 +172,14 @@ func (r *repository) list(ctx context.Context) (name plumbing.ReferenceName, com
 	}
 	commit = found.Hash()
 	for _, ref := range refs {
-		if ref.Name() == found.Name()+"^{}" { // of a tag that is an object of its own
+		if ref.Name() == found.Name()+"^{}" { // of an annotated tag
 			commit = ref.Hash()
 		}
 	}
 	return found.Name(), commit, nil
 }
 
-// find is the ref that is meant, among all there are.
+// find returns the requested ref among all refs.
 func (r *repository) find(refs []*plumbing.Reference) (*plumbing.Reference, error) {
 	if plumbing.IsHash(r.ref) {
 		return plumbing.NewHashReference("", plumbing.NewHash(r.ref)), nil
@@ -209,7 +209,7 @@ func (r *repository) remote() *gitconfig.RemoteConfig {
 	return &gitconfig.RemoteConfig{Name: "origin", URLs: []string{r.url}}
 }
 
-// auth is from ~/.netrc for https; for ssh it is the agent's, and hosts are those of known_hosts.
+// auth is from ~/.netrc for https. For ssh the agent authenticates, and known_hosts verifies hosts.
 func (r *repository) auth() (transport.AuthMethod, error) {
 	u, err := url.Parse(r.url)
 	if err != nil || u.Scheme == "ssh" {
@@ -218,7 +218,7 @@ func (r *repository) auth() (transport.AuthMethod, error) {
 	return netrc(u.Hostname(), os.Getenv)
 }
 
-// Fetch brings the newest commits, as far back as causes go, and the files of the newest.
+// Fetch downloads the newest commits, as far back as causes need them, and the files of the newest.
 func (r *repository) Fetch(ctx context.Context, since Since) (Tree, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -231,7 +231,7 @@ func (r *repository) fetch(ctx context.Context, since Since) (tree Tree, err err
 	if err != nil {
 		return tree, err
 	}
-	defer func() { _ = os.RemoveAll(scratch) }() // in the place of the system for such things
+	defer func() { _ = os.RemoveAll(scratch) }() // in the system's directory for temporary files
 	repo, hash, err := r.download(ctx, scratch, fetchDepth)
 	if err != nil {
 		return tree, err
@@ -260,7 +260,7 @@ func (r *repository) fetch(ctx context.Context, since Since) (tree Tree, err err
 	return tree, nil
 }
 
-// deeper reads the history again, further back. Where there is no more to be had, it is what was found before.
+// deeper reads more of the history. If no more is available, it returns found.
 func (r *repository) deeper(ctx context.Context, found *protocol.Commits, published string) *protocol.Commits {
 	ctx, cancel := context.WithTimeout(ctx, deeperTimeout)
 	defer cancel()
@@ -268,19 +268,19 @@ func (r *repository) deeper(ctx context.Context, found *protocol.Commits, publis
 	if err != nil {
 		return found
 	}
-	defer func() { _ = os.RemoveAll(scratch) }() // in the place of the system for such things
+	defer func() { _ = os.RemoveAll(scratch) }() // in the system's directory for temporary files
 	repo, _, err := r.download(ctx, scratch, protocol.MaxCommits+1)
 	if err != nil {
 		return found
 	}
 	commit, err := repo.CommitObject(plumbing.NewHash(found.Commit))
-	if err != nil { // pushed over meanwhile
+	if err != nil { // replaced by a push in the meantime
 		return found
 	}
 	return commitsOf(repo, commit, published, r.path)
 }
 
-// origin is the same as that of a clone.
+// origin is equal to the origin of a clone.
 func (r *repository) origin() string {
 	if known := repositoryOf(r.url); known != "" && r.local == "" {
 		return known + "//" + r.path
@@ -288,7 +288,7 @@ func (r *repository) origin() string {
 	return r.url + "//" + r.path
 }
 
-// download gives a repository that has so many of the newest commits, and which the newest is.
+// download returns a repository with the newest commits up to depth, and the newest commit.
 func (r *repository) download(ctx context.Context, scratch string, depth int) (*git.Repository, plumbing.Hash, error) {
 	if r.local != "" {
 		return r.open()

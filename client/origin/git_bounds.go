@@ -13,12 +13,12 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 )
 
-// maxDownload is what is taken of a server at once, in bytes.
+// maxDownload is the limit of one download from a server, in bytes.
 const maxDownload = 256 << 20
 
 var errTooLarge = fmt.Errorf("it sends more than %d MiB", maxDownload>>20)
 
-// boundHTTP has all that is asked of git servers by HTTP bounded. go-git knows one client for each scheme.
+// boundHTTP limits the HTTP responses of git servers. go-git has one client per scheme.
 var boundHTTP = sync.OnceFunc(func() {
 	c := githttp.NewClient(&http.Client{Transport: boundedTransport{http.DefaultTransport}})
 	client.InstallProtocol("https", c)
@@ -48,7 +48,7 @@ func (b *boundedBody) Read(data []byte) (int, error) {
 	return n, err
 }
 
-// bounded is a file system that takes only so much, from whatever transport.
+// bounded is a file system with a size limit, for any transport.
 type bounded struct {
 	billy.Filesystem
 	limit   int64 // bytes
@@ -62,15 +62,15 @@ func (b *bounded) file(f billy.File, err error) (billy.File, error) {
 	return &boundedFile{f, b}, nil
 }
 
-// Create, OpenFile and TempFile count what is written.
+// Create, OpenFile and TempFile count the bytes written.
 func (b *bounded) Create(name string) (billy.File, error) { return b.file(b.Filesystem.Create(name)) }
 
-// OpenFile is as Create.
+// OpenFile is like Create.
 func (b *bounded) OpenFile(name string, flag int, mode os.FileMode) (billy.File, error) {
 	return b.file(b.Filesystem.OpenFile(name, flag, mode))
 }
 
-// TempFile is as Create.
+// TempFile is like Create.
 func (b *bounded) TempFile(dir, prefix string) (billy.File, error) {
 	return b.file(b.Filesystem.TempFile(dir, prefix))
 }

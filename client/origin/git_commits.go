@@ -13,20 +13,20 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Why a list of commits is cut.
+// Reasons why a list of commits is cut short.
 const (
 	cutLong    = "there are more"
 	cutShallow = "the history that is here begins after them"
 )
 
-// Bounds of what is read of a history.
+// Limits when a history is read.
 const (
-	maxWalk    = 20_000 // commits that are looked at
+	maxWalk    = 20_000 // visited commits
 	maxSubject = 200    // characters
 )
 
-// commitsOf are those that a commit has and the one that was published before has not, newest first. Where there is none of before,
-// or the repository does not have it any more, they are the history.
+// commitsOf are the commits of newest that are not in the commit that was published before, newest first. If there is no previous commit,
+// or the repository no longer has it, they are the whole history.
 func commitsOf(repo *git.Repository, newest *object.Commit, since, path string) *protocol.Commits {
 	out := &protocol.Commits{Commit: newest.Hash.String(), All: []protocol.Commit{}}
 	w := &walk{before: map[plumbing.Hash]bool{}}
@@ -54,7 +54,7 @@ func commitsOf(repo *git.Repository, newest *object.Commit, since, path string) 
 	return out
 }
 
-// line makes one short line of what anybody may have written.
+// line makes one short line of untrusted text.
 func line(text string, most int) string {
 	text = entities.Visible(strings.Join(strings.Fields(text), " "))
 	if all := []rune(text); len(all) > most {
@@ -63,8 +63,8 @@ func line(text string, most int) string {
 	return text
 }
 
-// causesIn are the commits after another one that changed the configuration, newest first; where there is no such commit, or none
-// did, the newest.
+// causesIn are the commits after since that changed the configuration, newest first. If there is no such commit, or none changed it, the
+// result is the newest commit.
 func causesIn(commits *protocol.Commits, newest *object.Commit, since string) []string {
 	var all []string
 	for _, c := range commits.All {

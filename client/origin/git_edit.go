@@ -21,16 +21,16 @@ import (
 	"github.com/converge-engine/converge/intent/edit"
 )
 
-// editTries is how often an edit is tried where others push, too.
+// editTries is how often an edit is tried in case of concurrent pushes.
 const editTries = 10
 
-// edited is what the commit of an edit is called before it is pushed.
+// edited is the name of an edit's commit before it is pushed.
 const edited = plumbing.ReferenceName("refs/heads/edited")
 
-// errMoved says that somebody else pushed.
+// errMoved means that another client pushed.
 var errMoved = errors.New("somebody else pushed to it")
 
-// Edit commits the edit to the branch, and pushes it. Neither hooks nor filters are run here.
+// Edit commits the edit to the branch, and pushes it. It runs neither hooks nor filters.
 func (r *repository) Edit(ctx context.Context, e Edit) (Edited, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -49,7 +49,7 @@ func (r *repository) edit(ctx context.Context, e Edit) (done Edited, err error) 
 	if err != nil {
 		return done, err
 	}
-	defer func() { _ = os.RemoveAll(scratch) }() // in the place of the system for such things
+	defer func() { _ = os.RemoveAll(scratch) }() // in the system's directory for temporary files
 	objects, files := filepath.Join(scratch, "objects"), filepath.Join(scratch, "files")
 	if err := errors.Join(os.Mkdir(objects, 0o700), os.Mkdir(files, 0o700)); err != nil {
 		return done, err
@@ -97,7 +97,7 @@ func (r *repository) edit(ctx context.Context, e Edit) (done Edited, err error) 
 	return done, r.push(ctx, repo, branch, base.Hash, commit)
 }
 
-// branch is the full name of the branch that the source names.
+// branch is the full name of the source's branch.
 func (r *repository) branch(ctx context.Context) (name plumbing.ReferenceName, err error) {
 	if r.local == "" {
 		name, _, err = r.list(ctx)
@@ -110,7 +110,7 @@ func (r *repository) branch(ctx context.Context) (name plumbing.ReferenceName, e
 	return name, err
 }
 
-// localBranch is that of a repository of this machine. One that somebody has checked out is theirs to edit, as for git push.
+// localBranch is the branch of a repository of this machine. A branch that is checked out is refused, as by git push.
 func (r *repository) localBranch() (plumbing.ReferenceName, error) {
 	repo, err := git.PlainOpenWithOptions(r.local, &git.PlainOpenOptions{EnableDotGitCommonDir: true})
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *repository) localBranch() (plumbing.ReferenceName, error) {
 	return name, nil
 }
 
-// commitFile makes a commit in which one file of the base is another.
+// commitFile makes a commit in which one file differs from the base.
 func commitFile(repo *git.Repository, base *object.Commit, name string, text []byte, e Edit) (plumbing.Hash, error) {
 	blob := repo.Storer.NewEncodedObject()
 	blob.SetType(plumbing.BlobObject)
@@ -165,7 +165,7 @@ func commitFile(repo *git.Repository, base *object.Commit, name string, text []b
 	return store(repo, &object.Commit{Author: who, Committer: who, Message: e.Message, TreeHash: root, ParentHashes: []plumbing.Hash{base.Hash}})
 }
 
-// withFile writes a tree in which the file at a path is another; modes and everything else stay.
+// withFile writes a tree with a new content for the file at a path; modes and all other entries are unchanged.
 func withFile(repo *git.Repository, tree *object.Tree, at []string, file plumbing.Hash) (plumbing.Hash, error) {
 	i := slices.IndexFunc(tree.Entries, func(e object.TreeEntry) bool { return e.Name == at[0] })
 	if i < 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// commitOf finds a commit, behind a tag, too.
+// commitOf finds a commit, also through tags.
 func commitOf(repo *git.Repository, hash plumbing.Hash) (*object.Commit, error) {
 	for range 8 {
 		tag, err := repo.TagObject(hash)
@@ -30,13 +30,13 @@ func commitOf(repo *git.Repository, hash plumbing.Hash) (*object.Commit, error) 
 	return commit, nil
 }
 
-// checkout writes the files of a commit. Nothing of it is run, and nothing lies outside of its directory.
+// checkout writes the files of a commit. It runs none of them, and writes nothing outside its directory.
 type checkout struct {
 	files
 	tree *object.Tree
 }
 
-// checkOut writes the files of a commit into a directory that is empty.
+// checkOut writes the files of a commit into an empty directory.
 func checkOut(ctx context.Context, commit *object.Commit, dir, in string) error {
 	tree, err := commit.Tree()
 	if err != nil {
@@ -46,10 +46,10 @@ func checkOut(ctx context.Context, commit *object.Commit, dir, in string) error 
 	if err != nil {
 		return err
 	}
-	defer root.Close() // written already
+	defer root.Close() // all data is written
 	c := &checkout{files{root: root, path: in}, tree}
 	if err := c.each(ctx, func(string, object.TreeEntry) error { return nil }); err != nil {
-		return err // before anything is written
+		return err // before any write
 	}
 	if err := c.each(ctx, c.write); err != nil {
 		return err
@@ -57,7 +57,7 @@ func checkOut(ctx context.Context, commit *object.Commit, dir, in string) error 
 	return c.whole("commit " + commit.Hash.String())
 }
 
-// each has something done with every entry, directories before what is in them.
+// each calls do for every entry, directories before their content.
 func (c *checkout) each(ctx context.Context, do func(name string, entry object.TreeEntry) error) error {
 	walker := object.NewTreeWalker(c.tree, true, nil)
 	defer walker.Close()
@@ -77,7 +77,7 @@ func (c *checkout) each(ctx context.Context, do func(name string, entry object.T
 	}
 }
 
-// write writes one entry. Names that a tree has twice are refused, as what is there already is never written through.
+// write writes one entry. Duplicate names in a tree are refused, because existing files are never overwritten.
 func (c *checkout) write(name string, entry object.TreeEntry) error {
 	if !plain(entry.Name) {
 		return noName(entry.Name)
@@ -96,7 +96,7 @@ func (c *checkout) write(name string, entry object.TreeEntry) error {
 	if err != nil {
 		return err
 	}
-	defer reader.Close() // only read
+	defer reader.Close() // opened for reading only
 	if entry.Mode == filemode.Symlink {
 		return c.linkFrom(name, file.Size, reader)
 	}

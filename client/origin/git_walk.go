@@ -5,16 +5,17 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// walk goes through a history from the newest commit to older ones, from two ends at once, and tells apart what only the one has.
+// walk goes through a history from the newest commit to older ones, from two starting points at once, and finds the commits that only the
+// first one has.
 type walk struct {
-	before  map[plumbing.Hash]bool // of each commit that was met: the other end has it, too
+	before  map[plumbing.Hash]bool // per visited commit: it is in the history of the second one too
 	next    []*object.Commit
-	open    int              // of next: what the other end does not have, as far as is known
-	found   []*object.Commit // that the other end did not have when they were passed
-	shallow bool             // a commit that was found has parents that are not here
+	open    int              // how many of next are not known to be in the second history
+	found   []*object.Commit // that were not known to be in the second history when they were passed
+	shallow bool             // a found commit has parents that are not available
 }
 
-// meet comes to a commit. That the other end has it may be found out later: then what came before it is told again.
+// meet visits a commit. If it is found later to be in the second history, its ancestors are visited again.
 func (w *walk) meet(c *object.Commit, before bool) {
 	was, met := w.before[c.Hash]
 	switch {
@@ -30,7 +31,7 @@ func (w *walk) meet(c *object.Commit, before bool) {
 	}
 }
 
-// waiting takes a commit out of those that come next, and tells how many that were.
+// waiting removes a commit from next, and returns how many were removed.
 func (w *walk) waiting(hash plumbing.Hash) int {
 	for i, c := range w.next {
 		if c.Hash == hash {
@@ -41,7 +42,7 @@ func (w *walk) waiting(hash plumbing.Hash) int {
 	return 0
 }
 
-// step passes the newest commit that comes next.
+// step passes the newest commit in next.
 func (w *walk) step() {
 	newest := 0
 	for i, c := range w.next {
@@ -66,7 +67,7 @@ func (w *walk) step() {
 	}
 }
 
-// changes tells whether a commit has other content in a directory than the commit before it.
+// changes reports whether a commit has other content in a directory than its first parent.
 func changes(c *object.Commit, path string) bool {
 	if path == "" {
 		return true

@@ -7,7 +7,7 @@ import (
 	"github.com/converge-engine/converge/intent/charts"
 )
 
-// netrc is what the file that git and curl read says of a host. Without a file, or a word of the host in it, there is nothing.
+// netrc returns the credentials for a host from the file that git and curl read, or nil if the file or the host is missing.
 func netrc(host string, env func(string) string) (transport.AuthMethod, error) {
 	user, password, found, err := charts.Netrc(host, env)
 	if err != nil || !found {

@@ -23,20 +23,20 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// maxManifest bounds manifests and signatures, in bytes.
+// maxManifest is the limit of manifests and signatures, in bytes.
 const maxManifest = 1 << 20
 
-// artifact is a tag or a digest in a repository of an OCI registry, and a directory in what it holds.
+// artifact is a tag or a digest in a repository of an OCI registry, and a directory in its content.
 type artifact struct {
-	name       string // as the person wrote it
+	name       string // as the user wrote it
 	repository string // with its host
 	reference  string // a tag or a digest
 	path       string // of the configuration, with slashes; empty: the root
-	key        string // the file of the public key that has to have signed it; empty: none
+	key        string // the file of the public key that must have signed it; empty: none
 	place      place
 }
 
-// parseArtifact reads HOST/REPOSITORY:TAG//PATH?key=FILE, or @DIGEST in the place of the tag.
+// parseArtifact parses HOST/REPOSITORY:TAG//PATH?key=FILE, or @DIGEST instead of the tag.
 func parseArtifact(text string) (Source, error) {
 	wrong := func(what string) error {
 		return fmt.Errorf("%s%s: %s; expected oci://HOST/REPOSITORY:TAG//PATH?key=FILE, or @sha256:… in the place of the tag", artifactPrefix, withoutSecrets("://" + text)[3:], what)
@@ -70,7 +70,7 @@ func parseArtifact(text string) (Source, error) {
 
 func (a *artifact) String() string { return a.name }
 
-// open connects to the repository, with the credentials of `docker login`. Only on this machine it may be without TLS.
+// open connects to the repository, with the credentials of `docker login`. Plain HTTP is allowed only on this machine.
 func (a *artifact) open() (*remote.Repository, error) {
 	repository, err := remote.NewRepository(a.repository)
 	if err != nil {
@@ -92,7 +92,7 @@ func (a *artifact) open() (*remote.Repository, error) {
 	return repository, nil
 }
 
-// Newest asks what the tag stands for.
+// Newest resolves the tag.
 func (a *artifact) Newest(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -111,7 +111,7 @@ func (a *artifact) failed(doing string, err error) error {
 	return fmt.Errorf("%s %s: %w", doing, a.name, err)
 }
 
-// Fetch resolves the tag, and brings what has that digest; what it is signed with is asked before.
+// Fetch resolves the tag and downloads the content of that digest; the signature is verified first.
 func (a *artifact) Fetch(ctx context.Context, since Since) (Tree, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -153,7 +153,7 @@ func (a *artifact) fetch(ctx context.Context, since Since) (tree Tree, err error
 	return tree, nil
 }
 
-// cause is a line: what came, by which name, and of which commit it says that it was made.
+// cause is one line: the digest, the tag, and the commit that its annotation names.
 func (a *artifact) cause(is godigest.Digest, m ocispec.Manifest) string {
 	line := is.Encoded()[:12]
 	if a.reference != is.String() {
@@ -165,7 +165,7 @@ func (a *artifact) cause(is godigest.Digest, m ocispec.Manifest) string {
 	return line
 }
 
-// manifestOf reads a manifest that has that digest.
+// manifestOf reads the manifest of a digest.
 func manifestOf(ctx context.Context, repository *remote.Repository, of ocispec.Descriptor) (m ocispec.Manifest, err error) {
 	if of.Size > maxManifest {
 		return m, fmt.Errorf("its manifest has more than %d MiB", maxManifest>>20)
@@ -177,7 +177,7 @@ func manifestOf(ctx context.Context, repository *remote.Repository, of ocispec.D
 	return m, err
 }
 
-// layerOf is the one archive that an artifact has.
+// layerOf is the single archive of an artifact.
 func layerOf(m ocispec.Manifest) (found ocispec.Descriptor, err error) {
 	n := 0
 	for _, layer := range m.Layers {
@@ -199,7 +199,7 @@ func (a *artifact) unpack(ctx context.Context, repository *remote.Repository, la
 	if err != nil {
 		return err
 	}
-	defer body.Close() // only read
+	defer body.Close() // opened for reading only
 	verified := content.NewVerifyReader(body, layer)
 	if err := unpack(ctx, verified, dir, a.path); err != nil {
 		return err

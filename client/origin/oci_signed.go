@@ -19,7 +19,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 )
 
-// What cosign writes when it signs with a key (its SIGNATURE_SPEC.md).
+// Constants of signatures that cosign makes with a key (its SIGNATURE_SPEC.md).
 const (
 	signatureMedia      = "application/vnd.dev.cosign.simplesigning.v1+json"
 	signatureAnnotation = "dev.cosignproject.cosign/signature"
@@ -29,7 +29,7 @@ const (
 
 var errUnsigned = errors.New("no signature on it is of that key")
 
-// signed tells by an error that nobody with the key has signed the digest. Without a key it is not asked.
+// signed returns an error if the digest has no signature of the key. Without a key it does nothing.
 func (a *artifact) signed(ctx context.Context, repository *remote.Repository, is godigest.Digest) error {
 	if a.key == "" {
 		return nil
@@ -61,7 +61,7 @@ func (a *artifact) signed(ctx context.Context, repository *remote.Repository, is
 	return fmt.Errorf("it is to be signed by %s: %w", a.key, errUnsigned)
 }
 
-// signedBy reads one signature, and what was signed.
+// signedBy verifies one signature and its content.
 func signedBy(ctx context.Context, repository *remote.Repository, layer ocispec.Descriptor, key *ecdsa.PublicKey, is godigest.Digest) error {
 	signature, err := base64.StdEncoding.DecodeString(layer.Annotations[signatureAnnotation])
 	if layer.MediaType != signatureMedia || err != nil || layer.Size > maxManifest {
@@ -84,7 +84,7 @@ func signedBy(ctx context.Context, repository *remote.Repository, layer ocispec.
 		} `json:"critical"`
 	}
 	if err := json.Unmarshal(text, &said); err != nil || said.Critical.Type != signatureType || said.Critical.Image.Digest != is.String() {
-		return errUnsigned // it is of something else
+		return errUnsigned // it signs another digest
 	}
 	return nil
 }

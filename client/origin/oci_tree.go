@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// maxArchive bounds what an archive unpacks to, its headers and what is left out included, in bytes.
+// maxArchive is the limit of an unpacked archive, including headers and omitted files, in bytes.
 const maxArchive = maxBytes + maxFiles*4096
 
-// unpack writes an archive, tar in gzip, into a directory that is empty.
+// unpack writes an archive, tar in gzip, into an empty directory.
 func unpack(ctx context.Context, archive io.Reader, dir, in string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	defer root.Close() // written already
+	defer root.Close() // all data is written
 	plainly, err := gzip.NewReader(archive)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func unpack(ctx context.Context, archive io.Reader, dir, in string) error {
 // unpacked writes the entries of an archive.
 type unpacked struct {
 	files
-	directories map[string]bool // that were made
+	directories map[string]bool // that were created
 }
 
 func (u *unpacked) all(ctx context.Context, from *tar.Reader) error {
@@ -63,9 +63,9 @@ func (u *unpacked) all(ctx context.Context, from *tar.Reader) error {
 	}
 }
 
-// entry writes one, and the directories that it is in. Nothing is written through a link, nor twice.
+// entry writes one entry and its parent directories. It never follows a link, and never writes a file twice.
 func (u *unpacked) entry(e *tar.Header, content io.Reader) error {
-	if e.Typeflag == tar.TypeXGlobalHeader { // what archives say of themselves
+	if e.Typeflag == tar.TypeXGlobalHeader { // metadata of the archive
 		return nil
 	}
 	name := strings.TrimSuffix(strings.TrimPrefix(e.Name, "./"), "/")
@@ -92,7 +92,7 @@ func (u *unpacked) entry(e *tar.Header, content io.Reader) error {
 	return u.unlessElsewhere(name, "is no file, no directory and no symbolic link")
 }
 
-// directory makes one, and those that it is in.
+// directory creates a directory and its parents.
 func (u *unpacked) directory(name string) error {
 	if u.directories[name] {
 		return nil

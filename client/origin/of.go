@@ -14,12 +14,11 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// gitTimeout bounds all that is asked of git: a slow disk or a hook must not hold up a publication.
+// gitTimeout is the timeout for all calls of git: a slow disk or a hook must not delay a publication.
 const gitTimeout = 3 * time.Second
 
-// Of says where a directory's configuration comes from. In a git repository with a remote it
-// is repository//path, the same in every clone; elsewhere the absolute path. Without git, or when
-// git does not answer in time, only the path is known.
+// Of is the origin of a directory's configuration. In a git repository with a remote it is repository//path, the same in every clone;
+// otherwise the absolute path. Without git, or when git does not answer in time, only the path is set.
 func Of(ctx context.Context, dir string) protocol.Origin {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
@@ -52,8 +51,8 @@ func Of(ctx context.Context, dir string) protocol.Origin {
 
 var scpLike = regexp.MustCompile(`^(?:[^@/]+@)?([^:/]+):(.+)$`)
 
-// repositoryOf names a repository the same whichever way it is reached, without user or password:
-// git@github.com:acme/shop.git and https://token@github.com/acme/shop are github.com/acme/shop.
+// repositoryOf is the same name for all URLs of a repository, without user or password: git@github.com:acme/shop.git and
+// https://token@github.com/acme/shop are github.com/acme/shop.
 func repositoryOf(remote string) string {
 	host, where := "", ""
 	if strings.Contains(remote, "://") {
@@ -65,7 +64,7 @@ func repositoryOf(remote string) string {
 	} else if m := scpLike.FindStringSubmatch(remote); m != nil {
 		host, where = m[1], m[2]
 	} else {
-		return "" // a path: it says nothing on another machine
+		return "" // a path, which has no meaning on another machine
 	}
 	return host + "/" + strings.TrimSuffix(strings.Trim(where, "/"), ".git")
 }

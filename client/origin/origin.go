@@ -1,8 +1,7 @@
-// Package origin brings configurations from where they are written: a directory, a git repository, an
-// OCI registry, or a command that prints them.
+// Package origin fetches configurations from their sources: a directory, a git repository, an OCI registry, or a command that prints them.
 //
-// Nothing that a source contains is run: no hooks, no filters, no submodules. What a command source runs is what the person named
-// who gave it. It decides nothing, publishes nothing, and says no credentials.
+// It runs nothing that a source contains: no hooks, no filters, no submodules. A command source runs the command that the user specified.
+// It decides nothing, publishes nothing, and shows no credentials.
 package origin
 
 import (
@@ -15,39 +14,39 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Source is where the configuration of an application comes from. It can be asked by one at a time. What fails may be tried again.
+// Source is the source of an application's configuration. It is not safe for concurrent use. Failed calls may be retried.
 type Source interface {
-	// String is what the person calls it; no secret is in it.
+	// String is the name that the user gave it, without secrets.
 	String() string
-	// Newest names the newest state: it is another name once the content is another. Asking costs little while nothing changes.
+	// Newest identifies the newest state: it changes when the content changes. A call is cheap while nothing changes.
 	Newest(ctx context.Context) (state string, err error)
-	// Fetch brings the newest state here. Causes are what came after the commit that since names, which may be nil. A tree stays as it
-	// is at least until the next is fetched.
+	// Fetch downloads the newest state. Causes are the commits after the one that since returns; since may be nil. A tree is unchanged at
+	// least until the next Fetch.
 	Fetch(ctx context.Context, since Since) (Tree, error)
 }
 
-// Since says which commit of the configuration in a directory was published last; empty: none.
+// Since returns the commit of the configuration in a directory that was published last; empty: none.
 type Since func(dir string) (commit string)
 
 // Tree is one state of a source, as files.
 type Tree struct {
 	State string // as Newest names it
 	Dir   string // of the configuration, absolute
-	// Root is the directory outside of which nothing is read; empty: the tree is a person's own, and libraries lie beside it.
+	// Root is the directory outside of which nothing is read; empty: the tree is the user's own, and libraries are next to it.
 	Root   string
 	Origin protocol.Origin
 	Causes []string // newest first, at most MaxCauses
-	// Commits are all commits since the one that was published last; nil: no repository is known.
+	// Commits are all commits since the last published one; nil: no repository is known.
 	Commits *protocol.Commits
 }
 
-// Bounds of causes: those of many incarnations lie in the state of a workflow.
+// Limits of causes: those of many incarnations are in the state of a workflow.
 const (
 	MaxCauses = 6
 	maxCause  = 100 // characters
 )
 
-// Causes bounds a list of causes, newest first, of which there may be more than are listed.
+// Causes limits a list of causes, newest first; more means that the list is incomplete.
 func Causes(all []string, more bool) []string {
 	if len(all) > MaxCauses || more && len(all) == MaxCauses {
 		hidden := len(all) - (MaxCauses - 1)
@@ -64,7 +63,7 @@ func Causes(all []string, more bool) []string {
 	return out
 }
 
-// Beginnings of what names a source that is no directory.
+// Prefixes of sources that are not directories.
 const (
 	gitPrefix     = "git::"
 	commandPrefix = "exec::"
@@ -72,8 +71,7 @@ const (
 	artifactPrefix = "oci://"
 )
 
-// Parse reads how a person names a source: git::URL//PATH?ref=REF, oci://HOST/REPOSITORY:TAG//PATH, exec::COMMAND ARGUMENT…, or a
-// directory.
+// Parse parses the name of a source: git::URL//PATH?ref=REF, oci://HOST/REPOSITORY:TAG//PATH, exec::COMMAND ARGUMENT…, or a directory.
 func Parse(text string) (Source, error) {
 	if url, is := strings.CutPrefix(text, gitPrefix); is {
 		return parseGit(url)

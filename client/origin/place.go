@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// keepFor is how long a tree is kept that a newer one has replaced: commands may still run in it.
+// keepFor is how long a replaced tree is kept: commands may still run in it.
 const keepFor = time.Hour
 
 const treePrefix = "tree-"
 
-// place is where the states of one source lie on this machine, one directory each. "current" leads to the newest, so that its path
-// is the same for all of them: workers start the commands of an application there.
+// place is the directory for the states of one source on this machine, with one subdirectory each. The link "current" points to the newest,
+// so its path does not change: workers start the commands of an application there.
 type place string
 
-// placeOf is in the cache of the person.
+// placeOf is a directory in the user's cache.
 func placeOf(name string) (place, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -27,7 +27,7 @@ func placeOf(name string) (place, error) {
 	return place(filepath.Join(cache, "converge", "sources", fmt.Sprintf("%x", sha256.Sum256([]byte(name)))[:16])), nil
 }
 
-// put makes a state the newest, whole or not at all, and returns its path.
+// put makes a state the newest, atomically, and returns its path.
 func (p place) put(fill func(dir string) error) (string, error) {
 	if err := os.MkdirAll(string(p), 0o700); err != nil {
 		return "", err
@@ -40,7 +40,7 @@ func (p place) put(fill func(dir string) error) (string, error) {
 		err = p.lead(dir)
 	}
 	if err != nil {
-		_ = os.RemoveAll(dir) // what is left is removed with the next
+		_ = os.RemoveAll(dir) // leftovers are removed by the next call
 		return "", err
 	}
 	p.prune(dir)
@@ -49,7 +49,7 @@ func (p place) put(fill func(dir string) error) (string, error) {
 
 func (p place) current() string { return filepath.Join(string(p), "current") }
 
-// lead has current lead to a directory, at once.
+// lead makes the link current point to a directory, atomically.
 func (p place) lead(dir string) error {
 	link := dir + ".link"
 	if err := os.Symlink(filepath.Base(dir), link); err != nil {
@@ -58,7 +58,7 @@ func (p place) lead(dir string) error {
 	return os.Rename(link, p.current())
 }
 
-// prune removes what was replaced long ago. What cannot be removed is tried again with the next.
+// prune removes trees that were replaced long ago. Failures are retried by the next call.
 func (p place) prune(current string) {
 	entries, _ := os.ReadDir(string(p))
 	for _, entry := range entries {

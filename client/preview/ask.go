@@ -19,17 +19,17 @@ import (
 
 const (
 	lifetime  = 5 * time.Minute  // of one workflow
-	pickup    = 15 * time.Second // for a worker to begin with it
-	cancelled = 5 * time.Second  // for telling it that nobody waits any more
-	workflows = 4                // at a time
-	writers   = 16               // to the store, or questions, at a time
+	pickup    = 15 * time.Second // for a worker to start it
+	cancelled = 5 * time.Second  // to cancel a workflow without a caller
+	workflows = 4                // in parallel
+	writers   = 16               // writes to the store, or queries, in parallel
 )
 
-// ErrNoWorker says that nobody began to answer.
+// ErrNoWorker means that no worker started the preview.
 var ErrNoWorker = errors.New("no worker answers; start one with: converge worker")
 
-// ask asks about all items, in as many workflows as their number needs, and returns the answers in
-// the same order. When ctx ends, the workflows are cancelled.
+// ask queries all items, in as many workflows as needed, and returns the answers in the same order. When ctx ends, the workflows are
+// cancelled.
 func (p *Planner) ask(ctx context.Context, application, service, what string, items []protocol.PreviewItem) ([]protocol.ItemPreview, error) {
 	parts := slices.Collect(slices.Chunk(items, protocol.MaxPreviewItems))
 	answers := make([][]protocol.ItemPreview, len(parts))
@@ -62,7 +62,7 @@ func options(application, service, what, by string) client.StartWorkflowOptions 
 // run starts one workflow and waits for its end.
 func (p *Planner) run(ctx context.Context, o client.StartWorkflowOptions, in protocol.PreviewInput) ([]protocol.ItemPreview, error) {
 	run, err := p.Client.ExecuteWorkflow(ctx, o, protocol.PreviewWorkflow, in)
-	if ctx.Err() != nil { // it may have begun all the same
+	if ctx.Err() != nil { // it may have started in spite of the error
 		p.cancel(o.ID)
 		return nil, context.Cause(ctx)
 	}
@@ -89,20 +89,20 @@ func (p *Planner) run(ctx context.Context, o client.StartWorkflowOptions, in pro
 	return answer.Previews()
 }
 
-// begun reports whether a worker took the workflow up; in doubt, it did.
+// begun reports whether a worker started the workflow; it is true if that is not known.
 func (p *Planner) begun(ctx context.Context, id string) bool {
 	about, err := p.Client.DescribeWorkflowExecution(ctx, id, "")
 	return err != nil || about.GetPendingWorkflowTask().GetState() != enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED
 }
 
-// cancel ends a workflow that nobody waits for. If that fails it ends by itself, a little later.
+// cancel cancels a workflow without a caller. If that fails, it ends on its own a little later.
 func (p *Planner) cancel(id string) {
 	ctx, stop := context.WithTimeout(context.Background(), cancelled)
 	defer stop()
 	_ = p.Client.CancelWorkflow(ctx, id, "")
 }
 
-// ended puts into words why a workflow did not answer.
+// ended explains why a workflow did not answer.
 func ended(id string, err error) error {
 	var timeout *temporal.TimeoutError
 	var application *temporal.ApplicationError

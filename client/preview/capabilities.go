@@ -8,14 +8,15 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Capabilities asks the workers what charts see of the clusters of some runtimes, by name. One that cannot be asked is an error.
+// Capabilities queries the workers for the capabilities of the clusters of some runtimes, as charts see them, by name. It fails if one of
+// them does not answer.
 func (p *Planner) Capabilities(ctx context.Context, application string, all []entities.RuntimeDefinition) (map[string]protocol.Capabilities, error) {
 	out := map[string]protocol.Capabilities{}
 	if err := p.Store.Reach(all); err != nil {
 		return nil, err
 	}
 	for _, definition := range all {
-		digest, err := p.Store.PutRuntime(ctx, definition) // by its content: it harms nobody
+		digest, err := p.Store.PutRuntime(ctx, definition) // content-addressed, so it affects nothing else
 		if err != nil {
 			return nil, err
 		}

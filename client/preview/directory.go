@@ -18,19 +18,18 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// directory is a configuration that was compiled and not published.
+// directory is a configuration that is compiled and not published.
 type directory struct {
 	planner  *Planner
 	compiled *compile.Compiled
 	specs    map[string]entities.Spec
-	before   protocol.ApplicationStatus // what is newest
+	before   protocol.ApplicationStatus // the newest incarnation
 	after    int64                      // the number that it would get
 	*questions
 }
 
-// Directory plans what publishing a directory would change, at the versions that the channels have
-// now. newest asks the application for what is newest; one that does not exist knows nothing.
-// Mistakes in the configuration are config.Problems.
+// Directory plans the changes that the publication of a directory would make, at the current versions of the channels. newest queries the
+// application for the newest incarnation; an application that does not exist has none. Errors in the configuration are config.Problems.
 func (p *Planner) Directory(ctx context.Context, dir string, newest func(application string) (protocol.ApplicationStatus, error)) (*Plan, error) {
 	d := &directory{planner: p}
 	if err := d.compile(ctx, dir); err != nil {
@@ -66,11 +65,11 @@ func (p *Planner) Directory(ctx context.Context, dir string, newest func(applica
 		return nil, err
 	}
 	plan.entitle(d.compiled.Incarnation.ServiceNames())
-	plan.entitle(d.before.Names) // of what is no longer declared
+	plan.entitle(d.before.Names) // of services that are no longer declared
 	return plan, nil
 }
 
-// compile does what a publication does, up to where that claims anything.
+// compile does the same as a publication, up to the first claim in the store.
 func (d *directory) compile(ctx context.Context, dir string) error {
 	known, err := d.planner.Store.Runtimes(ctx)
 	if err != nil {
@@ -94,7 +93,7 @@ func (d *directory) compile(ctx context.Context, dir string) error {
 	return d.planner.Store.Reach(d.compiled.Runtimes)
 }
 
-// follow has it go on from what is newest.
+// follow applies renames relative to the newest incarnation.
 func (d *directory) follow(ctx context.Context) error {
 	before, err := d.planner.Store.Incarnation(ctx, newestHash(d.before))
 	if err != nil && !store.IsNotFound(err) {
@@ -107,7 +106,7 @@ func (d *directory) follow(ctx context.Context) error {
 	return err
 }
 
-// number is the one that the incarnation would get, as far as is known.
+// number is the number that the incarnation would get, as far as is known.
 func (d *directory) number(ctx context.Context, application string) (int64, error) {
 	numbers, err := d.planner.Store.ListNumbers(ctx, application)
 	if err != nil || len(numbers) == 0 {
@@ -116,7 +115,7 @@ func (d *directory) number(ctx context.Context, application string) (int64, erro
 	return max(d.before.Newest, slices.Max(numbers)) + 1, nil
 }
 
-// write puts into the store what is named by its content: it harms nobody when nothing comes of it.
+// write puts content-addressed objects into the store: they affect nothing if the publication never happens.
 func (d *directory) write(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
@@ -167,7 +166,7 @@ func (d *directory) compare(ctx context.Context, plan *Plan) error {
 		service, err := d.service(ctx, d.specs[name], statuses[n])
 		var refused *Refused
 		switch {
-		case errors.As(err, &refused): // as a publication would find out: it is published, and releases nothing
+		case errors.As(err, &refused): // as in a publication: it is published, and releases nothing
 			service = Service{Service: name, Notes: []string{"nothing would be released: " + refused.Reason}, Channels: []Channel{}}
 			d.forget(name)
 		case err != nil:
@@ -180,7 +179,7 @@ func (d *directory) compare(ctx context.Context, plan *Plan) error {
 	return nil
 }
 
-// rules says which rules change and which services go, and returns the specs that are newest.
+// rules computes the changed rules and the removed services, and returns the newest specs.
 func (d *directory) rules(ctx context.Context, plan *Plan) (map[string]entities.Spec, error) {
 	old := map[string]entities.Spec{}
 	manifest, err := d.planner.Store.Manifest(ctx, d.before.Manifest)
@@ -212,8 +211,7 @@ func (d *directory) rules(ctx context.Context, plan *Plan) (map[string]entities.
 	return old, nil
 }
 
-// rulesOnly leaves out payloads: what they change is asked of the runtimes. Services that come or go
-// are reported elsewhere too.
+// rulesOnly omits payloads: the runtimes report changes of those. Added and removed services are reported elsewhere too.
 func rulesOnly(d *incarnation.Difference) *incarnation.Difference {
 	out := *d
 	out.Services = []incarnation.ServiceDifference{}
@@ -234,7 +232,7 @@ func rulesOnly(d *incarnation.Difference) *incarnation.Difference {
 	return &out
 }
 
-// called has a status speak of channels by other names.
+// called changes the channel names in a status.
 func called(s *protocol.Status, names map[string]string) {
 	for n := range s.Channels {
 		s.Channels[n].Name = entities.NameIn(names, s.Channels[n].Name)
@@ -252,8 +250,8 @@ func templatesDiffer(before, now entities.Spec) bool {
 	return now.Version != old.Version
 }
 
-// service plans one service: another declared version for all channels, else the new configuration
-// at the version that each channel has.
+// service plans one service: a newly declared version for all channels, or else the new configuration at the current version of each
+// channel.
 func (d *directory) service(ctx context.Context, spec entities.Spec, status protocol.Status) (Service, error) {
 	service := Service{Service: spec.Service, Channels: []Channel{}}
 	released := len(status.Releases) > 0
@@ -272,7 +270,7 @@ func (d *directory) service(ctx context.Context, spec entities.Spec, status prot
 	return service, d.configuration(ctx, &service, spec, status)
 }
 
-// newestIs reports whether the newest release is one of that version, changes of configuration included.
+// newestIs reports whether the newest release is of that version, including changes of its configuration.
 func (d *directory) newestIs(ctx context.Context, status protocol.Status, version string) bool {
 	if len(status.Releases) == 0 {
 		return false
@@ -282,7 +280,7 @@ func (d *directory) newestIs(ctx context.Context, status protocol.Status, versio
 	return full == version || err == nil && record.Version == version
 }
 
-// version plans a version that the file names.
+// version plans a version that the file declares.
 func (d *directory) version(ctx context.Context, service *Service, spec entities.Spec, status protocol.Status) error {
 	draft, err := d.planner.draft(ctx, protocol.PrepareRequest{
 		Application: spec.Application, Service: spec.Service, Version: service.Version, FullVersion: service.Version,
@@ -304,7 +302,7 @@ func (d *directory) version(ctx context.Context, service *Service, spec entities
 	return nil
 }
 
-// configuration plans the new configuration at the versions that the instances have.
+// configuration plans the new configuration at the current versions of the instances.
 func (d *directory) configuration(ctx context.Context, service *Service, spec entities.Spec, status protocol.Status) error {
 	for _, id := range spec.IDs() {
 		if err := d.instance(ctx, service, spec, status, id); err != nil {
@@ -319,7 +317,7 @@ func (d *directory) configuration(ctx context.Context, service *Service, spec en
 
 func (d *directory) instance(ctx context.Context, service *Service, spec entities.Spec, status protocol.Status, id entities.InstanceID) error {
 	at := present(status, id)
-	if at == "" { // one that is new gets what the newest release has
+	if at == "" { // a new instance gets the newest release
 		at = status.Releases[0].Version
 	}
 	record, err := d.planner.Store.Version(ctx, spec.Application, spec.Service, at)
@@ -337,11 +335,11 @@ func (d *directory) instance(ctx context.Context, service *Service, spec entitie
 	there, had := now.Payloads[id]
 	request.Hash, request.Present = d.compiled.Incarnation.Hash(), map[entities.InstanceID]string{id: at}
 	under, err := (&activities.Activities{Store: d.planner.Store}).UnderPresent(ctx, request, id)
-	if err = refusal(err); err != nil && !errors.As(err, new(*Refused)) { // what cannot be compared counts as changed
+	if err = refusal(err); err != nil && !errors.As(err, new(*Refused)) { // if it cannot be compared, it counts as changed
 		return err
 	}
 	if had && present(status, id) != "" && under == entities.DigestOf(there) {
-		return nil // it stays as it is there
+		return nil // no change
 	}
 	request.Version, request.Incarnation, request.Present = record.Version, d.after, nil
 	request.FullVersion = fmt.Sprintf("%s-i%d", record.Version, d.after)

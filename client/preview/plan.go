@@ -1,8 +1,8 @@
-// Package preview finds out what a release, or the configuration in a directory, would change where
-// services run, and changes nothing: render, store what is named by its content, and ask the workers,
-// who alone can reach the runtimes, through a short workflow. `converge plan` prints it.
+// Package preview computes what a release, or the configuration in a directory, would change where services run, and changes nothing. It
+// renders, stores content-addressed objects, and queries the workers through a short workflow, since only they can reach the runtimes.
+// `converge plan` prints the result.
 //
-// It publishes and releases nothing, remembers no version, and decides nothing.
+// It publishes and releases nothing, records no version, and decides nothing.
 package preview
 
 import (
@@ -14,52 +14,51 @@ import (
 // Schema names the version of the Plan document. Within it fields are only added.
 const Schema = "converge.plan/v1"
 
-// Plan is what would change.
+// Plan is the set of changes.
 type Plan struct {
 	Schema      string `json:"schema"`
 	Application string `json:"application"`
-	// Incarnation is the newest one: what a directory is compared with.
+	// Incarnation is the newest one, with which a directory is compared.
 	Incarnation int64     `json:"incarnation"`
-	Services    []Service `json:"services"` // those that are concerned
-	// Removed are services that the directory no longer declares: left in place, orphaned (D10), but for what a service that is a
-	// removal says.
+	Services    []Service `json:"services"` // the affected ones
+	// Removed are services that the directory no longer declares. They are left in place, orphaned (D10), except for the parts that a
+	// service with Removal lists.
 	Removed []string `json:"removed,omitempty"`
 	// Rules are the changes of a directory that release nothing (incarnation.Diff without payloads).
 	Rules  *incarnation.Difference `json:"rules,omitempty"`
 	Totals protocol.PreviewTotals  `json:"totals"`
-	// Unseen counts the channels where something would be applied by a runtime that cannot say what
-	// changes, Failed those that could not be asked.
+	// Unseen counts the channels with an apply whose runtime cannot report changes, Failed those that could not be queried.
 	Unseen int `json:"unseen,omitempty"`
 	Failed int `json:"failed,omitempty"`
 }
 
-// Service is what would change of one service.
+// Service is the changes of one service.
 type Service struct {
 	Service string `json:"service"`
-	// Version is the full version that was asked about; empty when each channel has its own.
+	// Version is the planned full version; empty if each channel has its own.
 	Version     string `json:"version,omitempty"`
-	Incarnation int64  `json:"incarnation,omitempty"` // that the version is made from
+	Incarnation int64  `json:"incarnation,omitempty"` // that the version is rendered from
 	Known       bool   `json:"known,omitempty"`       // the version was released before
-	// Removal: its channels are taken down, and this is what goes and what stays (A24).
+	// Removal: its channels are removed; the plan shows what is removed and kept (A24).
 	Removal bool `json:"removal,omitempty"`
-	// Refused is why `delete` would be refused at present.
+	// Refused is why `delete` would be refused now.
 	Refused  string    `json:"refused,omitempty"`
 	Notes    []string  `json:"notes,omitempty"`
 	Channels []Channel `json:"channels"`
 }
 
-// Channel is what would change in one instance of a channel: what its runtime said, or why that is not known.
+// Channel is the changes of one instance of a channel, as its runtime reports them, or why they are not known.
 type Channel struct {
 	Instance entities.InstanceID `json:"instance"`
 	Runtime  string              `json:"runtime"`
-	Present  string              `json:"present,omitempty"` // the full version there, empty for nothing
+	Present  string              `json:"present,omitempty"` // the current full version, empty for none
 	Version  string              `json:"version"`           // the full version that would be applied
 	protocol.ItemPreview
-	// Sent is what the runtime would be sent otherwise than now, when it cannot say what changes.
+	// Sent is the difference to the last payload of the runtime, if the runtime cannot report changes.
 	Sent []protocol.PreviewField `json:"sent,omitempty"`
 }
 
-// Name is the instance as a person is shown it.
+// Name is the display name of the instance.
 func (c Channel) Name() string {
 	if c.Instance.Name == "" {
 		return c.Channel
@@ -67,10 +66,10 @@ func (c Channel) Name() string {
 	return c.Instance.String()
 }
 
-// Unseen reports whether the runtime cannot say what an apply changes.
+// Unseen reports whether the runtime cannot report what an apply changes.
 func (c Channel) Unseen() bool { return c.Code == protocol.PreviewNoPlanner }
 
-// Failed reports whether it is not known what would change, though it could be.
+// Failed reports whether the changes are unknown although the runtime could report them.
 func (c Channel) Failed() bool { return c.Code != "" && !c.Unseen() }
 
 // Unchanged reports whether an apply there is known to change nothing.
@@ -78,7 +77,7 @@ func (c Channel) Unchanged() bool {
 	return c.Code == "" && len(c.Changes)+c.Omitted == 0 || c.Unseen() && len(c.Sent) == 0 && c.Present != "" && !c.Removal
 }
 
-// Empty reports whether nothing at all would change, rules included, and everything was asked.
+// Empty reports whether nothing would change, including rules, and every query was answered.
 func (p *Plan) Empty() bool {
 	if p.Rules != nil && !p.Rules.Empty() || len(p.Removed) > 0 {
 		return false
@@ -93,7 +92,7 @@ func (p *Plan) Empty() bool {
 	return true
 }
 
-// count adds up the channels.
+// count computes the totals.
 func (p *Plan) count() {
 	for _, s := range p.Services {
 		for _, c := range s.Channels {

@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// questions collects what to ask the runtimes and where the answers belong.
+// questions collects the queries for the runtimes, and where their answers belong.
 type questions struct {
 	planner     *Planner
 	application string
@@ -20,14 +20,14 @@ type questions struct {
 	payloads    []entities.Payload
 }
 
-// about adds an instance to a service, to be asked about.
+// about adds an instance to a service, to be queried.
 func (q *questions) about(ctx context.Context, s *Service, spec *entities.Spec, id entities.InstanceID, present, version string, payload entities.Payload) error {
 	digest, err := q.planner.Store.PutPayload(ctx, payload)
 	if err != nil {
 		return err
 	}
 	instance, _ := spec.Instance(id)
-	runtime := spec.Runtime(instance.Runtime) // where it goes now, whichever it was rendered for
+	runtime := spec.Runtime(instance.Runtime) // the current runtime, regardless of the one that it was rendered for
 	s.Channels = append(s.Channels, Channel{Instance: id, Runtime: instance.Runtime, Present: present, Version: version})
 	q.items = append(q.items, protocol.PreviewItem{
 		Service: spec.Service, ServiceID: spec.ServiceID, Channel: payload.Channel, Instance: id.Name, Runtime: instance.Runtime,
@@ -37,14 +37,14 @@ func (q *questions) about(ctx context.Context, s *Service, spec *entities.Spec, 
 	return nil
 }
 
-// forget takes back what was to be asked about a service, the last one.
+// forget removes the queries about the last service.
 func (q *questions) forget(service string) {
 	for len(q.items) > 0 && q.items[len(q.items)-1].Service == service {
 		q.items, q.payloads = q.items[:len(q.items)-1], q.payloads[:len(q.payloads)-1]
 	}
 }
 
-// answer asks, and puts the answers where they belong: the channels are in the order of the items.
+// answer sends the queries and stores the answers: the channels are in the order of the items.
 func (q *questions) answer(ctx context.Context, plan *Plan, service, what string) error {
 	plan.Schema = Schema
 	answers, err := q.planner.ask(ctx, q.application, service, what, q.items)
@@ -67,8 +67,7 @@ func (q *questions) answer(ctx context.Context, plan *Plan, service, what string
 	return nil
 }
 
-// sent compares what a runtime would be sent with what it was sent for the version that is there.
-// When that cannot be found out any more, everything counts as new.
+// sent compares the payload for a runtime with the one of its current version. If that can no longer be rendered, everything counts as new.
 func (q *questions) sent(ctx context.Context, service string, c Channel, payload entities.Payload) []protocol.PreviewField {
 	var before *entities.Payload
 	if c.Present != "" {
@@ -83,14 +82,14 @@ func (q *questions) sent(ctx context.Context, service string, c Channel, payload
 	return payloadChanges(before, payload, c.Present, c.Version)
 }
 
-// maxValue bounds a value in bytes, maxChanges how many there are.
+// maxValue is the limit of a value in bytes, maxChanges that of the number of changes.
 const (
 	maxValue   = 300
 	maxChanges = 100
 )
 
-// payloadChanges lists the values of a payload that differ, sorted by path after the version. Secrets are
-// references in it, so none is shown.
+// payloadChanges lists the values of a payload that differ, sorted by path after the version. Secrets are references in it, so none is
+// shown.
 func payloadChanges(before *entities.Payload, now entities.Payload, present, version string) []protocol.PreviewField {
 	old, next := flat(before), flat(&now)
 	var out []protocol.PreviewField
@@ -152,7 +151,7 @@ func flatCustom(p *entities.CustomPayload, out map[string]string) {
 	}
 }
 
-// value is JSON.
+// value is v as JSON.
 func value(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {

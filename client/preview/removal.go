@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// Removal plans what `delete` would take down of a service: one channel of it, or everything where none is named.
+// Removal plans what `delete` would remove of a service: one channel of it, or everything if channel is empty.
 func (p *Planner) Removal(ctx context.Context, s *state.State, channel string) (*Plan, error) {
 	q := &questions{planner: p, application: s.Application}
 	service := Service{Service: s.Title(), Removal: true, Channels: []Channel{}}
@@ -39,7 +39,7 @@ func (p *Planner) Removal(ctx context.Context, s *state.State, channel string) (
 	return plan, q.answer(ctx, plan, s.Service, what)
 }
 
-// removals adds what is taken down to a service that is a removal.
+// removals adds the removed instances to a service with Removal.
 func (q *questions) removals(service *Service, s *state.State, all []state.Removal) {
 	for _, r := range all {
 		if r.Keeps != "" {
@@ -52,16 +52,16 @@ func (q *questions) removals(service *Service, s *state.State, all []state.Remov
 			Service: s.Service, ServiceID: s.Spec.ServiceID, Channel: key.Channel, Instance: key.Name, Runtime: r.Runtime,
 			RuntimeDigest: r.Spec.Digest, Remote: r.Spec.Remote, FullVersion: r.Target.FullVersion, Payload: r.Target.Payload, Removal: true,
 		})
-		q.payloads = append(q.payloads, entities.Payload{}) // nothing is sent
+		q.payloads = append(q.payloads, entities.Payload{}) // no payload is sent
 	}
 }
 
-// takenDown adds what the directory no longer declares and whose removal is declared, service by service.
+// takenDown adds objects that the directory no longer declares and whose removal is declared, service by service.
 func (d *directory) takenDown(ctx context.Context, plan *Plan, manifest incarnation.Manifest) error {
 	for _, name := range entities.SortedKeys(manifest) {
 		before, err := d.planner.Store.Spec(ctx, manifest[name])
 		if err != nil {
-			continue // what is damaged, or not there, a publication finds out
+			continue // a damaged or missing spec is reported by the publication
 		}
 		now, declared := d.specs[name]
 		if !declared {
@@ -77,7 +77,7 @@ func (d *directory) takenDown(ctx context.Context, plan *Plan, manifest incarnat
 	return nil
 }
 
-// removesSome reports whether a channel, or an instance of one, goes whose removal is declared.
+// removesSome reports whether a channel, or an instance of one, disappears whose removal is declared.
 func removesSome(before, now *entities.Spec, declared bool) bool {
 	was := before.Called(entities.Renamed(before, now))
 	return slices.ContainsFunc(was.IDs(), func(id entities.InstanceID) bool {
@@ -87,7 +87,7 @@ func removesSome(before, now *entities.Spec, declared bool) bool {
 	})
 }
 
-// takenDownOf has what a service remembers take over the new rules, as the service will.
+// takenDownOf applies the new rules to the state of a service, as the service will.
 func (d *directory) takenDownOf(ctx context.Context, plan *Plan, name string, now entities.Spec) error {
 	s, err := d.planner.State(ctx, name)
 	if err != nil || s == nil || s.Spec == nil {

@@ -21,10 +21,10 @@ import (
 type Planner struct {
 	Client client.Client
 	Store  *store.Store
-	By     string // who asks
-	// Status asks a service; one that does not exist answers a Status without a name.
+	By     string // the caller
+	// Status queries a service; one that does not exist returns a Status without a name.
 	Status func(ctx context.Context, service string) (protocol.Status, error)
-	// State asks a service for all that it remembers, to find out what of it is taken down.
+	// State queries a service for its whole state, to compute its removals.
 	State func(ctx context.Context, service string) (*state.State, error)
 	// Fake accepts runtimes of kind fake: tests and simulations.
 	Fake bool
@@ -32,13 +32,13 @@ type Planner struct {
 	Run func(config.Run) (config.Ran, error)
 }
 
-// Refused is what a release would be refused for, in the same words.
+// Refused is the reason for which a release would be refused, in the same words.
 type Refused struct{ Reason string }
 
 // Error is the reason.
 func (e *Refused) Error() string { return "refused: " + e.Reason }
 
-// Release is the release that is planned.
+// Release describes the planned release.
 type Release struct {
 	Application protocol.ApplicationStatus
 	Service     string
@@ -48,11 +48,10 @@ type Release struct {
 	ChannelParameters map[string]map[string]any
 }
 
-// Release plans the release of a version: from the newest incarnation, or, when the name is known,
-// as it was made.
+// Release plans the release of a version: from the newest incarnation, or, for a known version, as it was rendered then.
 func (p *Planner) Release(ctx context.Context, r Release) (*Plan, error) {
 	called := r.Service
-	r.Service = r.Application.Names.Key(called) // what the store knows it by
+	r.Service = r.Application.Names.Key(called) // its key in the store
 	spec, err := p.spec(ctx, r.Application, r.Service)
 	if err != nil {
 		return nil, err
@@ -96,7 +95,7 @@ func (p *Planner) Release(ctx context.Context, r Release) (*Plan, error) {
 	return plan, nil
 }
 
-// entitle has a plan speak of services as people do.
+// entitle replaces the names of services in a plan with their display names.
 func (p *Plan) entitle(names protocol.ServiceNames) {
 	for n := range p.Services {
 		p.Services[n].Service = names.Title(p.Services[n].Service)
@@ -145,7 +144,7 @@ func check(spec *entities.Spec, r Release) error {
 	return nil
 }
 
-// draft renders as a release does, refusals included.
+// draft renders like a release, refusals included.
 func (p *Planner) draft(ctx context.Context, r protocol.PrepareRequest) (activities.Draft, error) {
 	request, err := sent(r)
 	if err != nil {
@@ -155,7 +154,7 @@ func (p *Planner) draft(ctx context.Context, r protocol.PrepareRequest) (activit
 	return draft, refusal(err)
 }
 
-// sent is a request as it comes out of Temporal: numbers are of one kind, whoever wrote them.
+// sent is a request after a round trip through JSON, as in Temporal: all numbers have the same type.
 func sent(r protocol.PrepareRequest) (out protocol.PrepareRequest, err error) {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -164,7 +163,7 @@ func sent(r protocol.PrepareRequest) (out protocol.PrepareRequest, err error) {
 	return out, json.Unmarshal(data, &out)
 }
 
-// refusal distinguishes what the caller did wrong from what went wrong.
+// refusal separates errors of the caller from other errors.
 func refusal(err error) error {
 	var application *temporal.ApplicationError
 	if errors.As(err, &application) && application.Type() == protocol.ErrRefused {
@@ -173,7 +172,7 @@ func refusal(err error) error {
 	return err
 }
 
-// present is the full version that an instance has, empty for nothing.
+// present is the current full version of an instance, empty for none.
 func present(s protocol.Status, id entities.InstanceID) string {
 	for _, c := range s.Channels {
 		if c.Name != id.Channel {

@@ -17,8 +17,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// announce notifies the Application workflow, which is started when this is the first time, and makes
-// the runtimes current for other applications once that is accepted.
+// announce notifies the Application workflow, starts it for the first publication, and makes the runtimes current for other applications
+// once the publication is accepted.
 func (p *publication) announce(ctx context.Context) error {
 	request := p.request()
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -55,8 +55,8 @@ func (p *publication) announce(ctx context.Context) error {
 	return nil
 }
 
-// awaitServices waits a while until all services know, so that what comes next (a release, say) finds them
-// there. Thousands take longer than anybody waits; they are notified all the same.
+// awaitServices waits a while until all services are notified, so that the next step (a release, say) finds them there. Thousands take
+// longer than a caller would wait; their notification continues.
 func (p *publication) awaitServices(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()
@@ -76,7 +76,7 @@ func (p *publication) awaitServices(ctx context.Context) {
 
 func (p *publication) request() protocol.PublishRequest {
 	token := p.options.Token
-	if p.before.Newest == 0 { // the installation says who issues tokens, if anybody does yet
+	if p.before.Newest == 0 { // the rules of the installation define the issuer of tokens, if there is one yet
 		if identity, _ := p.rules.Begins(p.application, protocol.Publish); identity == nil {
 			token = ""
 		}
@@ -92,7 +92,7 @@ func (p *publication) request() protocol.PublishRequest {
 	}
 }
 
-// people says who may do what with the whole application: every service's spec carries it.
+// people is who may do what with the whole application: the spec of every service has it.
 func (p *publication) people() (*entities.Identity, []entities.Grant) {
 	for _, service := range entities.SortedKeys(p.specs) {
 		return p.specs[service].Identity, p.specs[service].Grants
@@ -112,7 +112,7 @@ func (p *publication) start() client.StartWorkflowOptions {
 	}
 }
 
-// noAnswer puts what went wrong with a call into words.
+// noAnswer explains the error of a call.
 func noAnswer(err error, doing string) error {
 	var application *temporal.ApplicationError
 	var late *serviceerror.DeadlineExceeded

@@ -22,7 +22,7 @@ func FindApplication(dir string) (name, root string) {
 	}
 }
 
-// ApplicationIn reads only kind and name, so that a directory with mistakes still has its name.
+// ApplicationIn reads only kind and name, so that a directory with errors still has its name.
 func ApplicationIn(dir string) string {
 	files, _ := filepath.Glob(filepath.Join(dir, "*.converge.yaml"))
 	for _, file := range append(files, filepath.Join(dir, "converge.yaml")) {
@@ -34,7 +34,7 @@ func ApplicationIn(dir string) string {
 		for {
 			var header struct{ Kind, Name string }
 			if err := decoder.Decode(&header); err != nil {
-				break // the end, or a mistake that validate shows
+				break // the end, or an error that validate shows
 			}
 			if header.Kind == "Application" && header.Name != "" {
 				return header.Name

@@ -16,14 +16,14 @@ type Demanded struct {
 	Services []string `json:"services"`
 }
 
-// String is a line for people.
+// String is one line for display.
 func (d Demanded) String() string {
 	of := Loosened{Services: d.Services, Loosening: entities.Loosening{Channel: d.Channel, Text: strings.Join(d.Gates, ", ")}}
 	return fmt.Sprintf("by the baseline (rules %d): %s", d.Rules, of)
 }
 
-// baseline lists what the installation demands of the services that are published, the same of several once. The worker sees
-// to it, by the rules that are in force then.
+// baseline lists what the installation requires of the published services, grouped by equal requirements. The worker enforces it, with the
+// rules in force at that time.
 func (p *publication) baseline() []Demanded {
 	var out []Demanded
 	for _, service := range entities.SortedKeys(p.specs) {

@@ -7,11 +7,11 @@ import (
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
-// maxPrinted is what a command of a configuration may print, in bytes.
+// maxPrinted is the limit of a command's output, in bytes.
 const maxPrinted = config.MaxSource
 
-// Commands runs what a configuration declares to be run where it is compiled, or nothing. Who asks for it trusts all who can change the
-// configuration.
+// Commands returns a function that runs the commands of a configuration at compile time, or nil. A caller that allows them trusts everyone
+// who can change the configuration.
 func Commands(ctx context.Context, allowed bool) func(config.Run) (config.Ran, error) {
 	if !allowed {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// sameLibraries refuses a library that had other content under its version when what is newest was published: somebody has changed
-// what the store says. One that is read from a directory may change until it is published.
+// sameLibraries refuses a library whose content differs from the newest incarnation under the same version: the store was tampered with. A
+// library that is read from a directory may change until it is published.
 func (p *publication) sameLibraries(before *incarnation.Incarnation) error {
 	if before == nil {
 		return nil

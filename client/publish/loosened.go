@@ -14,8 +14,8 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// loosened lists what changed services ask for less than by what is newest, in the order in which they declare it; what is
-// the same of several is listed once.
+// loosened lists the requirements that changed services drop relative to the newest incarnation, in the order of declaration; equal ones of
+// several services are listed once.
 func (p *publication) loosened(ctx context.Context, last incarnation.Manifest) ([]Loosened, error) {
 	found := make([][]entities.Loosening, len(p.changed))
 	g, ctx := errgroup.WithContext(ctx)
@@ -45,7 +45,7 @@ func (p *publication) loosened(ctx context.Context, last incarnation.Manifest) (
 	return out, nil
 }
 
-// loosenedBy compares a service with what it was; of one whose rules the store has lost nothing is known.
+// loosenedBy compares a service with its previous spec; if the store has lost that, the difference is unknown.
 func (p *publication) loosenedBy(ctx context.Context, service, digest string) ([]entities.Loosening, error) {
 	before, err := p.store.Spec(ctx, digest)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
@@ -74,7 +74,7 @@ func (p *publication) loosenedBy(ctx context.Context, service, digest string) ([
 	return all, *failed
 }
 
-// definitions are what checks and extensions are made of that is just compiled, by their digests in the store.
+// definitions are the newly compiled definitions of checks and extensions, by their digests in the store.
 type definitions struct {
 	checks     map[string]entities.CheckDefinition
 	extensions map[string]entities.ExtensionDefinition

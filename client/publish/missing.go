@@ -15,8 +15,8 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// missing names the services that were declared before, are so still, and have no workflow that runs: somebody ended it. Those
-// that are kept down are none of them. What changed is started anyway, but for what an application that is gone itself knew.
+// missing lists the services that were declared before, still are, and have no running workflow because it was terminated. Unmanaged
+// services are excluded. Changed services are started anyway, except if the workflow of the application is gone too.
 func (p *publication) missing(ctx context.Context, last incarnation.Manifest) ([]string, error) {
 	var known []string
 	for service := range p.manifest {
@@ -39,7 +39,7 @@ func (p *publication) missing(ctx context.Context, last incarnation.Manifest) ([
 	return p.gone(ctx, known)
 }
 
-// gone are those of some services whose workflows do not run, sorted. Each is asked about, since lists of workflows lag behind.
+// gone are the services whose workflows do not run, sorted. Each is queried, since lists of workflows lag behind.
 func (p *publication) gone(ctx context.Context, services []string) (gone []string, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
@@ -69,7 +69,7 @@ func (p *publication) runs(ctx context.Context, service string) (bool, error) {
 	return status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || status == enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED, err
 }
 
-// awaitStarted waits a while until what was missing runs again.
+// awaitStarted waits a while until the missing workflows run again.
 func (p *publication) awaitStarted(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
 	defer cancel()

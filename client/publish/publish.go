@@ -1,8 +1,7 @@
-// Package publish makes the configuration in a directory the newest incarnation of its application:
-// load, compile, store, and one update to the Application workflow. `converge apply` does it once,
-// `converge dev` whenever a file is saved.
+// Package publish makes the configuration in a directory the newest incarnation of its application: load, compile, store, and one update to
+// the Application workflow. `converge apply` does it once, `converge dev` whenever a file is saved.
 //
-// It decides nothing: the workflow accepts or refuses. It prints nothing either.
+// It decides nothing: the workflow accepts or refuses. It prints nothing.
 package publish
 
 import (
@@ -29,48 +28,48 @@ import (
 )
 
 const (
-	answerTimeout   = 30 * time.Second // of the workflow; a worker has to be there
-	queryTimeout    = 10 * time.Second // a server waits for five for a worker that had the workflow and is gone, and asks another one then
+	answerTimeout   = 30 * time.Second // of the workflow; a worker must be running
+	queryTimeout    = 10 * time.Second // a server waits five seconds for a worker that had the workflow cached and is gone, and then tries another one
 	announceTimeout = 10 * time.Second
-	writers         = 16 // to the store at a time
+	writers         = 16 // to the store in parallel
 )
 
-// Options say what to publish and on whose behalf.
+// Options configure a publication.
 type Options struct {
 	Client   client.Client
 	Dir      string
 	StoreURL string   // a URL or a directory
-	By       string   // who publishes
-	Token    string   // that proves it; empty: nothing does
-	Causes   []string // what led to it, for the incarnation's record
-	// Origin is where it comes from; without a path it is the directory. Root is outside of which nothing is read; empty: what the
-	// person who publishes can read.
+	By       string   // the publisher
+	Token    string   // proves By; empty: no proof
+	Causes   []string // the causes, for the incarnation's record
+	// Origin is the source of the configuration; the default is the directory. Root is the directory outside of which nothing is read;
+	// empty: everything that the user can read.
 	Origin protocol.Origin
 	Root   string
-	// Commits are those since what was published last; nil: those of the work tree that the directory lies in, if it does.
+	// Commits are the commits since the last publication; the default are those of the work tree of the directory, if it is in one.
 	Commits *protocol.Commits
-	// AllowCommands runs what the configuration declares to be run where it is compiled.
+	// AllowCommands runs the commands that the configuration declares for compile time.
 	AllowCommands bool
-	TakeOver      bool // although the application comes from another directory so far
+	TakeOver      bool // although the application came from another directory so far
 	DryRun        bool // compile and compare only
-	// Before is told what is about to be published, before it is; an error keeps it from that. Nil: nobody is.
+	// Before is called with the result before the publication; an error prevents it. May be nil.
 	Before func(Result) error
 	// Fake accepts runtimes of kind fake: tests and simulations.
 	Fake bool
 }
 
-// ErrRefused is an update that the Application workflow did not accept: another directory, or a
-// newer incarnation than the one compiled against.
+// ErrRefused is an update that the Application workflow did not accept: another directory, or an incarnation newer than the one compiled
+// against.
 var ErrRefused = errors.New("refused")
 
-// Publish makes the configuration in o.Dir the newest incarnation. Mistakes in it are a *Rejected,
-// what the workflow does not accept is ErrRefused. Running it again publishes nothing twice.
+// Publish makes the configuration in o.Dir the newest incarnation. Errors in it are a *Rejected; a refusal of the workflow is ErrRefused. A
+// repeated call publishes nothing twice.
 func Publish(ctx context.Context, o Options) (Result, error) {
 	store, err := store.Open(ctx, o.StoreURL)
 	if err != nil {
 		return Result{}, err
 	}
-	defer store.Close() // nothing is written any more
+	defer store.Close() // no writer is left
 	p := &publication{options: o, store: store}
 	if err := p.compile(ctx); err != nil {
 		return Result{}, err
@@ -111,7 +110,7 @@ type publication struct {
 	before      protocol.ApplicationStatus
 	rules       protocol.Rules // of the installation
 	result      Result
-	// changed and started are services as workflows and the store know them: by the names that they had first.
+	// changed and started are service keys, as in workflows and the store: first names.
 	changed, started []string
 	origin           protocol.Origin
 	commits          string // their digest in the store
@@ -169,7 +168,7 @@ func (p *publication) compile(ctx context.Context) error {
 	return nil
 }
 
-// rejected adds to mistakes what stays newest, where the application's name is known at all.
+// rejected adds the newest incarnation to errors in the configuration, if the application's name is known.
 func (p *publication) rejected(ctx context.Context, err error) error {
 	var problems config.Problems
 	if !errors.As(err, &problems) {
@@ -187,7 +186,7 @@ func (p *publication) rejected(ctx context.Context, err error) error {
 // reachable refuses a remote runtime whose worker could not read the store.
 func (p *publication) reachable() error { return p.store.Reach(p.compiled.Runtimes) }
 
-// compare asks for what is newest and says what differs.
+// compare reads the newest incarnation and computes the differences.
 func (p *publication) compare(ctx context.Context) error {
 	before := p.before
 	p.result.Previous, p.result.Incarnation = before.Newest, before.Newest
@@ -206,7 +205,7 @@ func (p *publication) compare(ctx context.Context) error {
 		return nil
 	}
 	p.result.Unchanged = false                                         // a store that lost its content gets it again
-	if err != nil && !store.IsNotFound(err) && !store.IsDamaged(err) { // in another store so far: then everything counts as changed
+	if err != nil && !store.IsNotFound(err) && !store.IsDamaged(err) { // it was in another store so far: then everything counts as changed
 		return err
 	}
 	changed, removed := p.manifest.Since(last)
@@ -224,14 +223,14 @@ func (p *publication) compare(ctx context.Context) error {
 	return err
 }
 
-// follow has the incarnation go on from the newest one: what it calls otherwise is still the same. It refuses to put services
-// on other runtimes than that does, where it is not said that they move from there.
+// follow relates the incarnation to the newest one: renamed services stay the same services. It refuses to move services to other runtimes,
+// unless the move is declared.
 func (p *publication) follow(ctx context.Context) error {
 	before, err := p.newest(ctx)
 	if err != nil && !store.IsNotFound(err) && !store.IsDamaged(err) {
 		return err
 	}
-	if err != nil { // in another store so far, or none, or lost: it is written again
+	if err != nil { // it was in another store, or nowhere, or is lost: it is written again
 		before = nil
 	}
 	if err := p.compiled.Follow(before, p.before.Names); err != nil {
@@ -249,7 +248,7 @@ func (p *publication) follow(ctx context.Context) error {
 	return nil
 }
 
-// newest is the newest incarnation, as far as the store has it: of an application whose workflow is gone, too.
+// newest is the newest incarnation, as far as the store has it; also of an application whose workflow is gone.
 func (p *publication) newest(ctx context.Context) (*incarnation.Incarnation, error) {
 	newest := newestOf(p.before)
 	if p.before.Newest == 0 {
@@ -264,8 +263,7 @@ func (p *publication) newest(ctx context.Context) (*incarnation.Incarnation, err
 	return p.store.Incarnation(ctx, newest.Hash)
 }
 
-// unfollowed refuses to have services take the place of others by their names where it cannot be read what those were, and they
-// run.
+// unfollowed refuses renames if the previous names cannot be read and services with these names run.
 func (p *publication) unfollowed(ctx context.Context, before *incarnation.Incarnation) error {
 	if before != nil {
 		return nil
@@ -283,7 +281,7 @@ func (p *publication) unfollowed(ctx context.Context, before *incarnation.Incarn
 	return nil
 }
 
-// titleOf is what people call a service that was called so first.
+// titleOf is the display name of a service with that first name.
 func (p *publication) titleOf(service string) string {
 	if spec, declared := p.specs[service]; declared {
 		return spec.Title()
@@ -300,7 +298,7 @@ func (p *publication) titles(services []string) []string {
 	return titles
 }
 
-// difference compares with an incarnation, or with nothing when the store does not have it.
+// difference compares with an incarnation, or with nothing if the store does not have it.
 func (p *publication) difference(ctx context.Context, hash string) (*incarnation.Difference, error) {
 	before, err := p.store.Incarnation(ctx, hash)
 	if err != nil && !store.IsNotFound(err) && !store.IsDamaged(err) {
@@ -309,7 +307,7 @@ func (p *publication) difference(ctx context.Context, hash string) (*incarnation
 	return incarnation.Diff(before, p.compiled.Incarnation)
 }
 
-// Status is what an application knows of itself; one that does not exist knows nothing.
+// Status is the status of an application; it is empty if the application does not exist.
 func Status(ctx context.Context, c client.Client, application string) (protocol.ApplicationStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -317,7 +315,7 @@ func Status(ctx context.Context, c client.Client, application string) (protocol.
 	err := protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
 		answer, err := c.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
 			WorkflowID: protocol.ApplicationID(application), QueryType: protocol.QueryStatus, Args: []any{q},
-			QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN, // one that was ended knows nothing any more
+			QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN, // a terminated workflow has no current state
 		})
 		switch {
 		case err != nil:
@@ -349,8 +347,7 @@ func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
 	return protocol.Incarnation{}
 }
 
-// mend writes again what the store has of what is newest that is lost or damaged, as its errors say that publishing does. What
-// is whole is read and stays.
+// mend writes lost or damaged objects of the newest incarnation again, as the errors about them promise. Intact objects are read and kept.
 func (p *publication) mend(ctx context.Context) error {
 	if err := p.write(ctx, p.compiled.Incarnation.ServiceKeys()); err != nil {
 		return fmt.Errorf("write what is newest of %s again: %w", p.application, err)
@@ -358,8 +355,8 @@ func (p *publication) mend(ctx context.Context) error {
 	return nil
 }
 
-// write puts everything that the incarnation needs into the store, of these services. All of it is named by its
-// content, so what is not published in the end harms nobody.
+// write puts everything that the incarnation needs for these services into the store. All of it is content-addressed, so it affects nothing
+// if it is not published in the end.
 func (p *publication) write(ctx context.Context, services []string) error {
 	for _, d := range p.compiled.Runtimes {
 		if err := p.store.ClaimRuntime(ctx, d.Name, d.Owner); err != nil {
@@ -396,8 +393,8 @@ func (p *publication) write(ctx context.Context, services []string) error {
 	return err
 }
 
-// writeDirectory says where the application is published from, if nothing does yet. Of one that moves that is said once it
-// was accepted.
+// writeDirectory records from which directory the application is published, unless a record exists. For an application that moves, the
+// record is written after acceptance.
 func (p *publication) writeDirectory(ctx context.Context) error {
 	if _, err := p.store.Directory(ctx, p.application); !store.IsNotFound(err) && !store.IsDamaged(err) {
 		return err
@@ -405,8 +402,8 @@ func (p *publication) writeDirectory(ctx context.Context) error {
 	return p.store.PutDirectory(ctx, p.application, p.dir)
 }
 
-// writeDefinitions puts how checks are evaluated, and what extensions and the commands of plans run, into the store, before the
-// specs and the incarnation that name them.
+// writeDefinitions stores the definitions of checks, of extensions and of the commands of plans, before the specs and the incarnation that
+// refer to them.
 func (p *publication) writeDefinitions(ctx context.Context, services []string) error {
 	var g errgroup.Group
 	g.SetLimit(writers)

@@ -19,8 +19,8 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// renamed refuses to call channels and services otherwise while releases are on their way there, or where something is left of
-// another one by that name. A service that has a release only afterwards waits by itself.
+// renamed refuses to rename channels and services while a release to them is in progress, or while objects of another one with that name
+// remain. If a release starts only afterwards, the service itself delays the rename.
 func (p *publication) renamed(ctx context.Context, last incarnation.Manifest) error {
 	var mu sync.Mutex
 	var lines []string
@@ -47,7 +47,7 @@ func (p *publication) renamed(ctx context.Context, last incarnation.Manifest) er
 	return fmt.Errorf("%w: %s [renamed]", ErrRefused, strings.Join(lines, "\n"))
 }
 
-// renamedIn says why a service cannot take over new names, of its channels or of its own, now; or nothing.
+// renamedIn returns why a service cannot take over new names now, of its channels or its own; empty if it can.
 func (p *publication) renamedIn(ctx context.Context, service, digest string) (string, error) {
 	before, err := p.store.Spec(ctx, digest)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
@@ -77,7 +77,7 @@ func (p *publication) renamedIn(ctx context.Context, service, digest string) (st
 	return s.OnTheWay(s.Renames(&spec), s.Retitled(&spec)), nil
 }
 
-// state is what a service remembers; nil: there is none.
+// state is the state of a service; nil if it does not exist.
 func (p *publication) state(ctx context.Context, service string) (*state.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

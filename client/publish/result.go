@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// Result is what came of it.
+// Result is the result of a publication.
 type Result struct {
 	Application string   `json:"application"`
 	Incarnation int64    `json:"incarnation"` // the newest now
@@ -19,33 +19,33 @@ type Result struct {
 	DryRun      bool     `json:"dryRun,omitempty"`
 	Previous    int64    `json:"previous,omitempty"` // the newest before, 0 for none
 	Services    []string `json:"services"`
-	// Names are the services that are called otherwise than first.
+	// Names are the services whose name is not their first one.
 	Names   protocol.ServiceNames `json:"names,omitempty"`
 	Changed []string              `json:"changed,omitempty"` // services whose rules or payload differ from before
 	Removed []string              `json:"removed,omitempty"` // services no longer declared: orphaned
 	Started []string              `json:"started,omitempty"` // services whose workflows were gone: they are started again
 	Store   string                `json:"store"`
-	Pinned  int64                 `json:"pinned,omitempty"` // the application is pinned to this incarnation: what was published waits
-	// SecretsInClear: there are Secrets among the objects, and the store has no key to encrypt them with.
+	Pinned  int64                 `json:"pinned,omitempty"` // the application is pinned to this incarnation: the publication waits
+	// SecretsInClear: there are Secrets among the objects, and the store has no encryption key.
 	SecretsInClear bool `json:"secretsInClear,omitempty"`
-	// Warnings are what is no fault of the configuration, and yet not as it was meant.
+	// Warnings are about valid configuration that is probably not as intended.
 	Warnings []string `json:"warnings,omitempty"`
-	Notified bool     `json:"notified"` // every service knows; if not, they are notified later, or no worker reads the store
-	// Loosened is what is asked for less than by what is newest: of releases that wait, too, at once.
+	Notified bool     `json:"notified"` // every service is notified; if not, they are notified later, or no worker reads the store
+	// Loosened are the requirements that are dropped relative to the newest incarnation; for waiting releases too, at once.
 	Loosened []Loosened `json:"loosened,omitempty"`
-	// Baseline is what the installation demands of it, beside what it says itself.
+	// Baseline is what the installation requires in addition to the configuration.
 	Baseline []Demanded `json:"baseline,omitempty"`
-	// Difference is given for a dry run, against what is newest.
+	// Difference is set for a dry run, relative to the newest incarnation.
 	Difference *incarnation.Difference `json:"difference,omitempty"`
 }
 
-// Loosened is something that services ask for less.
+// Loosened is a requirement that services drop.
 type Loosened struct {
 	entities.Loosening
 	Services []string `json:"services"`
 }
 
-// String names the services, or how many they are where they are many.
+// String lists the services, or their number if there are many.
 func (l Loosened) String() string {
 	const most = 3
 	of := strings.Join(l.Services[:min(most, len(l.Services))], ", ")
@@ -55,7 +55,7 @@ func (l Loosened) String() string {
 	return fmt.Sprintf("%s%s: %s", of, entities.In(l.Channel), l.Text)
 }
 
-// String is the line that ends an apply.
+// String is the last line of an apply.
 func (r Result) String() string {
 	if len(r.Started) > 0 && !r.DryRun {
 		return r.outcome() + "; started again: " + strings.Join(r.Started, ", ")
@@ -72,7 +72,7 @@ func (r Result) outcome() string {
 		return "not published: " + r.changes() + since(r.Previous)
 	case r.Unchanged:
 		return "nothing changed: " + name + " stays newest"
-	case r.Incarnation == r.Previous: // runtimes are published on their own
+	case r.Incarnation == r.Previous: // runtimes are published separately
 		return fmt.Sprintf("runtimes changed: %s notified; %s stays newest", count(len(r.Changed), "service"), name)
 	}
 	text := fmt.Sprintf("%s published: %s", name, r.changes())
@@ -90,13 +90,13 @@ func (r Result) changes() string {
 	return text
 }
 
-// Rejected says that the configuration has mistakes, so that nothing was published.
+// Rejected means that the configuration has errors, so nothing was published.
 type Rejected struct {
 	Problems config.Problems
-	Newest   int64 // stays so; 0 when there is none
+	Newest   int64 // still the newest; 0 if there is none
 }
 
-// Error lists the problems and ends with what stays.
+// Error lists the problems and ends with the incarnation that stays newest.
 func (r *Rejected) Error() string {
 	text := fmt.Sprintf("%s\n%s; nothing published", r.Problems.Error(), count(len(r.Problems), "error"))
 	if r.Newest > 0 {
@@ -105,7 +105,7 @@ func (r *Rejected) Error() string {
 	return text
 }
 
-// Unwrap gives the problems.
+// Unwrap returns the problems.
 func (r *Rejected) Unwrap() error { return r.Problems }
 
 func since(previous int64) string {

@@ -9,13 +9,13 @@ import (
 	"github.com/converge-engine/converge/client/origin"
 )
 
-// Of has a tree published, and what led to it recorded.
+// Of sets the options to publish a tree, and to record its causes.
 func (o Options) Of(tree origin.Tree) Options {
 	o.Dir, o.Root, o.Origin, o.Commits, o.Causes = tree.Dir, tree.Root, tree.Origin, tree.Commits, slices.Concat(o.Causes, tree.Causes)
 	return o
 }
 
-// Since asks which commit was published last of the application of a directory. Where nobody answers none is known.
+// Since queries which commit of the application in a directory was published last. Without an answer it is empty.
 func Since(ctx context.Context, c client.Client) origin.Since {
 	return func(dir string) string {
 		name := ApplicationIn(dir)
@@ -27,7 +27,7 @@ func Since(ctx context.Context, c client.Client) origin.Since {
 	}
 }
 
-// writeCommits finds out where the configuration comes from, if nobody said it the directory, and keeps which commits are new in it.
+// writeCommits determines the origin of the configuration, by default from the directory, and stores the new commits.
 func (p *publication) writeCommits(ctx context.Context) error {
 	p.origin = p.options.Origin
 	if p.origin.Path == "" {

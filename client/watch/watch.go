@@ -1,8 +1,7 @@
-// Package watch has the newest state of a source published, whenever there is a new one: `converge watch` for any source,
-// `converge dev` for its directory.
+// Package watch publishes each new state of a source: `converge watch` for any source, `converge dev` for its directory.
 //
-// Changes within a short time become one publication, and a source that goes on changing is published all the same. What fails is
-// tried again ever later, and at once when the source changes. Each source is watched on its own, so that none holds up another.
+// Changes within a short time become one publication, but continuous changes do not delay it forever. Failures are retried with growing
+// delays, and at once when the source changes. Each source is watched separately, so that none delays another.
 package watch
 
 import (
@@ -13,23 +12,23 @@ import (
 	"github.com/converge-engine/converge/client/origin"
 )
 
-// Watch is one source that is watched.
+// Watch is one watched source.
 type Watch struct {
 	Source   origin.Source
-	Interval time.Duration // between two looks at the source
-	Quiet    time.Duration // a change is published once nothing else changed for so long,
-	Most     time.Duration // and at the latest so long after it was first seen
-	// Since says what was published last, as for origin.Source.
+	Interval time.Duration // between two polls of the source
+	Quiet    time.Duration // a change is published after this time without another change,
+	Most     time.Duration // and at the latest this long after it was first seen
+	// Since returns the last published commit, as for origin.Source.
 	Since origin.Since
-	// Publish publishes a tree. It may be called again with what is published already.
+	// Publish publishes a tree. It may be called again with a published one.
 	Publish func(ctx context.Context, tree origin.Tree) error
-	// Report is told what failed, once for each failure in a row that says something else; nil: it works again.
+	// Report is called with each new failure, once per series of equal ones; nil: recovered.
 	Report func(err error)
-	// Looked is called after each look; nil: nobody.
+	// Looked is called after each poll; may be nil.
 	Looked func(ctx context.Context)
 }
 
-// How long one attempt may take, and how long after it failed it is made again.
+// Timeouts of one attempt, and delays before a retry.
 const (
 	lookTimeout    = time.Minute
 	publishTimeout = 10 * time.Minute
@@ -37,11 +36,11 @@ const (
 	lastRetry      = 5 * time.Minute
 )
 
-// watching is what is remembered while a source is watched. What was published before it began is known where it was published to.
+// watching is the state of a watched source. Earlier publications are known to the target.
 type watching struct {
 	Watch
-	published string // the last state that was
-	failed    string // a state that was not, and is tried again at
+	published string // the last published state
+	failed    string // a state that failed, and is retried at
 	again     time.Time
 	retry     time.Duration
 	reported  string
@@ -68,7 +67,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// look looks once, publishes what is new, and returns how long to wait.
+// look polls once, publishes a new state, and returns the delay until the next poll.
 func (s *watching) look(ctx context.Context) time.Duration {
 	state, err := s.newest(ctx)
 	switch {
@@ -95,7 +94,7 @@ func (s *watching) look(ctx context.Context) time.Duration {
 	return s.Interval
 }
 
-// well notes that nothing is wrong any more.
+// well records that there is no failure any more.
 func (s *watching) well() {
 	s.failed, s.retry = "", 0
 	s.report(nil)
@@ -107,7 +106,7 @@ func (s *watching) newest(ctx context.Context) (string, error) {
 	return s.Source.Newest(ctx)
 }
 
-// settle waits until nothing changes any more, or long enough, and returns when each change was seen.
+// settle waits until changes stop, or the limit is reached, and returns when each change was seen.
 func (s *watching) settle(ctx context.Context, state string) []time.Time {
 	seen := []time.Time{time.Now()}
 	for until := seen[0].Add(s.Most); ctx.Err() == nil; {
@@ -142,7 +141,7 @@ func (s *watching) publish(ctx context.Context, seen []time.Time) error {
 	return nil
 }
 
-// saved are the causes of a source that names none: when it changed, newest first.
+// saved are the causes for a source that has none: the times of its changes, newest first.
 func (s *watching) saved(seen []time.Time) []string {
 	var all []string
 	for i := len(seen) - 1; i >= 0; i-- {
@@ -151,10 +150,10 @@ func (s *watching) saved(seen []time.Time) []string {
 	return origin.Causes(all, false)
 }
 
-// later notes that something failed, of a state or of looking for one, and returns how long to wait before it is tried again.
+// later records a failure, of a state or of a poll, and returns the delay before the retry.
 func (s *watching) later(ctx context.Context, state string, err error) time.Duration {
 	if ctx.Err() != nil {
-		return 0 // it was not that which failed
+		return 0 // the caller cancelled it
 	}
 	if state != "" {
 		s.failed = state
@@ -164,7 +163,7 @@ func (s *watching) later(ctx context.Context, state string, err error) time.Dura
 	return s.retry
 }
 
-// report says what is not yet said.
+// report reports a failure that is not reported yet.
 func (s *watching) report(err error) {
 	text := ""
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 )
 
-// Finding is one thing that is wrong, or that somebody did and may have forgotten. The codes never change.
+// Finding is one problem, or one action of a person that may have been forgotten. The codes never change.
 type Finding struct {
 	Code string `json:"code"`
 	What string `json:"what"` // a workflow, a version or a queue
@@ -22,29 +22,29 @@ type Finding struct {
 
 // The codes of findings.
 const (
-	NoConnection          = "no-connection"           // the server cannot be reached, or lets nobody in with these credentials
-	NoNamespace           = "no-namespace"            // there is none of that name
-	NoSearchAttribute     = "no-search-attribute"     // the namespace lacks one, and every workflow task fails without it
-	NoWorkers             = "no-workers"              // nobody serves the task queue
-	QueueWithoutWorkers   = "queue-without-workers"   // nobody serves the queue of a runtime that has workers of its own
+	NoConnection          = "no-connection"           // the server cannot be reached, or rejects these credentials
+	NoNamespace           = "no-namespace"            // the namespace does not exist
+	NoSearchAttribute     = "no-search-attribute"     // the namespace lacks a search attribute, and every workflow task fails without it
+	NoWorkers             = "no-workers"              // no worker serves the task queue
+	QueueWithoutWorkers   = "queue-without-workers"   // no worker serves the queue of a runtime with remote workers
 	NoCurrentVersion      = "no-current-version"      // workers of a deployment serve, and no version of it is current
-	VersionWithoutWorkers = "version-without-workers" // workflows are pinned to a version that nobody serves
-	PinnedByOperator      = "pinned-by-operator"      // somebody pinned a workflow to a version, for good
-	FailingWorkflow       = "failing-workflow"        // a workflow's task fails again and again: no worker can take it
-	EndedWorkflow         = "ended-workflow"          // somebody ended a workflow, and it was not started again
-	UnreadableRuntime     = "unreadable-runtime"      // what runs on a runtime cannot be observed
+	VersionWithoutWorkers = "version-without-workers" // workflows are pinned to a version without workers
+	PinnedByOperator      = "pinned-by-operator"      // a person pinned a workflow to a version permanently
+	FailingWorkflow       = "failing-workflow"        // a workflow's task fails repeatedly: no worker can complete it
+	EndedWorkflow         = "ended-workflow"          // a workflow was terminated, and was not started again
+	UnreadableRuntime     = "unreadable-runtime"      // a runtime cannot be observed
 	UnreachableStore      = "unreachable-store"       // the store cannot be read from here
 	StoreOfAnother        = "store-of-another"        // the store belongs to another namespace
-	NotExamined           = "not-examined"            // something could not be looked at
+	NotExamined           = "not-examined"            // something could not be examined
 )
 
-// Report is what was looked at, in so many words, and what was found, in order.
+// Report lists the examined items, as text, and the findings, in order.
 type Report struct {
 	Looked   []string  `json:"looked"`
 	Findings []Finding `json:"findings"`
 }
 
-// Saw adds something that was looked at.
+// Saw adds an examined item.
 func (r *Report) Saw(format string, args ...any) {
 	r.Looked = append(r.Looked, fmt.Sprintf(format, args...))
 }
@@ -54,15 +54,15 @@ func (r *Report) Found(code, what, why, next string) {
 	r.Findings = append(r.Findings, Finding{code, what, why, next})
 }
 
-// failed adds that something could not be looked at; nil: it could.
+// failed adds that something could not be examined, unless err is nil.
 func (r *Report) failed(what string, err error) {
 	if err != nil {
 		r.Found(NotExamined, what, err.Error(), "once that is mended, ask again")
 	}
 }
 
-// Examine looks at a namespace, at the workers that serve it and their versions, at the workflows that those hold, and at what they
-// can reach. What cannot be looked at is a finding too, and keeps nothing else from being looked at.
+// Examine examines a namespace, its workers and their versions, their workflows, and the systems that they can reach. A failed examination
+// is a finding too, and does not stop the others.
 func (n Namespace) Examine(ctx context.Context) Report {
 	r := Report{Looked: []string{}, Findings: []Finding{}}
 	if !n.examineNamespace(ctx, &r) {
@@ -83,7 +83,7 @@ func (n Namespace) Examine(ctx context.Context) Report {
 	return r
 }
 
-// examineNamespace tells whether there is anything more to look at.
+// examineNamespace reports whether the examination can continue.
 func (n Namespace) examineNamespace(ctx context.Context, r *Report) bool {
 	_, err := n.Client.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: n.Name})
 	switch {
@@ -94,7 +94,7 @@ func (n Namespace) examineNamespace(ctx context.Context, r *Report) bool {
 	case errors.As(err, new(*serviceerror.Unavailable)), errors.Is(err, context.DeadlineExceeded), errors.As(err, new(*serviceerror.DeadlineExceeded)):
 		r.Found(NoConnection, "the Temporal server", err.Error(), "look at the server, and at what is between it and here")
 		return false
-	default: // who may not describe it may still look at other things
+	default: // a caller without that permission may have others
 		r.Found(NoConnection, "namespace "+n.Name, err.Error(), "look at the API key or the certificate of this connection, and at what they allow")
 	}
 	r.Saw("namespace %s", n.Name)
@@ -169,7 +169,7 @@ func setCurrentCommand(v Version) string {
 	return fmt.Sprintf("temporal worker deployment set-current-version --deployment-name %s --build-id %s", v.DeploymentName, v.BuildID)
 }
 
-// examinePinned looks at the workflows of a version that is not the current one, or that nobody serves.
+// examinePinned examines the workflows of a version that is not current, or has no workers.
 func (n Namespace) examinePinned(ctx context.Context, v Version, served bool, r *Report) error {
 	pinned := 0
 	for e, err := range n.Pinned(ctx, v) {
@@ -194,7 +194,7 @@ func (n Namespace) examinePinned(ctx context.Context, v Version, served bool, r 
 	return nil
 }
 
-// mostNamed bounds how many workflows of a kind are named.
+// mostNamed is the limit on named workflows per kind.
 const mostNamed = 20
 
 func (n Namespace) examineFailing(ctx context.Context, r *Report) error {

@@ -21,16 +21,16 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file looks at what services say: which of them were ended, and which runtimes they cannot read.
+// This file examines the workflows of services: which of them were terminated, and which runtimes they cannot read.
 
 const (
-	// mostAsked bounds how many services are asked.
+	// mostAsked is how many services are queried at most.
 	mostAsked = 100
-	// answerBy bounds one answer: a workflow that no worker can take gives none.
+	// answerBy is the timeout of one query: a workflow that no worker can take does not answer.
 	answerBy = 3 * time.Second
 )
 
-// examineEnded names the workflows whose last run was ended by somebody, and that nobody keeps down.
+// examineEnded lists the workflows whose last run was terminated, except unmanaged ones.
 func (n Namespace) examineEnded(ctx context.Context, r *Report) error {
 	seen, ended := map[string]bool{}, 0
 	for e, err := range n.list(ctx, protocol.LivingOnes+" AND ExecutionStatus IN ('Terminated','Failed','TimedOut','Canceled')") {
@@ -60,11 +60,11 @@ func (n Namespace) examineEnded(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// ended is how the last run of a workflow was; empty: it runs, ended in order, or is kept down.
+// ended is how the last run of a workflow ended; empty if it runs, completed, or is unmanaged.
 func (n Namespace) ended(ctx context.Context, id string) (how string, err error) {
 	d, err := n.Client.DescribeWorkflowExecution(ctx, id, "")
 	if errors.As(err, new(*serviceerror.NotFound)) {
-		return "", nil // long ago
+		return "", nil // removed by retention
 	}
 	if err != nil {
 		return "", err
@@ -88,14 +88,14 @@ func (n Namespace) ended(ctx context.Context, id string) (how string, err error)
 	return strings.ToLower(info.GetStatus().String()), nil
 }
 
-// unread is what services say of a runtime that cannot be read.
+// unread describes a runtime that services cannot read.
 type unread struct {
 	instances int
-	first     string // which, and why
-	service   string // its
+	first     string // the first one, with the reason
+	service   string // its service
 }
 
-// examineRuntimes asks services that are not well which runtimes they cannot read.
+// examineRuntimes queries unhealthy services for the runtimes that they cannot read.
 func (n Namespace) examineRuntimes(ctx context.Context, r *Report) error {
 	statuses, err := n.unwell(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (n Namespace) sayUnread(ctx context.Context, runtime string, of unread, r *
 	return nil
 }
 
-// unreadBy is what one service cannot read, by runtime.
+// unreadBy lists what one service cannot read, by runtime.
 func unreadBy(s protocol.Status) map[string]unread {
 	found := map[string]unread{}
 	add := func(runtime, where, why string) {
@@ -163,7 +163,7 @@ func unreadBy(s protocol.Status) map[string]unread {
 	return found
 }
 
-// unwell are the statuses of services of which a channel may be unreadable; none of one that does not answer.
+// unwell returns the statuses of services that may have an unreadable channel; a service that does not answer is omitted.
 func (n Namespace) unwell(ctx context.Context) (all []protocol.Status, err error) {
 	var asked []*workflowpb.WorkflowExecutionInfo
 	likely, others := hiding()
@@ -188,7 +188,7 @@ func (n Namespace) unwell(ctx context.Context) (all []protocol.Status, err error
 			defer func() { <-slots }()
 			ctx, cancel := context.WithTimeout(ctx, answerBy)
 			defer cancel()
-			_ = protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) { // what it does not say is not known
+			_ = protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) { // a missing answer is ignored
 				value, err := n.Client.QueryWorkflow(ctx, e.Execution.WorkflowId, "", protocol.QueryStatus, q)
 				if err == nil {
 					err = value.Get(&raw)
@@ -201,8 +201,8 @@ func (n Namespace) unwell(ctx context.Context) (all []protocol.Status, err error
 	return slices.DeleteFunc(answers, func(s protocol.Status) bool { return s.Service == "" }), nil
 }
 
-// hiding are the statuses of a service that may have a channel that cannot be read: unknown itself and those that are worse; and others that hide it,
-// since what such a channel may be instead is said first, or is worse than that.
+// hiding returns the statuses of a service that may have an unreadable channel: likely are UNKNOWN and those with a higher severity. Others
+// may hide one, because the status of such a channel can be another one that comes first, or is more severe.
 func hiding() (likely, others []string) {
 	least, unknown := math.MaxInt, entities.StatusUnknown.Row().Severity
 	for _, row := range entities.StatusTable() {
@@ -224,7 +224,7 @@ func hiding() (likely, others []string) {
 	return likely, others
 }
 
-// served: somebody asked for activities of a queue lately.
+// served reports whether a worker polled a queue for activities recently.
 func (n Namespace) served(ctx context.Context, queue string) (bool, error) {
 	d, err := n.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: n.Name, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,

@@ -10,10 +10,10 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 )
 
-// called begins what a worker calls itself, before its version and where it runs.
+// called is the prefix of a worker's identity, before its version and host.
 func called() string { return "converge-worker " }
 
-// Identity is what a worker of a version calls itself on the server.
+// Identity is the identity of a worker of a version on the server.
 func Identity(version string) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -22,10 +22,10 @@ func Identity(version string) string {
 	return fmt.Sprintf("%s%s %d@%s", called(), strings.ReplaceAll(version, " ", "-"), os.Getpid(), host)
 }
 
-// Failure is how a workflow task of a run failed that no worker could carry out since.
+// Failure describes a failed workflow task of a run that no worker has completed since.
 type Failure struct{ Worker, Message string }
 
-// Text says at what it is stuck.
+// Text describes the failure.
 func (f Failure) Text() string {
 	text := "stuck by a bug in the worker " + f.Worker
 	if rest, ours := strings.CutPrefix(f.Worker, called()); ours {
@@ -39,13 +39,13 @@ func (f Failure) Text() string {
 }
 
 const (
-	// lastEvents is how many events of a run are read from its end: of tasks that fail in a row only the first is in them.
+	// lastEvents is how many events of a run are read from its end: of several failures in a row they have only the first.
 	lastEvents = 50
 	// longestMessage is how much of a message is shown.
 	longestMessage = 300
 )
 
-// Failed is how the task of a workflow failed last, if none was completed since; an empty run is the newest.
+// Failed is the last failure of a workflow's task if none was completed since; an empty run means the newest.
 func (n Namespace) Failed(ctx context.Context, id, run string) (f Failure, failed bool, err error) {
 	page, err := n.Client.WorkflowService().GetWorkflowExecutionHistoryReverse(ctx, &workflowservice.GetWorkflowExecutionHistoryReverseRequest{
 		Namespace: n.Name, Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: run}, MaximumPageSize: lastEvents,

@@ -17,25 +17,25 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Rollout is what the workers of one version do about the others, while it is the current one of their deployment:
-// idle workflows get no task by themselves, so that they are woken in waves, and each begins its next run here. A version
-// that nobody polls for any more cannot answer a wake-up: its workflows are taken over as they are.
+// Rollout moves workflows of other versions to the current version of a deployment; the workers of that version run it. Idle workflows get
+// no task, so they are woken in waves, and each starts its next run on this version. The workflows of a version without pollers cannot
+// answer a wake-up and are taken over in mid-run.
 //
-// Several workers may do so at once: what one has moved the others find moved.
+// Several workers may run it in parallel: they find that a workflow is moved already.
 type Rollout struct {
 	Namespace
 	Version Version
-	// SetCurrent makes the version the current one as soon as workers of it poll, unless it was that before and was replaced.
+	// SetCurrent makes the version current as soon as workers of it poll, unless it was current before and was replaced.
 	SetCurrent bool
-	// Wave is how many workflows are woken in a second.
+	// Wave is how many workflows are woken per second.
 	Wave int
 	Log  *slog.Logger
 
-	looked map[string]time.Time  // by run id: when it was woken, or looked at again
-	unseen map[Version]time.Time // since when the server remembers no worker of it
+	looked map[string]time.Time  // by run id: when it was woken or examined last
+	unseen map[Version]time.Time // since when the server knows no worker of the version
 }
 
-// Run does so until ctx ends.
+// Run runs until ctx ends.
 func (r *Rollout) Run(ctx context.Context) {
 	r.looked, r.unseen = map[string]time.Time{}, map[Version]time.Time{}
 	for r.SetCurrent && ctx.Err() == nil {
@@ -68,15 +68,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// setCurrent makes the version current. One that was current before and was replaced stays replaced: a worker of it that
-// starts again is no wish to go back.
+// setCurrent makes the version current. A version that was current before and was replaced stays replaced: the restart of one of its
+// workers does not mean a rollback.
 func (r *Rollout) setCurrent(ctx context.Context) (done bool, err error) {
 	deployment := r.Client.WorkerDeploymentClient().GetHandle(r.Version.DeploymentName)
 	about, err := deployment.DescribeVersion(ctx, client.WorkerDeploymentDescribeVersionOptions{BuildID: r.Version.BuildID})
 	var unknown *serviceerror.NotFound
 	switch {
 	case errors.As(err, &unknown):
-		return false, nil // the first poll makes it known
+		return false, nil // the first poll registers it
 	case err != nil:
 		return false, err
 	case !about.Info.CurrentSinceTime.IsZero():
@@ -92,7 +92,7 @@ func (r *Rollout) setCurrent(ctx context.Context) (done bool, err error) {
 	return err == nil, err
 }
 
-// round wakes a wave, and takes over from versions that are gone. More is to be done soon after.
+// round wakes a wave, and takes over workflows of abandoned versions. more means that another round should follow soon.
 func (r *Rollout) round(ctx context.Context) (more bool, err error) {
 	info, there, err := r.Deployment(ctx, r.Version.DeploymentName)
 	if err != nil || !there {
@@ -120,8 +120,8 @@ func (r *Rollout) round(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// abandoned: nobody has polled for the version for a minute and more. Where the server remembers nobody, it counts from
-// when that was first seen: it may have begun anew.
+// abandoned reports that no worker has polled for the version for more than a minute. If the server knows no poller, the time counts from
+// when that was first seen: the server may have restarted.
 func (r *Rollout) abandoned(v Version, polled time.Time) bool {
 	if !polled.IsZero() {
 		delete(r.unseen, v)
@@ -133,15 +133,14 @@ func (r *Rollout) abandoned(v Version, polled time.Time) bool {
 	return time.Since(r.unseen[v]) >= r.pollLasts()
 }
 
-// A workflow that was woken follows by itself once it is at rest, and is looked at again seldom; soon where nobody may be
-// there to wake.
+// A woken workflow moves once it is at rest, and is examined again rarely; soon if its workers may be gone.
 const (
 	again = time.Minute
 	soon  = 15 * time.Second
 )
 
-// moveFrom moves a wave of the workflows that are pinned to a version, and tells whether there may be more: those that have
-// something in flight follow by themselves.
+// moveFrom moves a wave of the workflows that are pinned to a version, and reports whether there may be more. Workflows with operations in
+// flight move later without help.
 func (r *Rollout) moveFrom(ctx context.Context, v Version, abandoned bool) (more bool, err error) {
 	gap := again
 	if abandoned {
@@ -168,9 +167,8 @@ func (r *Rollout) moveFrom(ctx context.Context, v Version, abandoned bool) (more
 	return len(wave) == r.Wave, group.Wait()
 }
 
-// move wakes one workflow, so that it ends its run and begins the next one here. One that somebody pinned for good stays.
-// That workers of its version are gone is believed only when its own task has waited for them as long: whoever is busy
-// polls seldom.
+// move wakes one workflow, so that it ends its run and starts the next one on this version. A workflow that a person pinned permanently
+// stays. The workers of its version count as gone only if its task has waited as long too: a busy worker polls rarely.
 func (r *Rollout) move(ctx context.Context, e *commonpb.WorkflowExecution, from Version, abandoned bool) error {
 	d, err := r.Client.DescribeWorkflowExecution(ctx, e.WorkflowId, e.RunId)
 	if err != nil {
@@ -186,16 +184,16 @@ func (r *Rollout) move(ctx context.Context, e *commonpb.WorkflowExecution, from 
 	case abandoned && r.unanswered(task, time.Now()):
 		return r.takeOver(ctx, e, from)
 	}
-	return nil // it has a task, which tells it
+	return nil // it has a task, so it will see the new version
 }
 
-// unanswered: a task has waited as long as no worker that is there lets one wait.
+// unanswered reports that a task has waited longer than live workers would let it wait.
 func (n Namespace) unanswered(task *workflowpb.PendingWorkflowTaskInfo, now time.Time) bool {
 	return task.State == enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED && now.Sub(task.ScheduledTime.AsTime()) >= n.pollLasts()
 }
 
-// takeOver carries a workflow on in the middle of its run, which its history allows as it does where workers are replaced
-// in place. The override ends with its next task, after which it is pinned here.
+// takeOver moves a workflow in the middle of its run. Its history allows that, as it does when workers are replaced in place. The override
+// ends with the next task; after that the workflow is pinned to this version.
 func (r *Rollout) takeOver(ctx context.Context, e *commonpb.WorkflowExecution, from Version) error {
 	r.Log.Warn("taken over from a version without workers", "workflow", e.WorkflowId, "from", Text(from), "to", Text(r.Version))
 	_, err := r.Client.UpdateWorkflowExecutionOptions(ctx, client.UpdateWorkflowExecutionOptionsRequest{
@@ -210,7 +208,7 @@ func (r *Rollout) takeOver(ctx context.Context, e *commonpb.WorkflowExecution, f
 	return nil
 }
 
-// gone is nil of a run that is over: what comes after it is here already.
+// gone drops the error if the run has ended: its next run is on this version already.
 func gone(err error) error {
 	var over *serviceerror.NotFound
 	if errors.As(err, &over) {

@@ -1,9 +1,9 @@
-// Package deployment knows which versions of workers serve a namespace at the same time, and moves workflows from one to
-// another: worker deployment versioning, in Temporal's words. A version is a build of a deployment; every workflow that
-// lives for ever is pinned to the one that it began its run with, and goes on to another when that run ends.
+// Package deployment knows the versions of workers that serve a namespace at the same time, and moves workflows from one version to
+// another: worker deployment versioning, in Temporal's terms. A version is a build of a deployment. Every workflow that lives forever is
+// pinned to the version with which its run started, and moves to another when that run ends.
 //
-// It also examines a namespace for what is wrong with it. It asks Temporal, and of workflows their status only; it imports the
-// entities, the protocol and Temporal's SDK.
+// It also examines a namespace for problems. It calls only Temporal, and queries workflows only for their status. It imports the entities,
+// the protocol and Temporal's SDK.
 package deployment
 
 import (
@@ -32,21 +32,20 @@ type Version = worker.WorkerDeploymentVersion
 // Text names a version as Temporal does.
 func Text(v Version) string { return v.DeploymentName + ":" + v.BuildID }
 
-// Namespace is where versions are asked for.
+// Namespace is the namespace whose versions are examined.
 type Namespace struct {
 	Client client.Client
 	Name   string
-	// PollLasts is how long a worker that waits for work may be silent; 0: 75 seconds, since a poll that gets none ends after
-	// a minute, unless a server is set to end it sooner. The server remembers workers that have stopped for longer.
+	// PollLasts is how long a worker that waits for work may be silent; 0 means 75 seconds, since a poll without work ends after a
+	// minute unless a server is configured to end it sooner. The server remembers stopped workers for longer.
 	PollLasts time.Duration
-	// Attributes are the search attributes that the namespace is to have. Nil: that is not looked at.
+	// Attributes are the search attributes that the namespace needs. If nil, they are not examined.
 	Attributes map[string]enumspb.IndexedValueType
 }
 
 func (n Namespace) pollLasts() time.Duration { return cmp.Or(n.PollLasts, 75*time.Second) }
 
-// Deployment says which builds of a deployment there are, and which one is current; there is none that no worker has
-// polled for yet.
+// Deployment returns the builds of a deployment, and which one is current. A deployment exists once a worker of it has polled.
 func (n Namespace) Deployment(ctx context.Context, name string) (info client.WorkerDeploymentInfo, there bool, err error) {
 	d, err := n.Client.WorkerDeploymentClient().GetHandle(name).Describe(ctx, client.WorkerDeploymentDescribeOptions{})
 	var none *serviceerror.NotFound
@@ -56,7 +55,7 @@ func (n Namespace) Deployment(ctx context.Context, name string) (info client.Wor
 	return d.Info, err == nil, err
 }
 
-// Deployments are the names of all there are whose workers have ever served our queue.
+// Deployments are the names of all deployments whose workers have ever served our queue.
 func (n Namespace) Deployments(ctx context.Context) ([]string, error) {
 	list, err := n.Client.WorkerDeploymentClient().List(ctx, client.WorkerDeploymentListOptions{})
 	if err != nil {
@@ -73,8 +72,8 @@ func (n Namespace) Deployments(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Polled says when workers of each version last asked for tasks, of workflows or of activities: while a worker carries on
-// workflows that it holds in memory, it may not ask for others for long. The version of workers that have none is zero.
+// Polled is when workers of each version last polled for tasks of workflows or of activities: a worker that is busy with workflows in
+// its cache may not poll for others for long. Workers without versioning have the zero version.
 func (n Namespace) Polled(ctx context.Context) (map[Version]time.Time, error) {
 	polled := map[Version]time.Time{}
 	for _, kind := range [...]enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
@@ -98,7 +97,7 @@ func (n Namespace) Polled(ctx context.Context) (map[Version]time.Time, error) {
 	return polled, nil
 }
 
-// ours are the workflows that outlive deployments.
+// ours selects the workflows that outlive deployments.
 const ours = protocol.Living
 
 // Pinned are the running workflows that are pinned to a version.
@@ -106,7 +105,7 @@ func (n Namespace) Pinned(ctx context.Context, v Version) iter.Seq2[*workflowpb.
 	return n.list(ctx, fmt.Sprintf("%s AND TemporalWorkflowVersioningBehavior='Pinned' AND TemporalWorkerDeploymentVersion='%s'", ours, escape(Text(v))))
 }
 
-// list are the workflows that a query finds, up to the first error.
+// list yields the workflows that a query finds, up to the first error.
 func (n Namespace) list(ctx context.Context, query string) iter.Seq2[*workflowpb.WorkflowExecutionInfo, error] {
 	return func(yield func(*workflowpb.WorkflowExecutionInfo, error) bool) {
 		request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: n.Name, Query: query, PageSize: 200}
@@ -130,7 +129,7 @@ func (n Namespace) list(ctx context.Context, query string) iter.Seq2[*workflowpb
 
 func escape(text string) string { return strings.ReplaceAll(text, "'", `\'`) }
 
-// versioning says what a running workflow is pinned to, and by whom: nil when the run is over.
+// versioning is the pinning of a running workflow; nil if the run has ended.
 func (n Namespace) versioning(ctx context.Context, e *workflowpb.WorkflowExecutionInfo) (*workflowpb.WorkflowExecutionVersioningInfo, error) {
 	d, err := n.Client.DescribeWorkflowExecution(ctx, e.Execution.WorkflowId, e.Execution.RunId)
 	var gone *serviceerror.NotFound
@@ -143,7 +142,7 @@ func (n Namespace) versioning(ctx context.Context, e *workflowpb.WorkflowExecuti
 	return d.WorkflowExecutionInfo.GetVersioningInfo(), nil
 }
 
-// OverriddenTo is the version that somebody pinned a workflow to for good, whatever its code says; zero: nobody did.
+// OverriddenTo is the version that a person pinned a workflow to permanently, regardless of its code; zero if there is none.
 func OverriddenTo(info *workflowpb.WorkflowExecutionVersioningInfo) Version {
 	v := info.GetVersioningOverride().GetPinned().GetVersion()
 	return Version{DeploymentName: v.GetDeploymentName(), BuildID: v.GetBuildId()}

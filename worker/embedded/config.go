@@ -10,24 +10,24 @@ import (
 	"go.temporal.io/server/common/primitives"
 )
 
-// The server knows what visibility understands by the name of the plugin, so its store has the plugin itself. Both are
-// the same database.
+// The server detects the visibility features by the name of the plugin, so the visibility store uses the original plugin. Both are the same
+// database.
 const (
 	storeName      = "sqlite"
 	visibilityName = "sqlite-visibility"
 )
 
-// Bounds in bytes of one payload: beyond the first the server warns, beyond the second it refuses.
+// Sizes in bytes of one payload: above the first the server warns, above the second it refuses.
 const (
 	WarnBlob = 64 << 10
 	MaxBlob  = 512 << 10
 )
 
-// putAway is how long a task that the server has done stays with it. Whenever one is added to its queue the server looks through all that
-// are there: half a minute's, as it would have it, were a tenth of its work while it starts 45 workflows a second.
+// putAway is how long a completed task stays in its queue. Each time a task is added, the server scans all tasks in the queue. With its
+// default of half a minute, that is a tenth of its work while it starts 45 workflows a second.
 const putAway = 2 * time.Second
 
-// serverConfig is one cluster of one host with one shard, since SQLite writes one transaction at a time anyway.
+// serverConfig is a cluster of one host with one shard, since SQLite writes one transaction at a time anyway.
 func (p ports) serverConfig(db *database) (*config.Config, map[primitives.ServiceName]static.Hosts) {
 	services := map[string]config.Service{}
 	hosts := map[primitives.ServiceName]static.Hosts{}
@@ -71,15 +71,15 @@ func (p ports) serverConfig(db *database) (*config.Config, map[primitives.Servic
 	}, hosts
 }
 
-// settings are the server's dynamic configuration. Values are kept as the server wants them returned: it remembers
-// its conversion of a value by the slice that it was given.
+// settings are the server's dynamic configuration. The values are stored in the form that the server expects, because it caches its
+// conversion of a value by the slice that it received.
 type settings struct {
 	values map[dynamicconfig.Key][]dynamicconfig.ConstrainedValue
 }
 
 func newSettings() *settings {
 	s := &settings{values: map[dynamicconfig.Key][]dynamicconfig.ConstrainedValue{}}
-	// The defaults of 20 polls a second per shard suit thousands of shards; with one they add up to 50 ms to each hop.
+	// The defaults of 20 polls a second per shard are meant for thousands of shards; with one they add up to 50 ms to each hop.
 	s.set(dynamicconfig.TransferProcessorMaxPollRPS.Key(), 1000)
 	s.set(dynamicconfig.TimerProcessorMaxPollRPS.Key(), 1000)
 	s.set(dynamicconfig.TransferProcessorUpdateAckInterval.Key(), putAway)
@@ -88,13 +88,13 @@ func newSettings() *settings {
 	s.set(dynamicconfig.FrontendPersistenceMaxQPS.Key(), 10000)
 	s.set(dynamicconfig.HistoryPersistenceMaxQPS.Key(), 45000)
 	s.set(dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(), 100)
-	// Room for as many workflows as a laptop holds awake, a sixteenth of what a cluster's host is given.
+	// A cache for as many active workflows as a laptop has, a sixteenth of the default for a cluster's host.
 	s.set(dynamicconfig.HistoryCacheHostLevelMaxSize.Key(), 8192)
-	// What is too large for a server of one's own is too large here. A server warns from 512 KiB on and takes 2 MiB; no
-	// payload of ours passes 64 KiB, but people may send what does, to be told so.
+	// A payload that a production server refuses is refused here too. A server warns from 512 KiB on and accepts 2 MiB. No payload of ours
+	// exceeds 64 KiB, but a user may send a larger one and must get the error.
 	s.set(dynamicconfig.BlobSizeLimitWarn.Key(), WarnBlob)
 	s.set(dynamicconfig.BlobSizeLimitError.Key(), MaxBlob)
-	// The server would ask its makers for newer versions.
+	// The server would query its vendor for newer versions.
 	s.set(dynamicconfig.EnableServerVersionCheck.Key(), false)
 	return s
 }

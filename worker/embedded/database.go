@@ -30,9 +30,9 @@ import (
 
 const (
 	clusterName = "active"
-	// retention is how long closed workflow runs can be read: over a long weekend.
+	// retention is how long closed workflow runs can be read: longer than a long weekend.
 	retention = 7 * 24 * time.Hour
-	// versionKey is our row in the schema version table, which the server itself leaves out on SQLite.
+	// versionKey is our row in the schema version table, which the server does not use on SQLite.
 	versionKey   = "converge"
 	sqliteHeader = "SQLite format 3\x00"
 )
@@ -46,12 +46,11 @@ type database struct {
 	path string
 }
 
-// DBName is the file name to keep a database of this server's schema under, such as temporal-sqlite-v0.11-1118f5fb.db.
+// DBName is the file name for a database of this server's schema, such as temporal-sqlite-v0.11-1118f5fb.db.
 //
-// The server never migrates a SQLite file. So the name carries the schema, and an upgrade of Converge that brings
-// another schema starts a new file beside the old one, which stays for the older Converge until it is deleted. The
-// version alone would not do, since the server has changed its tables under one version number: hence the digest of
-// the statements.
+// The server never migrates a SQLite file. So the name contains the schema, and an upgrade of Converge with another schema starts a new
+// file next to the old one, which stays for the older Converge until it is deleted. The version is not enough, since the server has changed
+// its tables under one version number: hence the digest of the statements.
 func DBName() string { return "temporal-sqlite-" + schemaVersion() + ".db" }
 
 func schemaVersion() string {
@@ -63,7 +62,7 @@ func schemaVersion() string {
 	return "v" + sqlite.Version + "-" + hex.EncodeToString(sum[:4])
 }
 
-// statementDigest collects the statements that set a schema up. The other methods are not called for that.
+// statementDigest collects the statements that set up a schema. Its other methods are not called.
 type statementDigest struct {
 	sqlplugin.AdminDB
 	text bytes.Buffer
@@ -74,10 +73,10 @@ func (d *statementDigest) Exec(statement string, _ ...any) error {
 	return nil
 }
 
-// main is the database of what runs, and of its timers.
+// main is the database of workflow executions and their timers.
 func (d *database) main() *config.SQL {
 	if d.lock == nil {
-		return d.sql // in memory a second connection would meet what is not committed yet
+		return d.sql // in memory a second connection would see uncommitted data
 	}
 	of := *d.sql
 	of.PluginName = timersPlugin
@@ -113,8 +112,8 @@ func openDatabase(file string, attributes map[string]enumspb.IndexedValueType) (
 	return db, nil
 }
 
-// created makes a file that is not there before SQLite does, which would leave it to the umask who may read it. What
-// SQLite makes beside it gets the same rights.
+// created creates a missing file before SQLite does, because SQLite would leave the permissions to the umask. SQLite gives the same
+// permissions to the files that it creates next to it.
 func created(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -123,8 +122,8 @@ func created(path string) error {
 	return file.Close()
 }
 
-// newMemoryDatabase names each database apart, since one process may run several servers. Its schema is set up by the
-// plugin; it stays in memory until the process ends, because the server's connection pool never closes.
+// newMemoryDatabase gives each database a unique name, since one process may run several servers. The plugin sets up its schema. It stays
+// in memory until the process ends, because the server's connection pool never closes.
 func newMemoryDatabase(attributes map[string]enumspb.IndexedValueType) (*database, error) {
 	db := &database{sql: &config.SQL{
 		PluginName:        sqliteplugin.PluginName,
@@ -134,8 +133,8 @@ func newMemoryDatabase(attributes map[string]enumspb.IndexedValueType) (*databas
 	return db, db.createNamespace(attributes)
 }
 
-// fileConfig asks for write-ahead logging, which halves the work of a busy server, with one sync for each checkpoint: a
-// killed process loses nothing, a power cut perhaps the last moments, and neither harms the file.
+// fileConfig enables write-ahead logging, which halves the work of a busy server, with one sync per checkpoint. A killed process loses
+// nothing; a power cut may lose the last moments. Neither damages the file.
 func fileConfig(path string) *config.SQL {
 	return &config.SQL{
 		PluginName:        sqliteplugin.PluginName,
@@ -144,10 +143,10 @@ func fileConfig(path string) *config.SQL {
 	}
 }
 
-// escape makes a path fit for SQLite's file: URIs, where ? % and # mean something.
+// escape makes a path valid in SQLite's file: URIs, where ? % and # have a meaning.
 func escape(path string) string { return (&url.URL{Path: path}).EscapedPath() }
 
-// prepare makes schema and namespace unless they are there. A file that turns out not to be ours is left as it is.
+// prepare creates schema and namespace unless they exist. A file that is not ours is not changed.
 func (d *database) prepare(path string, attributes map[string]enumspb.IndexedValueType) error {
 	isNew, err := isEmpty(path)
 	if err == nil && !isNew {
@@ -168,7 +167,7 @@ func (d *database) prepare(path string, attributes map[string]enumspb.IndexedVal
 	return nil
 }
 
-// isEmpty reports whether there is no database yet, and turns away what SQLite would report less clearly.
+// isEmpty reports whether there is no database yet, and refuses files for which SQLite's error would be less clear.
 func isEmpty(path string) (bool, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -194,9 +193,8 @@ func isEmpty(path string) (bool, error) {
 	return false, nil
 }
 
-// inspect reports whether the database has no tables, as after a start that was killed while it made them, and refuses
-// one of another schema. Its connection is its own, since the server's changes the file to write-ahead logging and is
-// never closed.
+// inspect reports whether the database has no tables, as after a start that was killed while it created them, and refuses one of another
+// schema. It opens a separate connection, since the server's connection changes the file to write-ahead logging and is never closed.
 func inspect(path string) (isNew bool, err error) {
 	db, err := sql.Open("sqlite", "file:"+escape(path)+"?mode=ro") // the driver that the server's plugin registers
 	if err != nil {
@@ -221,7 +219,7 @@ func inspect(path string) (isNew bool, err error) {
 	return false, check(db)
 }
 
-// check looks for damage before a server builds upon it: it reads the file once, from end to end.
+// check detects damage before a server uses the file: it reads the file once, from start to end.
 func check(db *sql.DB) error {
 	var found string
 	if err := db.QueryRow("PRAGMA quick_check(1)").Scan(&found); err != nil {
@@ -233,36 +231,36 @@ func check(db *sql.DB) error {
 	return fmt.Errorf("is damaged: %s; %s", strings.TrimSpace(found), remedy)
 }
 
-// remedy is what to do about a damaged database.
+// remedy is the advice for a damaged database.
 const remedy = "restore it from a backup, with its -wal if there is one, or move both away to begin afresh: " +
 	"what is deployed stays deployed (docs/operating.md, \"Temporal is lost\")"
 
-// While the server runs, a file beside the database says so: then what was written last is in the write-ahead log
-// alone, and a database without it is one of the past.
+// While the server runs, a file next to the database marks it as in use: the latest writes are then only in the write-ahead log, and a
+// database without its log is outdated.
 const openSuffix = ".open"
 
-// checkLog refuses a database whose server was not stopped and whose log is gone: it would go on where it was at the
-// last checkpoint, and walk every service back to that.
+// checkLog refuses a database whose server was not stopped and whose log is gone: it would continue from the last checkpoint, and roll
+// every service back to it.
 func checkLog(path string) error {
 	if sizeOf(path+openSuffix) < 0 || sizeOf(path+"-wal") > 0 {
-		return nil // it was stopped, or the log is there
+		return nil // it was stopped, or the log exists
 	}
 	return fmt.Errorf("was in use when its server was killed, and its log %s-wal is gone, with all that was written last: services would go back to what they were before; "+
 		"bring the log back, or, to go on with the past, remove %s", path, path+openSuffix)
 }
 
-// opened notes that the server writes to the log from now on.
+// opened marks that the server writes to the log from now on.
 func (d *database) opened() error {
 	if d.lock == nil {
 		return nil
 	}
 	if sizeOf(d.path+"-wal") <= 0 {
-		return nil // nothing is in it that could be lost
+		return nil // it has no data that could be lost
 	}
 	return os.WriteFile(d.path+openSuffix, nil, 0o600)
 }
 
-// sizeOf is that of a file in bytes, negative when there is none.
+// sizeOf is the size of a file in bytes, negative if it does not exist.
 func sizeOf(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -271,8 +269,8 @@ func sizeOf(path string) int64 {
 	return info.Size()
 }
 
-// setUpSchema makes all tables or none, so that a start killed half way is one that never was. The statements share a
-// transaction because the server's connection pool holds exactly one connection.
+// setUpSchema creates all tables or none, so that a start that is killed halfway leaves none. The statements share a transaction because
+// the server's connection pool has exactly one connection.
 func (d *database) setUpSchema() error {
 	admin, err := d.admin()
 	if err != nil {
@@ -293,7 +291,7 @@ func (d *database) setUpSchema() error {
 	return admin.Exec("COMMIT")
 }
 
-// createNamespace does nothing when the namespace exists.
+// createNamespace does nothing if the namespace exists.
 func (d *database) createNamespace(attributes map[string]enumspb.IndexedValueType) error {
 	namespace, err := sqlite.NewNamespaceConfig(clusterName, Namespace, false, attributes)
 	if err != nil {
@@ -303,7 +301,7 @@ func (d *database) createNamespace(attributes map[string]enumspb.IndexedValueTyp
 	return sqlite.CreateNamespaces(d.sql, namespace)
 }
 
-// close gives the file free for others, complete in itself: what the log beside it holds is written back first.
+// close releases the file in a complete state: the log is written back first.
 func (d *database) close() error {
 	if d.lock == nil {
 		return nil

@@ -1,10 +1,10 @@
-// Package embedded runs a whole Temporal server (frontend, history, matching and worker services) and its Web UI
-// inside this process, on SQLite, for `converge dev` and for tests.
+// Package embedded runs a complete Temporal server (frontend, history, matching and worker services) and its Web UI in this process, on
+// SQLite, for `converge dev` and for tests.
 //
-// It listens on the loopback address only, reports nothing home, downloads nothing, and keeps the server's chatter off
-// the terminal. It refuses to share a database file with another process and to open a file of another schema.
+// It listens on the loopback address only, sends no telemetry, downloads nothing, and keeps the server's log output off the terminal. It
+// refuses to share a database file with another process and to open a file of another schema.
 //
-// Importing it links the server, some 100 MB of it: only cmd/converge-dev and tests may. It imports nothing of ours.
+// To import it links the server, about 100 MB: only cmd/converge-dev and tests may. It imports nothing of ours.
 package embedded
 
 import (
@@ -32,37 +32,36 @@ const (
 	stopTimeout  = 15 * time.Second
 )
 
-// Options says what to start. The zero value is a server in memory on a free port, without UI.
+// Options configure a server. The zero value is a server in memory on a free port, without UI.
 type Options struct {
-	// DBFile is the SQLite file; its directory is made when missing. Empty keeps everything in memory.
+	// DBFile is the SQLite file; its directory is created if missing. Empty keeps everything in memory.
 	DBFile string
 	// Port is the gRPC port on the loopback address; 0 takes a free one.
 	Port int
 	// UIPort is the HTTP port of the Web UI on the loopback address; 0 starts no UI, -1 takes a free port.
 	UIPort int
-	// SearchAttributes are those of Namespace, with which it is made in a new file.
+	// SearchAttributes are created in Namespace, in a new file.
 	SearchAttributes map[string]enumspb.IndexedValueType
-	// ContinueAsNewAfter is the number of events in a history after which the server suggests to continue as new;
-	// 0 is the server's own default. Tests make runs short with it.
+	// ContinueAsNewAfter is the number of events in a history after which the server suggests continue-as-new; 0 is the server's default.
+	// Tests use it for short runs.
 	ContinueAsNewAfter int
-	// SignalsPerRun is the number of signals that a run takes; 0 is the server's own default of 10,000. Tests flood
-	// workflows with it.
+	// SignalsPerRun is the number of signals that a run accepts; 0 is the server's default of 10,000. Tests use it to flood workflows.
 	SignalsPerRun int
-	// DrainedWithin is how soon the server finds that a version of workers has no workflows left; 0 is its own default of
-	// some minutes.
+	// DrainedWithin is how soon the server detects that a version of workers has no workflows left; 0 is its default of some minutes.
 	DrainedWithin time.Duration
-	// PollsEnd is how soon the server answers a worker that waits for work when there is none; 0 is its own default of a
-	// minute. Tests see with it that workers are gone.
+	// PollsEnd is how soon the server answers a poll without work; 0 is its default of a minute. Tests use it to detect that workers are
+	// gone.
 	PollsEnd time.Duration
-	// Authorizer and ClaimMapper say who may call what; nil: everybody everything. What the server asks of itself has no token.
+	// Authorizer and ClaimMapper define who may call which API; nil means everyone may call everything. The server's internal calls have no
+	// token.
 	Authorizer  authorization.Authorizer
 	ClaimMapper authorization.ClaimMapper
-	// Metrics is where the server counts; nil: nowhere.
+	// Metrics receives the server's metrics; nil discards them.
 	Metrics metrics.Handler
 	// Log receives the server's errors, and its warnings as debug records; nil discards both.
 	Log *slog.Logger
 
-	// tune edits the dynamic configuration; tests measure one setting against another.
+	// tune edits the dynamic configuration; tests use it to compare settings.
 	tune func(*settings)
 }
 
@@ -76,7 +75,7 @@ type Server struct {
 	stop     func() error
 }
 
-// Address is where the frontend serves gRPC, as host:port.
+// Address is the gRPC address of the frontend, as host:port.
 func (s *Server) Address() string { return s.ports.frontend.address() }
 
 // UIAddress is the URL of the Web UI, empty without one.
@@ -87,8 +86,8 @@ func (s *Server) UIAddress() string {
 	return "http://" + s.ports.ui.address()
 }
 
-// Start returns once the frontend serves requests and the UI answers. What it started is
-// stopped again when it fails or ctx ends before that; afterwards ctx has no influence, only Stop ends the server.
+// Start returns once the frontend serves requests and the UI answers. If it fails or ctx ends before that, it stops everything that it
+// started. Afterwards ctx has no effect; only Stop ends the server.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	s, err := start(ctx, o)
 	if err != nil {
@@ -147,12 +146,11 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// launch starts the services and returns when they have started, which is before they serve. The server can only be
-// stopped once it has started, so a launch that is given up is waited for and stopped in the background; the database
-// stays locked until then.
+// launch starts the services and returns when they have started, which is before they serve. The server can only be stopped once it has
+// started, so an abandoned launch is stopped in the background when it has started; the database stays locked until then.
 func (s *Server) launch(ctx context.Context, o Options, dynamic *settings) error {
 	started := make(chan error, 1)
-	// A goroutine of its own, because a fatal error of the server blocks the goroutine that it happens in.
+	// In a separate goroutine, because a fatal error of the server blocks the goroutine in which it happens.
 	go func() { started <- s.startServices(o, dynamic) }()
 	select {
 	case err := <-started:
@@ -210,15 +208,15 @@ func (s *Server) becomeReady(ctx context.Context) error {
 	return waitForUI(ctx, s.UIAddress())
 }
 
-// Stop ends the UI and the server and gives the database file free. It takes about a second; after 15 it gives up,
-// says so, and leaves the file locked until the process ends, since something may still write to it. Later calls return
-// what the first one did. Workers and clients of this server are to be stopped before.
+// Stop ends the UI and the server and releases the database file. It takes about a second. After 15 seconds it gives up with an error, and
+// leaves the file locked until the process ends, since the server may still write to it. Later calls return the result of the first one.
+// Stop the workers and clients of this server first.
 func (s *Server) Stop() error { return s.stop() }
 
 func (s *Server) stopAll() error {
 	s.log.stopping()
 	if s.ui != nil {
-		_ = s.ui.Close() // what is under way there is nobody's loss
+		_ = s.ui.Close() // requests in flight can be dropped
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.temporal.Stop() }()

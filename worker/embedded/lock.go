@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileLock keeps other processes from the database file beside it. The kernel frees it when this process ends, however
-// it ends, so a lock file that is left behind means nothing. It is never removed: a second process could then lock a
-// new file while a third still waits on the old one.
+// fileLock keeps other processes from using the database file next to it. The kernel releases it when this process ends, in any way, so a
+// leftover lock file has no meaning. The file is never removed: a second process could then lock a new file while a third still waits on
+// the old one.
 type fileLock struct{ file *os.File }
 
-// lockDatabase locks dbFile by the file of that name with .lock appended, where the holder writes its process id.
+// lockDatabase locks dbFile by the file of that name with .lock appended; the holder writes its process id there.
 func lockDatabase(dbFile string) (*fileLock, error) {
 	file, err := os.OpenFile(dbFile+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -50,8 +50,8 @@ func record(file *os.File, content string) error {
 	return err
 }
 
-// release unlocks before it closes: a child process that is being started at this moment holds a copy of the file, and
-// with it the lock, until it runs its program.
+// release unlocks before it closes: a child process that is being started at this moment has a copy of the file descriptor, and with it the
+// lock, until it executes its program.
 func (l *fileLock) release() error {
 	return errors.Join(unix.Flock(int(l.file.Fd()), unix.LOCK_UN), l.file.Close())
 }

@@ -13,8 +13,8 @@ import (
 	"go.temporal.io/server/common/log/tag"
 )
 
-// serverLog takes what the server logs. Errors pass, warnings become debug records because they speak to those who run
-// a cluster, and everything is dropped once the server is being stopped, when its parts complain of one another.
+// serverLog receives the server's log. Errors pass. Warnings become debug records because they address operators of a cluster. Everything
+// is dropped once the server is being stopped, when its parts report errors about each other.
 type serverLog struct {
 	out   *slog.Logger
 	tags  []tag.Tag
@@ -65,9 +65,9 @@ func (l *serverLog) Panic(message string, tags ...tag.Tag) {
 	panic(message)
 }
 
-// Fatal implements log.Logger. Its callers count on it not to return, and the stock one ends the process. While the
-// server starts, Start fails and the caller is left waiting, since callers with deferred work mistake both a panic and
-// an ended goroutine. Later there is no caller to return it to, and going on would hide it.
+// Fatal implements log.Logger. Its callers rely on it not to return, and the default one ends the process. While the server starts, Start
+// fails and the caller blocks, since callers with deferred functions misinterpret both a panic and a goroutine exit. Later there is no
+// caller that could get the error, and to continue would hide it.
 func (l *serverLog) Fatal(message string, tags ...tag.Tag) {
 	if l.state.stopping.Load() {
 		runtime.Goexit()

@@ -11,19 +11,19 @@ import (
 
 const loopback = "127.0.0.1"
 
-// port is a port number on the loopback address; 0 is none.
+// port is a port number on the loopback address; 0 means none.
 type port struct{ number int }
 
 func (p port) address() string { return net.JoinHostPort(loopback, strconv.Itoa(p.number)) }
 
-// ports are all that one server listens on. Only frontend and ui are for others; the rest is between its services.
+// ports are all ports of one server. Only frontend and ui are for clients; the others are internal.
 type ports struct {
 	frontend, history, matching, worker, ui port
 }
 
-// choosePorts checks the ports that were asked for and picks the others. Every one is held until all are known, so
-// that they differ, and then let go, since neither server accepts a listener: another process could take one in the
-// moment before it is bound again, which then fails the start.
+// choosePorts checks the requested ports and picks the others. Each port is held until all are known, so that they differ, and then
+// released, since neither server accepts a listener. Another process could take one in the moment before it is bound again; the start then
+// fails.
 func choosePorts(grpcPort, uiPort int) (ports, error) {
 	var held reservations
 	defer held.release()
@@ -69,9 +69,9 @@ func (r *reservations) release() {
 	}
 }
 
-// retire closes a listener in such a way that the kernel gives its port to nobody who asks for any free port: a
-// connection that the listening side closed first stays behind in TIME_WAIT. Asking for that very number still works,
-// as Go sets SO_REUSEADDR. Failing at it only leaves the port a little easier to lose.
+// retire closes a listener such that the kernel does not assign its port to a request for any free port: a connection that the listening
+// side closed first stays in TIME_WAIT. A request for that specific port still works, as Go sets SO_REUSEADDR. If this fails, the port is
+// only a little easier to lose.
 func retire(listener net.Listener) {
 	defer listener.Close()
 	client, err := net.Dial("tcp", listener.Addr().String())
@@ -81,7 +81,7 @@ func retire(listener net.Listener) {
 	defer client.Close()
 	if accepted, err := listener.Accept(); err == nil {
 		_ = accepted.Close()
-		_ = client.SetReadDeadline(time.Now().Add(time.Second)) // should it be somebody else's connection
+		_ = client.SetReadDeadline(time.Now().Add(time.Second)) // in case it is the connection of another process
 		_, _ = client.Read(make([]byte, 1))                     // until the close has arrived, so that the client is second
 	}
 }

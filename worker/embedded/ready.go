@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// askAgainAfter is how long to wait between two questions whether something is ready.
+// askAgainAfter is the delay between two readiness checks.
 const askAgainAfter = 10 * time.Millisecond
 
 // awaitFrontend waits until the frontend serves.
@@ -32,8 +32,8 @@ func awaitFrontend(ctx context.Context, address string) error {
 	})
 }
 
-// until asks at short intervals until ready returns nil or ctx ends; then the error says what was waited for and the
-// last answer.
+// until calls ready at short intervals until it returns nil or ctx ends. In the latter case the error names the condition and
+// the last result.
 func until(ctx context.Context, what string, ready func() error) error {
 	ticker := time.NewTicker(askAgainAfter)
 	defer ticker.Stop()

@@ -16,13 +16,13 @@ import (
 	"go.temporal.io/server/common/resolver"
 )
 
-// This file has the server find its next timers by the index of their table. The plugin's own query says from where on by
-// an OR, of which SQLite makes no lower bound: each look walks over every timer that has fired and was not deleted yet. With a
-// thousand services that was most of what the server did, and the more it fell behind, the longer each look took.
+// This file makes the server find its next timers by the index of their table. The query of the plugin has its lower bound in an OR, which
+// SQLite cannot use as a bound of the index: each query scans all timers that have fired and are not deleted yet. With a thousand services
+// that was most of the server's work, and the scans grew with its backlog.
 
 const timersPlugin = "sqlite-timers"
 
-// timersQuery is the plugin's, and says the lower bound once more.
+// timersQuery is the query of the plugin with an additional lower bound.
 const timersQuery = `SELECT visibility_timestamp, task_id, data, data_encoding FROM timer_tasks
   WHERE shard_id = ? AND visibility_timestamp >= ? AND visibility_timestamp < ?
   AND (visibility_timestamp > ? OR task_id >= ?)
@@ -30,10 +30,10 @@ const timersQuery = `SELECT visibility_timestamp, task_id, data, data_encoding F
 
 func init() { temporalsql.RegisterPlugin(timersPlugin, timers{}) }
 
-// timers is the server's plugin for SQLite, and reads timers by itself.
+// timers is the server's plugin for SQLite with its own reader of timers.
 type timers struct{}
 
-// GetVisibilityQueryConverter implements sqlplugin.Plugin. The visibility store has the plugin itself.
+// GetVisibilityQueryConverter implements sqlplugin.Plugin. The visibility store uses the original plugin.
 func (timers) GetVisibilityQueryConverter() sqlplugin.VisibilityQueryConverter {
 	converter, err := temporalsql.GetPluginVisibilityQueryConverter(sqliteplugin.PluginName)
 	if err != nil {
@@ -60,15 +60,14 @@ func (timers) CreateDB(
 	return &timersDB{DB: db, admins: admins{db.(sqlplugin.AdminDB)}, reader: reader}, nil //nolint:forcetypeassert // the plugin has one type for both
 }
 
-// timersDB reads timers by a connection of its own, which sees all that was committed (the log is written ahead) and
-// waits for no writer.
+// timersDB reads timers on a separate connection, which sees all committed data (the log is written ahead) and does not wait for writers.
 type timersDB struct {
 	sqlplugin.DB
 	admins
 	reader *sql.DB
 }
 
-// admins are the methods that only an AdminDB has: those of a DB are less deep.
+// admins are the methods that only an AdminDB has. The extra level gives the methods of DB precedence.
 type admins struct{ sqlplugin.AdminDB }
 
 // Close implements sqlplugin.GenericDB.
@@ -96,7 +95,7 @@ func (d *timersDB) RangeSelectFromTimerTasks(ctx context.Context, f sqlplugin.Ti
 	return rows, found.Err()
 }
 
-// inDatabase is a time as the plugin writes it.
+// inDatabase is a time in the form that the plugin writes.
 func inDatabase(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Date(1000, 1, 1, 0, 0, 0, 0, time.UTC)

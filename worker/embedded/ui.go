@@ -18,8 +18,7 @@ import (
 	"github.com/temporalio/ui-server/v2/ui"
 )
 
-// newUI is the Web UI with what it says to this server, and nothing else of its program: no login, no other origins, no
-// news of its makers.
+// newUI is the Web UI for this server only: no login, no other origins, no news from its vendor.
 func newUI(at port, frontend string) (*http.Server, error) {
 	settings, err := uiconfig.NewConfigProviderWithRefresh(&uiconfig.Config{
 		Host:                loopback,
@@ -50,8 +49,8 @@ func newUI(at port, frontend string) (*http.Server, error) {
 	return &http.Server{Addr: at.address(), Handler: loopbackOnly(e), ReadHeaderTimeout: time.Minute}, err
 }
 
-// loopbackOnly refuses requests that name another host than this machine. The UI has no other protection, and a page
-// whose name somebody makes mean 127.0.0.1 (DNS rebinding) is to the browser of the same origin as the UI.
+// loopbackOnly refuses requests with a Host other than this machine. The UI has no other protection. For the browser, a page whose name
+// resolves to 127.0.0.1 (DNS rebinding) has the same origin as the UI.
 func loopbackOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.Host) {
@@ -62,7 +61,7 @@ func loopbackOnly(next http.Handler) http.Handler {
 	})
 }
 
-// isLoopback reports whether a Host header means this machine, whatever the port.
+// isLoopback reports whether a Host header means this machine, on any port.
 func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

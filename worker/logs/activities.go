@@ -11,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/worker/subject"
 )
 
-// Activities has what activities log say what they are about, and a line for each that changed something.
+// Activities adds the subject of an activity to its log lines, and logs each activity that changed something.
 type Activities struct {
 	interceptor.WorkerInterceptorBase
 }
@@ -28,7 +28,7 @@ type inbound struct {
 	out *outbound
 }
 
-// Init puts itself before the logger.
+// Init wraps the logger.
 func (i *inbound) Init(next interceptor.ActivityOutboundInterceptor) error {
 	i.out = &outbound{}
 	i.out.Next = next
@@ -49,7 +49,7 @@ func (i *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 	return answer, err
 }
 
-// said logs how an activity ended that changes something.
+// said logs the result of an activity that changes something.
 func said(to log.Logger, answer any, err error, took time.Duration) {
 	failed := ""
 	switch a := answer.(type) {

@@ -1,5 +1,5 @@
-// Package logs is how a worker logs: text or JSON, a line each, and on every line that concerns a service which one it is, as far as
-// it is known with its channel, its release, and the workflow and the run. It imports the protocol.
+// Package logs configures the log of a worker: text or JSON, one record per line. Every line about a service names the service, and as far
+// as known the channel, release, workflow and run. It imports the protocol.
 package logs
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// New makes a logger of a format (text, json) and a least level (debug, info, warn, error).
+// New makes a logger with a format (text, json) and a minimum level (debug, info, warn, error).
 func New(out io.Writer, format, level string) (*slog.Logger, error) {
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil {
@@ -27,14 +27,14 @@ func New(out io.Writer, format, level string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format %q: expected text or json", format)
 }
 
-// handler adds to what names a workflow which application and service that is, unless it is said.
+// handler adds application and service to records that name a workflow, unless they are present.
 type handler struct {
 	slog.Handler
-	workflow string // said before
-	said     bool   // the service was
+	workflow string // from earlier attributes
+	said     bool   // the service is present
 }
 
-// Under these keys a line names a workflow: in ours, and in those of Temporal's SDK.
+// The keys under which a record names a workflow: our key, and that of Temporal's SDK.
 const (
 	ourKey = "workflow"
 	sdkKey = "WorkflowID"

@@ -1,7 +1,7 @@
-// Package monitor shows what a worker does to who looks from outside: its metrics, ours and those of Temporal's SDK, in the
-// form of Prometheus, and whether it lives and can work.
+// Package monitor exposes the state of a worker: its metrics, ours and those of Temporal's SDK, in Prometheus format, and its liveness and
+// readiness.
 //
-// It counts and serves; what is counted is said where it happens (activities/metrics.go). It imports nothing of ours.
+// It collects and serves; the metrics are defined where they are measured (activities/metrics.go). It imports nothing of ours.
 package monitor
 
 import (
@@ -17,7 +17,7 @@ import (
 	"go.temporal.io/sdk/contrib/opentelemetry"
 )
 
-// Monitor is what is known of one worker. It is safe for concurrent use.
+// Monitor is the monitor of one worker. It is safe for concurrent use.
 type Monitor struct {
 	registry *prometheus.Registry
 	handler  client.MetricsHandler
@@ -25,7 +25,7 @@ type Monitor struct {
 	ready    readiness
 }
 
-// New makes one, of a program of that version.
+// New makes a monitor for a program of that version.
 func New(version string) (*Monitor, error) {
 	m := &Monitor{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -43,22 +43,22 @@ func New(version string) (*Monitor, error) {
 	return m, nil
 }
 
-// Handler is where metrics go.
+// Handler receives metrics.
 func (m *Monitor) Handler() client.MetricsHandler { return m.handler }
 
-// Polls is how the polls of its connection end, if that has their DialOption.
+// Polls is the result of the polls of a connection that has its DialOption.
 func (m *Monitor) Polls() *Polls { return &m.polls }
 
-// buckets fit what takes milliseconds, as a decision does, and what takes minutes, as an apply.
+// buckets fit both milliseconds, as of a decision, and minutes, as of an apply.
 var buckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}
 
-// seconds has every duration counted in buckets of these bounds.
+// seconds makes every duration a histogram with these buckets.
 func seconds(i metric.Instrument) (metric.Stream, bool) {
 	return metric.Stream{Name: i.Name, Description: i.Description, Unit: i.Unit, Aggregation: metric.AggregationExplicitBucketHistogram{Boundaries: buckets}},
 		i.Kind == metric.InstrumentKindHistogram
 }
 
-// slots keeps out of the SDK's gauges those of what no worker of ours has.
+// slots drops the gauges of the SDK for worker types that we do not use.
 func slots(i metric.Instrument) (metric.Stream, bool) {
 	return metric.Stream{Name: i.Name, Aggregation: metric.AggregationDrop{}}, strings.HasPrefix(i.Name, "temporal_nexus_")
 }

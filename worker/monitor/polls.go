@@ -16,27 +16,27 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Polls knows how a worker's own polls for work end, by what they are for. A worker that has much to do asks seldom, so that how
-// long ago it asked says nothing; that the last poll to end failed does. The zero value is ready.
+// Polls records how a worker's own polls end, by kind. A busy worker polls rarely, so the time of the last poll says nothing; a failure of
+// the last completed poll does. The zero value is ready to use.
 type Polls struct {
 	mu   sync.Mutex
 	last map[string]poll
 }
 
-// poll is how the last poll of a kind ended; nil: it has begun.
+// poll is how the last poll of a kind ended; err is nil if one has started since.
 type poll struct {
 	err   error
 	since time.Time // of the first failure in a row
 }
 
-// DialOption has a connection say how its polls end.
+// DialOption makes a connection report how its polls end.
 func (p *Polls) DialOption() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 		return p.watch(request, func() error { return invoke(ctx, method, request, reply, c, o...) })
 	})
 }
 
-// watch carries out a call, and notes how it ends where it is a poll.
+// watch makes a call, and records how it ends if it is a poll.
 func (p *Polls) watch(request any, call func() error) error {
 	kind := polled(request)
 	if kind == "" {
@@ -69,7 +69,7 @@ func (p *Polls) begun(kind string) {
 	}
 }
 
-// ended notes how a poll ended. One that the worker itself ended says nothing.
+// ended records how a poll ended. A poll that the worker itself cancelled is ignored.
 func (p *Polls) ended(kind string, err error) {
 	if ours(err) {
 		return
@@ -86,7 +86,8 @@ func (p *Polls) ended(kind string, err error) {
 	p.last[kind] = poll{err, since}
 }
 
-// Refused is since when every poll of some kind is refused, for who asks and not for how things are, and how; nil: none is.
+// Refused returns since when all polls of some kind are refused because of the caller, not because of an outage, and the error; nil if none
+// is.
 func (p *Polls) Refused() (since time.Time, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +107,7 @@ func ours(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.As(err, new(*serviceerror.Canceled)) || status.Code(err) == codes.Canceled
 }
 
-// check fails while nothing was asked for, or the last poll of some kind failed.
+// check fails before the first poll, or if the last poll of some kind failed.
 func (p *Polls) check(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// checkFor bounds one check of readiness: whoever asks, as a rule every ten seconds, waits as long for all of them.
+	// checkFor is the timeout of one readiness check. A caller, usually every ten seconds, waits that long for all checks together.
 	checkFor = 3 * time.Second
-	// knownFor is how long what was found out is told to others who ask.
+	// knownFor is how long a result is cached for other callers.
 	knownFor = 2 * time.Second
 )
 
-// readiness is what a worker needs to work, by name, in the order in which it was added.
+// readiness is the named dependencies of a worker, in the order in which they were added.
 type readiness struct {
 	mu     sync.Mutex
 	names  []string
@@ -38,10 +38,10 @@ func (r *readiness) add(name string, check func(context.Context) error) {
 	r.names, r.checks, r.at = append(r.names, name), append(r.checks, check), time.Time{}
 }
 
-// Needs adds something that the worker is not ready without. The check must end when its context does.
+// Needs adds a check that must pass for the worker to be ready. It must return when its context ends.
 func (m *Monitor) Needs(name string, check func(context.Context) error) { m.ready.add(name, check) }
 
-// Ready says of everything that the worker needs, a line each, how it is, and whether all is well.
+// Ready runs all checks and returns one line per check, and whether all passed.
 func (m *Monitor) Ready(ctx context.Context) (text string, all bool) {
 	r := &m.ready
 	r.mu.Lock()
@@ -49,7 +49,7 @@ func (m *Monitor) Ready(ctx context.Context) (text string, all bool) {
 	if !r.at.IsZero() && time.Since(r.at) < knownFor {
 		return r.text, r.all
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkFor) // others wait for the answer too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkFor) // other callers wait for the result too
 	defer cancel()
 	found := make([]error, len(r.checks))
 	var asked sync.WaitGroup
@@ -69,7 +69,7 @@ func (m *Monitor) Ready(ctx context.Context) (text string, all bool) {
 	return r.text, r.all
 }
 
-// Address is where to listen: HOST:PORT, or a port alone, which is served on the loopback address only.
+// Address is the listen address: HOST:PORT, or a port alone, which means the loopback address.
 func Address(text string) (string, error) {
 	if !strings.Contains(text, ":") {
 		text = ":" + text
@@ -84,7 +84,7 @@ func Address(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// Serve answers at an address until it is stopped: /metrics, /healthz, which says that the process lives, and /readyz.
+// Serve serves at an address until it is stopped: /metrics, /healthz for liveness, and /readyz.
 func (m *Monitor) Serve(ctx context.Context, address string) (at string, stop func(), err error) {
 	address, err = Address(address)
 	if err != nil {
@@ -101,7 +101,7 @@ func (m *Monitor) Serve(ctx context.Context, address string) (at string, stop fu
 			slog.Error("metrics are served no more", "error", err)
 		}
 	}()
-	return l.Addr().String(), func() { _ = server.Close() }, nil // nobody is to wait for who reads metrics
+	return l.Addr().String(), func() { _ = server.Close() }, nil // a shutdown does not wait for readers of metrics
 }
 
 func (m *Monitor) pages() http.Handler {
@@ -123,5 +123,5 @@ func answer(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(text)) // to somebody who may have gone
+	_, _ = w.Write([]byte(text)) // the client may have gone
 }

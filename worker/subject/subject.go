@@ -1,16 +1,16 @@
-// Package subject says what an activity is about, by its request, to those who log and trace it. It imports the protocol.
+// Package subject extracts the subject of an activity from its request, for logs and traces. It imports the protocol.
 package subject
 
 import "github.com/converge-engine/converge/entities/protocol"
 
-// Subject is what of a service something is about; what is not known is empty. The release is a full version.
+// Subject is the part of a service that an activity concerns; unknown fields are empty. The release is a full version.
 type Subject struct {
 	Application, Service, Channel, Release, Runtime string
-	// Changes: it changes something, and does not only look.
+	// Changes is true if the activity changes something, rather than only read.
 	Changes bool
 }
 
-// Fields are those that are known, by name.
+// Fields are the known fields, by name.
 func (s Subject) Fields() [][2]string {
 	var known [][2]string
 	for _, field := range [...][2]string{
@@ -23,7 +23,7 @@ func (s Subject) Fields() [][2]string {
 	return known
 }
 
-// Of is what an activity is about; nothing is known of those that are about no service.
+// Of is the subject of an activity; it is empty if the activity concerns no service.
 func Of(args []any) Subject {
 	if len(args) != 1 {
 		return Subject{}

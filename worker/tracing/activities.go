@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/worker/subject"
 )
 
-// applies traces activities that a traced workflow started, as Temporal's SDK does.
+// applies traces the activities of a traced workflow, as Temporal's SDK does.
 type applies struct {
 	interceptor.WorkerInterceptorBase
 	tracing interceptor.Interceptor
@@ -21,7 +21,7 @@ func (a *applies) InterceptActivity(ctx context.Context, next interceptor.Activi
 	return a.tracing.InterceptActivity(ctx, next)
 }
 
-// described says in the span of an activity what it is about.
+// described adds the subject of an activity to its span.
 type described struct {
 	interceptor.WorkerInterceptorBase
 }
@@ -47,7 +47,7 @@ func (i *describedInbound) ExecuteActivity(ctx context.Context, in *interceptor.
 	return i.Next.ExecuteActivity(ctx, in)
 }
 
-// tags are what is known of it, as attributes of a span.
+// tags are the known fields of a subject, as attributes of a span.
 func tags(s subject.Subject) map[string]string {
 	all := map[string]string{}
 	for _, field := range s.Fields() {

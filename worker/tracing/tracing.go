@@ -1,9 +1,9 @@
-// Package tracing follows what somebody asks for, by OpenTelemetry: the update, what the workflow decides because of it, and the
-// applies that come of that, on whichever worker.
+// Package tracing traces the request of a person with OpenTelemetry: the update, the decision of the workflow, and the applies that result,
+// on any worker.
 //
-// It is off unless the usual variables name a collector, and then leaves no trace in histories. When it is on, updates and the
-// activities that come of them have one more header, which no replay looks at. Nothing begins a trace but a person's update, so
-// that the observations of a thousand services are none. It imports the protocol.
+// It is off unless the usual variables name a collector, and then it writes nothing to histories. When it is on, updates and the activities
+// that result have one more header, which replays ignore. Only an update of a person starts a trace, so the observations of a thousand
+// services are not traced. It imports the protocol.
 package tracing
 
 import (
@@ -26,17 +26,17 @@ import (
 	"go.temporal.io/sdk/interceptor"
 )
 
-// Tracing is what one process traces.
+// Tracing is the tracing of one process.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 }
 
-// lastSpans bounds how long a process that ends waits for a collector to take its last spans.
+// lastSpans is how long a process that ends waits for a collector to accept its last spans.
 const lastSpans = 2 * time.Second
 
-// Start begins to trace as a service of that name, unless OTEL_SERVICE_NAME says another, if OTEL_EXPORTER_OTLP_ENDPOINT or
-// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT name a collector; nil: they do not, or OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER=none
-// forbid it. All else that OpenTelemetry has a variable for, it reads itself.
+// Start starts tracing under that service name, or that of OTEL_SERVICE_NAME, if OTEL_EXPORTER_OTLP_ENDPOINT or
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT name a collector. It returns nil if they do not, or if OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER=none
+// disable it. OpenTelemetry reads its other variables itself.
 func Start(ctx context.Context, service string, env func(string) string) (*Tracing, error) {
 	if env("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" ||
 		env("OTEL_SDK_DISABLED") == "true" || env("OTEL_TRACES_EXPORTER") == "none" {
@@ -54,7 +54,7 @@ func Start(ctx context.Context, service string, env func(string) string) (*Traci
 	return &Tracing{sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))}, nil
 }
 
-// exporterFor speaks the protocol that is asked for, gRPC unless another is.
+// exporterFor returns an exporter for the configured protocol; the default is gRPC.
 func exporterFor(ctx context.Context, env func(string) string) (*otlptrace.Exporter, error) {
 	protocol := env("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
 	if protocol == "" {
@@ -69,7 +69,7 @@ func exporterFor(ctx context.Context, env func(string) string) (*otlptrace.Expor
 	return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%q: expected grpc or http/protobuf", protocol)
 }
 
-// Stop hands over what is left, for as long as that may take.
+// Stop flushes the remaining spans, with a timeout.
 func (t *Tracing) Stop() {
 	if t == nil {
 		return
@@ -81,18 +81,18 @@ func (t *Tracing) Stop() {
 	}
 }
 
-// header is where the SDK of Temporal, of whatever language, writes the span that something belongs to.
+// header is where Temporal's SDKs, of all languages, write the parent span.
 const header = "_tracer-data"
 
-// tracer makes spans. Follows: only below another one.
+// tracer makes spans. If follows is set, it makes only child spans.
 func (t *Tracing) tracer(follows bool) (interceptor.Tracer, error) {
 	return opentelemetry.NewTracer(opentelemetry.TracerOptions{
 		Tracer:               t.provider.Tracer("github.com/converge-engine/converge"),
 		TextMapPropagator:    propagation.TraceContext{},
 		HeaderKey:            header,
-		DisableBaggage:       true, // it is anybody's, and nobody here reads it
+		DisableBaggage:       true, // any client can set it, and no code here reads it
 		DisableSignalTracing: true, DisableQueryTracing: true,
-		AllowInvalidParentSpans: true, // whoever may send an update may write anything into its header
+		AllowInvalidParentSpans: true, // any client that may send an update can write anything into its header
 		SpanStarter: func(ctx context.Context, tracer trace.Tracer, name string, o ...trace.SpanStartOption) trace.Span {
 			if follows && !trace.SpanContextFromContext(ctx).IsValid() {
 				return noop.Span{}
@@ -103,7 +103,7 @@ func (t *Tracing) tracer(follows bool) (interceptor.Tracer, error) {
 	})
 }
 
-// Client is for the connection of whoever asks: each update begins a trace.
+// Client is for the connection of a client: each update starts a trace.
 func (t *Tracing) Client() (interceptor.ClientInterceptor, error) {
 	tracer, err := t.tracer(false)
 	if err != nil {
@@ -112,10 +112,10 @@ func (t *Tracing) Client() (interceptor.ClientInterceptor, error) {
 	return clientOnly{interceptor.NewTracingInterceptor(tracer)}, nil
 }
 
-// clientOnly is no interceptor of workers: one of a client would become that of its workers too.
+// clientOnly hides the worker interceptor: the SDK would use a client's interceptor for its workers too.
 type clientOnly struct{ interceptor.ClientInterceptor }
 
-// Worker is for a worker, around all others.
+// Worker is for a worker, outside all other interceptors.
 func (t *Tracing) Worker() ([]interceptor.WorkerInterceptor, error) {
 	tracer, err := t.tracer(true)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/converge-engine/converge/worker/subject"
 )
 
-// decisions traces updates in workflows, and what is decided because of them. What a run knows of that it knows from its own
-// updates, also after a replay, and forgets when it continues as new: then what follows is in no trace.
+// decisions traces updates in workflows, and the decisions that they cause. A run learns of traces only from its own updates, also in a
+// replay, and forgets them when it continues as new: later work is not traced.
 type decisions struct {
 	interceptor.WorkerInterceptorBase
 	tracer interceptor.Tracer
@@ -35,14 +35,14 @@ type decisionsInbound struct {
 	causes *causes
 }
 
-// Init puts itself before what goes out.
+// Init wraps the outbound calls.
 func (i *decisionsInbound) Init(outbound interceptor.WorkflowOutboundInterceptor) error {
 	o := &decisionsOutbound{tracer: i.tracer, causes: i.causes}
 	o.Next = outbound
 	return i.Next.Init(o)
 }
 
-// ExecuteUpdate notes to which trace an update belongs, and how long it takes to be answered. A replay only notes.
+// ExecuteUpdate records the trace of an update, and how long its answer takes. A replay only records the trace.
 func (i *decisionsInbound) ExecuteUpdate(ctx workflow.Context, in *interceptor.UpdateInput) (answer any, err error) {
 	asked := i.read(ctx)
 	i.causes.note(in, asked)
@@ -60,7 +60,7 @@ func (i *decisionsInbound) ExecuteUpdate(ctx workflow.Context, in *interceptor.U
 	return i.Next.ExecuteUpdate(ctx, in)
 }
 
-// read is the span that an update came from; nil: none, or nothing that is one.
+// read is the span that an update came from; nil if there is none or it is invalid.
 func (i *decisionsInbound) read(ctx workflow.Context) interceptor.TracerSpanRef {
 	payload := interceptor.WorkflowHeader(ctx)[header]
 	var data map[string]string
@@ -74,16 +74,16 @@ func (i *decisionsInbound) read(ctx workflow.Context) interceptor.TracerSpanRef 
 	return ref
 }
 
-// about is which run of which workflow something happens in.
+// about identifies the current run of a workflow.
 func about(ctx workflow.Context) map[string]string {
 	info := workflow.GetInfo(ctx)
 	return map[string]string{"temporalWorkflowID": info.WorkflowExecution.ID, "temporalRunID": info.WorkflowExecution.RunID}
 }
 
-// mostCauses bounds of how many releases a run knows which trace they belong to: of the newest.
+// mostCauses is for how many releases a run remembers the trace: the newest ones.
 const mostCauses = 100
 
-// causes are the spans of updates, by the version that they released, and of the last one of whatever kind.
+// causes are the spans of updates, by the version that they released, and the span of the last update of any kind.
 type causes struct {
 	of    map[string]interceptor.TracerSpanRef
 	order []string
@@ -114,10 +114,10 @@ func (c *causes) note(in *interceptor.UpdateInput, span interceptor.TracerSpanRe
 	}
 }
 
-// configured is what is behind a version that another configuration came to.
+// configured is the suffix of a version with a newer configuration.
 var configured = regexp.MustCompile(`-i[0-9]+$`)
 
-// because is the span of the release of a version, else of whatever was asked for last; nil: nobody asked who is traced.
+// because is the span of the release of a version, or else of the last update; nil if no update was traced.
 func (c *causes) because(version string) interceptor.TracerSpanRef {
 	for _, name := range [...]string{version, configured.ReplaceAllString(version, "")} {
 		if span, known := c.of[name]; known {
@@ -133,7 +133,7 @@ type decisionsOutbound struct {
 	causes *causes
 }
 
-// ExecuteActivity traces the decision that has something done, and hands its span on to who does it.
+// ExecuteActivity traces the decision that starts an activity, and passes its span to the activity.
 func (o *decisionsOutbound) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
 	if what := subject.Of(args); what.Changes && !workflow.IsReplaying(ctx) {
 		if because := o.causes.because(what.Release); because != nil {
