@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// values compares how a check of one kind is judged, by what it compares with.
+// values compares two definitions of a check of one kind, by their content.
 func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
 	switch kind {
 	case entities.CheckAllowedTimes:
@@ -34,14 +34,14 @@ func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
 	return otherwise(differ([]any{o.Capacity, o.Compare, o.Dependency, o.ConfigRollout}, []any{n.Capacity, n.Compare, n.Dependency, n.ConfigRollout}), "judged otherwise")
 }
 
-// runs compares what is run; where a command lies does not matter, and one more exit code that fails asks for more.
+// runs compares two commands. The location of a command does not matter. One more failing exit code is stricter, not a relaxation.
 func runs(o, n *entities.CheckRun) []string {
 	stricter := *o
 	stricter.Exit1Fails = o.Exit1Fails || n.Exit1Fails
 	return otherwise(differ(stricter, *n), "judged otherwise")
 }
 
-// compared compares two definitions that are whole.
+// compared compares two definitions by a function. If only one of them exists, they differ.
 func compared[D any](o, n *D, by func(o, n *D) []string) []string {
 	if o == nil || n == nil {
 		return otherwise(o != n, "judged otherwise")
@@ -108,7 +108,8 @@ func times(o, n *entities.AllowedTimes) []string {
 	return out
 }
 
-// covers: one span holds another. Times of one form are ordered as texts; those of two forms are not compared.
+// covers reports whether one freeze contains another. Times of the same form are compared as text. Times of different forms are not
+// comparable.
 func covers(by, f entities.Freeze) bool {
 	comparable := len(by.From) == len(f.From) && len(by.To) == len(f.To) && !strings.ContainsAny(by.From+by.To+f.From+f.To, "Z+")
 	return by.From == f.From && by.To == f.To || comparable && by.From <= f.From && by.To >= f.To
@@ -133,7 +134,7 @@ func number(n *float64) string {
 	return fmt.Sprint(*n)
 }
 
-// alerts: with fewer matchers more alerts are of concern.
+// alerts compares two alert queries. Fewer matchers select more alerts.
 func alerts(o, n *entities.Alerts) []string {
 	out := otherwise(o.URL != n.URL, "asks "+n.URL+" instead of "+o.URL)
 	for _, label := range slices.Sorted(maps.Keys(n.Matchers)) {
