@@ -419,7 +419,7 @@ func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance)
 		}
 	case entities.StatusCancelled, entities.StatusDeleted:
 		return commanded(c)
-	case entities.StatusFailed: // a rollback that needs a permission matters more than a retry
+	case entities.StatusFailed: // how to permit a forbidden rollback matters more than how to retry
 		return cmp.Or(commanded(c), again(s, c, insts))
 	case entities.StatusFailedRollback, entities.StatusRolledBack:
 		return again(s, c, insts)
