@@ -37,7 +37,7 @@ func (a *Approval) Withdraw(channel, why string) {
 // Rejection says who rejected a release, and why.
 func (a *Approval) Rejection() string { return "rejected by " + a.Who.Name + Because(a.Comment) }
 
-// Bypass lets one release pass one condition of one channel, whatever the verdict (A15).
+// Bypass lets one release pass one condition of one channel with any verdict (A15).
 type Bypass struct {
 	Channel   string    `json:"channel"`
 	Condition string    `json:"condition"` // the id of a gate
@@ -130,7 +130,7 @@ type LeaseRequest struct {
 type Lease struct {
 	LeaseRequest
 	Since time.Time `json:"since"`
-	Asked time.Time `json:"asked,omitzero"` // when the holder was asked whether it still holds the lease
+	Asked time.Time `json:"asked,omitzero"` // when the holder was last queried
 	Asks  int       `json:"asks,omitempty"` // unanswered queries
 	Due   time.Time `json:"due,omitzero"`   // when the holder is queried next
 	// Undelivered: the holder could not be notified of the grant yet.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// This file holds the baseline: what an installation requires of every application, whatever its configuration contains (G2). It adds
+// This file holds the baseline: what an installation requires of every application, independent of its configuration (G2). It adds
 // protections and approvals to the channels, says who may bypass them, and sets limits. Names in an application cannot clash with it, since
 // they contain no slash.
 
@@ -34,8 +34,8 @@ type Baseline struct {
 	Limits   Limits   `json:"limits,omitzero"`
 }
 
-// BaselineCheck is a protection of every channel that it applies to. Its definition may contain ${{ application }}, ${{ service }} and ${{
-// channel }}, besides the version.
+// BaselineCheck is a protection of every channel that it applies to. Its definition may contain ${{ application }}, ${{ service }} and
+// ${{ channel }}, besides the version.
 type BaselineCheck struct {
 	Check
 	How   CheckDefinition `json:"how"`

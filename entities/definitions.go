@@ -4,10 +4,10 @@ import "time"
 
 // This file holds the definitions of checks and extensions. Both are in the store, named by their digest. The decision never reads them.
 
-// CheckDefinition says how a check is evaluated. It is in the store under its digest. Text in it may contain ${{ version }} and ${{
-// fullVersion }}, which are filled in at the evaluation. Exactly the field of its kind is set. A definition of the baseline belongs to no
-// application: the evaluation adds the application, the service and the channel, and also fills in ${{ application }}, ${{ service }} and
-// ${{ channel }}.
+// CheckDefinition says how a check is evaluated. It is in the store under its digest. Text in it may contain ${{ version }} and
+// ${{ fullVersion }}, which are filled in at the evaluation. Exactly the field of its kind is set. A definition of the baseline belongs to
+// no application: the evaluation adds the application, the service and the channel, and also fills in ${{ application }}, ${{ service }}
+// and ${{ channel }}.
 type CheckDefinition struct {
 	Application string    `json:"application"`
 	Service     string    `json:"service"`
@@ -210,8 +210,8 @@ type Dependency struct {
 	First string `json:"first,omitempty"`
 }
 
-// ExtensionDefinition is the command of an extension. It is in the store under its digest. Text in it may contain ${{ version }} and ${{
-// fullVersion }}, and references to reported values.
+// ExtensionDefinition is the command of an extension. It is in the store under its digest. Text in it may contain ${{ version }} and
+// ${{ fullVersion }}, and references to reported values.
 type ExtensionDefinition struct {
 	Application string           `json:"application"`
 	Service     string           `json:"service"`
