@@ -10,7 +10,7 @@ type Configured struct {
 	Release string `json:"release,omitempty"`
 	// Waits: it has not entered its first channel yet.
 	Waits bool `json:"waits,omitempty"`
-	// Held says why it cannot enter even if it may, or "".
+	// Held says why it could not enter even at its turn; "": it could.
 	Held string `json:"held,omitempty"`
 	// Entered: some release of the incarnation has entered a channel. Succeeded, Failed: the newest of these has in one. Since is when.
 	Entered   bool      `json:"entered,omitempty"`

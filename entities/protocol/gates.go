@@ -96,7 +96,7 @@ type RuntimeStatus struct {
 	Held       []entities.Lease   `json:"held,omitempty"`
 	Waiting    []entities.Lease   `json:"waiting,omitempty"`
 	Refused    []entities.Refusal `json:"refused,omitempty"`
-	// Audit is the newest user actions, including revoked ones, oldest first.
+	// Audit is the newest user actions, and leases that users took back, oldest first.
 	Audit   []entities.AuditLine `json:"audit,omitempty"`
 	Problem string               `json:"problem,omitempty"`
 }
