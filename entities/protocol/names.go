@@ -132,7 +132,7 @@ const (
 	QueryStatus  = "status"
 	QueryExplain = "explain"
 	QueryHistory = "history" // the audit lines that are not in the store yet
-	QueryState   = "state"   // the whole state without pending calls, for simulations
+	QueryState   = "state"   // the whole state without pending requests, for simulations
 	// QueryTerminated returns the running activities of a service that must end at once. These activities send it.
 	QueryTerminated = "terminated"
 	// QueryPlaced returns where a service runs, for a drain (Placed).
