@@ -220,8 +220,8 @@ const (
 	check         = "check"
 )
 
-// passable reports whether to offer a bypass of the condition. It is not offered for plain conditions, which wait for a free slot, nor for
-// approvals, which have their own verb, nor for another channel, which is better fixed.
+// passable reports whether to offer a bypass of the condition. It is not offered for plain conditions, such as those that wait until the
+// channel is free, nor for approvals, which have their own verb, nor for another channel, which is better fixed.
 func passable(k protocol.ConditionStatus) bool {
 	return k.Bypassable && !k.Plain && k.Kind != approval && k.Kind != channelStable
 }
