@@ -7,25 +7,24 @@ import (
 	"time"
 )
 
-// This file holds what people did and what happened, in the one form in which it is remembered and shown.
+// This file holds actions of users and events, in the one form in which they are stored and shown.
 
-// Approval is one person's word on a release and a topic: a channel's own ("prod-eu") or a shared
-// one ("go-live") (A14).
+// Approval is the decision of one user on a release and a topic: a channel's own topic ("prod-eu") or a shared one ("go-live") (A14).
 type Approval struct {
 	Topic   string    `json:"topic"`
 	Who     Who       `json:"who"`
 	At      time.Time `json:"at"`
 	Reject  bool      `json:"reject,omitempty"`
 	Comment string    `json:"comment,omitempty"`
-	// Version is the full version whose apply was approved, where every apply asks for it (C10).
+	// Version is the full version whose apply was approved, if every apply requires an approval (C10).
 	Version string `json:"version,omitempty"`
-	// Release is the id of the one with which that apply was to come.
+	// Release is the id of the release of that apply.
 	Release string `json:"release,omitempty"`
-	// Withdrawn says, by channel, why it no longer counts there: the release failed or was rolled back since.
+	// Withdrawn says, by channel, why the approval no longer counts there: the release failed or was rolled back since.
 	Withdrawn map[string]string `json:"withdrawn,omitempty"`
 }
 
-// Withdraw has it count no longer in a channel. Copies of it are left as they are.
+// Withdraw invalidates the approval in a channel. Copies of the approval do not change.
 func (a *Approval) Withdraw(channel, why string) {
 	withdrawn := maps.Clone(a.Withdrawn)
 	if withdrawn == nil {
@@ -38,7 +37,7 @@ func (a *Approval) Withdraw(channel, why string) {
 // Rejection says who rejected a release, and why.
 func (a *Approval) Rejection() string { return "rejected by " + a.Who.Name + Because(a.Comment) }
 
-// Bypass lets one release pass one condition of one channel, whatever it says (A15).
+// Bypass lets one release pass one condition of one channel with any verdict (A15).
 type Bypass struct {
 	Channel   string    `json:"channel"`
 	Condition string    `json:"condition"` // the id of a gate
@@ -50,22 +49,22 @@ type Bypass struct {
 // Text says who bypassed a condition, and why.
 func (b *Bypass) Text() string { return "bypassed by " + b.Who.Name + Because(b.Reason) }
 
-// NoRollbackBelow is what a bypass names that lets a release be taken back below the version that the configuration names.
+// NoRollbackBelow is the condition of a bypass that permits a rollback below the version that the configuration names.
 const NoRollbackBelow = "no-rollback-below"
 
-// Rollback is under way, or has arrived (A22).
+// Rollback is in progress, or complete (A22).
 type Rollback struct {
-	Release string    `json:"release"`         // id of the release that is taken back, barred here
+	Release string    `json:"release"`         // id of the release that is rolled back, barred here
 	From    string    `json:"from"`            // its full version
 	Who     *Who      `json:"who,omitempty"`   // nil: automatic
 	Reason  string    `json:"reason"`          // why
 	At      time.Time `json:"at"`              // when it began
 	Failed  time.Time `json:"failed,omitzero"` // FAILED_ROLLBACK since
-	// WhilePaused: a person asked for it though the channel, or the service, is paused.
+	// WhilePaused: a user requested it although the channel, or the service, is paused.
 	WhilePaused bool `json:"whilePaused,omitempty"`
 }
 
-// Text says that something was rolled back, by whom and why.
+// Text says who rolled it back, and why.
 func (b *Rollback) Text() string {
 	if b.Who != nil {
 		return "rolled back by " + b.Who.Name + Because(b.Reason)
@@ -73,23 +72,22 @@ func (b *Rollback) Text() string {
 	return "rolled back" + Because(b.Reason)
 }
 
-// Pause stops applies in a scope: an empty channel is the whole service (A16). Scope names a wider one that
-// a service is part of: "application" or "runtime/NAME"; such a pause is announced to the service, and ended
-// there.
+// Pause stops applies in a scope: an empty channel is the whole service (A16). Scope names a wider scope that contains the service:
+// "application" or "runtime/NAME". Such a pause is announced to the service, and ended at its origin.
 type Pause struct {
 	Channel string    `json:"channel,omitempty"`
 	Scope   string    `json:"scope,omitempty"`
 	By      string    `json:"by"`
 	Reason  string    `json:"reason,omitempty"`
 	At      time.Time `json:"at"`
-	Except  []string  `json:"except,omitempty"` // of everything: the applications that it leaves alone
-	Drain   *Drain    `json:"drain,omitempty"`  // of a runtime: it is taken out of service
+	Except  []string  `json:"except,omitempty"` // of everything: excluded applications
+	Drain   *Drain    `json:"drain,omitempty"`  // of a runtime: it is drained
 }
 
-// Spares tells whether a pause leaves an application alone.
+// Spares reports whether a pause excludes an application.
 func (p *Pause) Spares(application string) bool { return slices.Contains(p.Except, application) }
 
-// Refusal is a signal that did not validate: it changed nothing and is kept for `status`.
+// Refusal is a signal that failed validation. It changed nothing and is kept for `status`.
 type Refusal struct {
 	Verb   string    `json:"verb"`
 	By     string    `json:"by"`
@@ -97,8 +95,7 @@ type Refusal struct {
 	At     time.Time `json:"at"`
 }
 
-// JournalLine is something that happened. N grows by one with each line, so that a reader knows what it has
-// seen.
+// JournalLine is one event. N grows by one with each line, so a reader knows which lines are new.
 type JournalLine struct {
 	N       int64     `json:"n"`
 	At      time.Time `json:"at"`
@@ -108,9 +105,9 @@ type JournalLine struct {
 	Text    string `json:"text"`
 }
 
-// ExtensionProgress is how far an extension is for one release (A21).
+// ExtensionProgress is the progress of an extension for one release (A21).
 type ExtensionProgress struct {
-	Channel  string    `json:"channel"` // that it runs for; others share its outcome
+	Channel  string    `json:"channel"` // the channel that it runs for; others share the result
 	Attempts int       `json:"attempts,omitempty"`
 	Since    time.Time `json:"since"`
 	Next     time.Time `json:"next,omitzero"`
@@ -119,26 +116,26 @@ type ExtensionProgress struct {
 	Log      string    `json:"log,omitempty"`  // key of the whole output in the store
 }
 
-// LeaseRequest asks for a lease. It is told apart by its id; the newest limit that anybody names counts.
+// LeaseRequest requests a lease. Its id identifies it. The newest limit in any request takes effect.
 type LeaseRequest struct {
 	ID       string        `json:"id"`
 	Holder   string        `json:"holder"` // workflow id of the service
 	What     string        `json:"what"`   // "shop/web prod-eu v9", for people
 	Rollback bool          `json:"rollback,omitempty"`
 	Limit    int           `json:"limit"`
-	Timeout  time.Duration `json:"timeout"` // of the apply: past it the holder is asked
+	Timeout  time.Duration `json:"timeout"` // of the apply; after it the holder is queried
 }
 
 // Lease is held, or waited for.
 type Lease struct {
 	LeaseRequest
 	Since time.Time `json:"since"`
-	Asked time.Time `json:"asked,omitzero"` // the holder was asked whether it still holds it
-	Asks  int       `json:"asks,omitempty"` // how often, without an answer
-	Due   time.Time `json:"due,omitzero"`   // when the holder is asked next
+	Asked time.Time `json:"asked,omitzero"` // when the holder was last queried
+	Asks  int       `json:"asks,omitempty"` // unanswered queries
+	Due   time.Time `json:"due,omitzero"`   // when the holder is queried next
 	// Undelivered: the holder could not be notified of the grant yet.
 	Undelivered bool `json:"undelivered,omitempty"`
 }
 
-// Name is the lease as people know it.
+// Name returns the name of the lease for people.
 func (r LeaseRequest) Name() string { return cmp.Or(r.What, r.ID) }

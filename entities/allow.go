@@ -8,30 +8,30 @@ import (
 	"strings"
 )
 
-// RuntimeAllow is who may use a runtime and for what, as its owner says. A list that is not given allows all of its kind.
-// Names may have * in them.
+// RuntimeAllow is the owner's declaration of who may use a runtime, and for what. A missing list allows everything of its kind. Names may
+// contain "*".
 type RuntimeAllow struct {
-	Applications []string      `json:"applications,omitempty"` // beside the owner
+	Applications []string      `json:"applications,omitempty"` // besides the owner
 	Namespaces   []string      `json:"namespaces,omitempty"`
 	Kinds        []AllowedKind `json:"kinds,omitempty"`
-	// ServiceAccounts are those as which instances may act; where there are any, they must act as one.
+	// ServiceAccounts are the accounts that instances may use. If the list is not empty, each instance must use one of them.
 	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
 }
 
-// AllowedKind is a kind of Kubernetes object; the group of what comes with the core is empty.
+// AllowedKind is a kind of Kubernetes object. The core group is empty.
 type AllowedKind struct {
 	Group string `json:"group,omitempty"`
 	Kind  string `json:"kind"`
 }
 
-// Where on a runtime an instance is, by the names that Payload.Address has.
+// Where an instance is on a runtime, by the names in Payload.Address.
 const (
 	AddressNamespace      = "namespace"
 	AddressServiceAccount = "serviceAccount"
 )
 
-// Refuses says why an instance may not use the runtime; empty: it may. Its objects are asked about one by one. Without an
-// address nothing was ever applied, and only the application counts.
+// Refuses returns why an instance may not use the runtime, or "". Its objects are checked one by one. Without an address nothing was ever
+// applied, and only the application counts.
 func (d RuntimeDefinition) Refuses(application string, address map[string]string) string {
 	a := d.Allow
 	if a == nil {
@@ -59,8 +59,8 @@ func (a *RuntimeAllow) refusesNamespace(namespace string) string {
 	return fmt.Sprintf("is not for namespace %q; its owner allows %s", namespace, OneOf(a.Namespaces))
 }
 
-// RefusesObject says why an object may not be applied to the runtime; empty: it may. One of the whole cluster has no
-// namespace: where namespaces are listed, its kind must be listed too, in full, since it could reach all of them.
+// RefusesObject returns why an object may not be applied to the runtime, or "". A cluster-scoped object has no namespace. If namespaces are
+// listed, its kind must be listed too, in full, since it could affect all of them.
 func (a *RuntimeAllow) RefusesObject(kind AllowedKind, namespace string) string {
 	if a == nil {
 		return ""
@@ -78,7 +78,7 @@ func (a *RuntimeAllow) RefusesObject(kind AllowedKind, namespace string) string 
 	return ""
 }
 
-// String is Deployment.apps, or ConfigMap.
+// String returns Deployment.apps, or ConfigMap.
 func (k AllowedKind) String() string { return strings.TrimSuffix(k.Kind+"."+k.Group, ".") }
 
 func (k AllowedKind) matches(o AllowedKind) bool {
@@ -92,7 +92,7 @@ func kindNames(kinds []AllowedKind) (names []string) {
 	return names
 }
 
-// matchesOne tells whether a name is that of a pattern among some. A broken pattern is nobody's.
+// matchesOne reports whether a name matches one of the patterns. An invalid pattern matches nothing.
 func matchesOne(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		ok, err := path.Match(pattern, name)

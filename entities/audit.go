@@ -19,16 +19,16 @@ const (
 	EventApproval  = "approval" // given or rejected
 	EventWaiting   = "waiting"  // a channel begins to wait for an approval
 	EventBypass    = "bypass"
-	EventPause     = "pause" // resume too
-	EventPin       = "pin"   // unpin too
+	EventPause     = "pause" // or resume
+	EventPin       = "pin"   // or unpin
 	EventCancel    = "cancel"
-	EventRetry     = "retry" // also of a rollout that is promoted, or aborted
+	EventRetry     = "retry" // or a rollout that is promoted or aborted
 	EventDelete    = "delete"
-	EventRestart   = "restart" // its workflow was gone or reset, and goes on from a checkpoint
-	EventManage    = "manage"  // unmanage too
-	EventPublish   = "publish" // an application has a new incarnation, or comes from elsewhere
-	EventError     = "error"   // a check cannot be evaluated, several times in a row
-	EventRules     = "rules"   // an incarnation that loosens what a waiting release must pass
+	EventRestart   = "restart" // its workflow was gone or reset, and continues from a checkpoint
+	EventManage    = "manage"  // or unmanage
+	EventPublish   = "publish" // an application has a new incarnation, or a new origin
+	EventError     = "error"   // a check could not be evaluated several times in a row
+	EventRules     = "rules"   // an incarnation relaxes the gates of a waiting release
 )
 
 // EventKinds lists the kinds of AuditLine.
@@ -39,9 +39,9 @@ func EventKinds() []string {
 	}
 }
 
-// AuditLine is one decision that changed a target, one human act or one bypass: when, who, what, why
-// and for which release. N counts up without gaps over a service's life, and each line names the one before by its hash: who
-// changes, removes or inserts one changes all hashes after it, up to that of the last, which the workflow knows.
+// AuditLine is one decision that changed a target, one user action or one bypass: when, who, what, why and for which release. N has no gaps
+// over a service's life. Each line contains the hash of the line before. So a changed, removed or inserted line changes all hashes after
+// it, up to the last one, which the workflow knows.
 type AuditLine struct {
 	N       int64     `json:"n"`
 	Prev    string    `json:"prev,omitempty"` // Hash of the line before; none: the first
@@ -55,46 +55,45 @@ type AuditLine struct {
 	Reason  string    `json:"reason,omitempty"`
 }
 
-// Hash is the SHA-256, in hex, of the line as JSON: just the bytes that the store has of it.
+// Hash returns the SHA-256, in hex, of the line as JSON: the exact bytes in the store.
 func (l AuditLine) Hash() string {
 	raw, err := json.Marshal(l)
 	if err != nil {
-		panic("entities: a line of the audit trail cannot be written: " + err.Error()) // it has no field that could not be
+		panic("entities: a line of the audit trail cannot be written: " + err.Error()) // cannot fail: every field can be marshalled
 	}
 	return HashOfLine(raw)
 }
 
-// HashOfLine is the hash of a line that was read from the store, with fields of newer versions too.
+// HashOfLine returns the hash of a line read from the store, including fields of newer versions.
 func HashOfLine(raw []byte) string {
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// NameTaken is the text of the line that tells of another name: of a channel, to which the line belongs, or of the service.
+// NameTaken is the text of a line about a new name: of the line's channel, or of the service.
 func NameTaken(old, name string, incarnation int64) string {
 	return fmt.Sprintf("%s is called %s from incarnation %d on", old, name, incarnation)
 }
 
-// Renamed is the former name of the line's channel, where the line tells of that.
+// Renamed returns the former name of the line's channel, if the line records a new name.
 func (l AuditLine) Renamed() (old string, ok bool) {
 	old, _, ok = strings.Cut(l.Text, " is called "+l.Channel+" from incarnation ")
 	return old, ok && l.Kind == EventPublish && l.Channel != ""
 }
 
-// KeptLine is a line with the hash of what is kept of it.
+// KeptLine is a line with the hash of its stored bytes.
 type KeptLine struct {
 	AuditLine
 	Hash string
 }
 
-// TrailEnd is the last line that was ever noted, by its number and its hash; the zero value: none is known.
+// TrailEnd is the number and the hash of the last recorded line. The zero value means that none is known.
 type TrailEnd struct {
 	N    int64  `json:"n"`
 	Hash string `json:"hash"`
 }
 
-// Loosening is something that a configuration asks for less than the one before: of a channel, or, without one, of the whole
-// service.
+// Loosening is a requirement that a new configuration relaxes: of a channel, or, without one, of the whole service.
 type Loosening struct {
 	Channel string `json:"channel,omitempty"`
 	Text    string `json:"text"`

@@ -8,69 +8,69 @@ import (
 	"strings"
 )
 
-// This file holds what an installation demands of every application, whatever its configuration says (G2): protections and
-// approvals that are added to its channels, who may bypass them, and limits. Nothing of an application can have their names,
-// since a name has no slash.
+// This file holds the baseline: what an installation requires of every application, independent of its configuration (G2). It adds
+// protections and approvals to the channels, says who may bypass them, and sets limits. Names in an application cannot clash with it, since
+// they contain no slash.
 
-// baselineName begins the ids of protections, and the topics of approvals, that come from the installation.
+// baselineName is the prefix of the ids of protections, and of the topics of approvals, of the baseline.
 const baselineName = "baseline/"
 
-// BaselineID is the id of a protection of the baseline, and the topic of an approval.
+// BaselineID returns the id of a protection of the baseline, and the topic of an approval.
 func BaselineID(name string) string { return baselineName + name }
 
-// OfBaseline tells whether a gate is one of the installation's.
+// OfBaseline reports whether a gate belongs to the baseline.
 func OfBaseline(id string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(id, string(ManualApproval)+"/"), baselineName)
 }
 
-// Baseline is what every application gets, and none can loosen or take away.
+// Baseline applies to every application. No application can relax or remove it.
 type Baseline struct {
 	Checks    []BaselineCheck    `json:"checks,omitempty"`
 	Approvals []BaselineApproval `json:"approvals,omitempty"`
-	// Bypass lists who may bypass these; nobody listed: whoever an application lets bypass.
+	// Bypass lists who may bypass these. If empty, the application decides.
 	Bypass []string `json:"bypass,omitempty"`
-	// Required: verbs that every application refuses without proof.
+	// Required lists verbs that every application refuses without proof.
 	Required []string `json:"required,omitempty"`
 	Limits   Limits   `json:"limits,omitzero"`
 }
 
-// BaselineCheck is a protection of every channel that it is for. Text in its definition may leave ${{ application }},
-// ${{ service }} and ${{ channel }} open, beside the version.
+// BaselineCheck is a protection of every channel that it applies to. Its definition may contain ${{ application }}, ${{ service }} and
+// ${{ channel }}, besides the version.
 type BaselineCheck struct {
 	Check
 	How   CheckDefinition `json:"how"`
 	Where Where           `json:"where,omitzero"`
 }
 
-// BaselineApproval is an approval of every channel that it is for.
+// BaselineApproval is an approval of every channel that it applies to.
 type BaselineApproval struct {
 	Condition
 	Where Where `json:"where,omitzero"`
 }
 
-// Where selects channels by patterns of names ("prod-*"). What is empty selects all; of what is not, each must match.
+// Where selects channels by patterns of names ("prod-*"). An empty list selects all. Each non-empty list must match.
 type Where struct {
 	Applications []string `json:"applications,omitempty"`
 	Channels     []string `json:"channels,omitempty"`
 	Runtimes     []string `json:"runtimes,omitempty"`
 }
 
-// Limits bound an application when it is published. Zero is no bound.
+// Limits limit an application when it is published. Zero is no limit.
 type Limits struct {
 	Services int `json:"services,omitempty"`
 	Channels int `json:"channels,omitempty"`
-	// RuntimesOf are the applications whose runtimes may be used; none named: all.
+	// RuntimesOf are the applications whose runtimes may be used. If empty: all.
 	RuntimesOf []string `json:"runtimesOf,omitempty"`
 }
 
-// Baselined says which rules of the installation a spec has a baseline of, and who may bypass what that adds.
+// Baselined names the rules whose baseline is part of a spec, and who may bypass its gates.
 type Baselined struct {
 	Rules  int64    `json:"rules"`
 	Bypass []string `json:"bypass,omitempty"`
 }
 
-// Impose makes the baseline of rules with a number part of a spec, in the place of whatever the spec says of one itself. On are runtimes that
-// channels, by their first names, are on besides those that the spec names: releases still go there.
+// Impose adds the baseline of the rules to a spec, and replaces any baseline in it. number is the number of the rules. on lists, by the
+// first name of a channel, further runtimes of the channel that the spec does not name: releases still go there.
 func (r *Rules) Impose(number int64, spec *Spec, on map[string][]string) {
 	spec.Baseline = nil
 	for n := range spec.Channels {
@@ -88,7 +88,7 @@ func (r *Rules) Impose(number int64, spec *Spec, on map[string][]string) {
 	spec.Identity = r.Identify(spec.Identity)
 }
 
-// guard adds what is for a channel, before what it declares itself.
+// guard adds the gates for a channel, before its own.
 func (b *Baseline) guard(application string, c *ChannelSpec, on []string) {
 	var checks []Check
 	for _, k := range b.Checks {
@@ -118,18 +118,18 @@ func (w Where) matches(application string, c *ChannelSpec, on []string) bool {
 	return like(w.Applications, application) && like(w.Channels, c.Name) && (there || len(w.Runtimes) == 0)
 }
 
-// like tells whether a name matches one of some patterns, or there are none.
+// like reports whether a name matches one of the patterns, or there are none.
 func like(patterns []string, name string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
 		matched, err := path.Match(p, name)
-		return matched || err != nil // what nobody can read is for all
+		return matched || err != nil // an invalid pattern matches everything
 	})
 }
 
-// MaxBaseline bounds the protections and approvals of a baseline: every service has them in every channel.
+// MaxBaseline limits the protections and approvals of a baseline: every service has them in every channel.
 const MaxBaseline = 30
 
-// Check refuses a baseline that nobody could go by. Nil is none.
+// Check rejects an invalid baseline. Nil is no baseline.
 func (b *Baseline) Check() error {
 	if b == nil {
 		return nil
@@ -153,25 +153,25 @@ func (b *Baseline) Check() error {
 	return nil
 }
 
-// whole: it is under a name of the baseline, and says how and when it is judged, for all services alike.
+// whole reports whether a check is complete: it has a baseline name, a definition and stages, and is the same for all services.
 func (c *BaselineCheck) whole() bool {
 	return OfBaseline(c.ID) && len(c.At) > 0 && c.Kind.Shared() && c.How.Kind == c.Kind && c.How.ID == c.ID && c.How.Application == ""
 }
 
-// whole: it is under a name of the baseline, and takes somebody.
+// whole reports whether an approval is complete: it has a baseline name, and requires an approver.
 func (a *BaselineApproval) whole() bool {
 	return OfBaseline(a.Topic) && a.ID == string(ManualApproval)+"/"+a.Topic && a.Kind == ManualApproval && a.MinApprovers > 0
 }
 
-// Shared tells whether a check of a kind can be the same for all services: it needs nothing of an application's own.
+// Shared reports whether a kind of check can be the same for all services: it needs nothing of an application.
 func (k CheckKind) Shared() bool { return slices.Contains(SharedKinds(), k) }
 
-// SharedKinds are the kinds of check that a baseline may have.
+// SharedKinds returns the kinds of check that a baseline may have.
 func SharedKinds() []CheckKind {
 	return []CheckKind{CheckAllowedTimes, CheckDeniedVersions, CheckPrometheus, CheckAlertmanager, CheckHTTP, CheckCEL, CheckAlways}
 }
 
-// People are the names of people and groups that a baseline has. Nil has none.
+// People returns the names of users and groups in a baseline. Nil has none.
 func (b *Baseline) People() []string {
 	if b == nil {
 		return nil
@@ -183,15 +183,15 @@ func (b *Baseline) People() []string {
 	return all
 }
 
-// names tells whether it matters who people are: an approval says by whom it is given, or something takes proof.
+// names reports whether the baseline depends on the identity of callers: an approval names approvers, or a verb requires proof.
 func (b *Baseline) names() bool {
 	return len(b.Bypass)+len(b.Required) > 0 || slices.ContainsFunc(b.Approvals, func(a BaselineApproval) bool {
 		return len(a.Approvers) > 0 || a.NotReleaser
 	})
 }
 
-// Identify is how callers of an application prove who they are: as the installation says where its baseline names people, so
-// that no application declares an issuer of its own to be them.
+// Identify returns how callers of an application prove their identity. If the baseline names people, it is the identity of the
+// installation, so that no application can declare its own issuer to impersonate them.
 func (r *Rules) Identify(own *Identity) *Identity {
 	if r.Identity == nil || r.Baseline == nil || !r.Baseline.names() {
 		return own
@@ -209,7 +209,7 @@ func (r *Rules) Identify(own *Identity) *Identity {
 	return &imposed
 }
 
-// CheckIdentity refuses an identity of an application in whose place another one would come.
+// CheckIdentity rejects an identity of an application that the installation would replace.
 func (r *Rules) CheckIdentity(own *Identity) error {
 	now := r.Identify(own)
 	if own == nil || own.Issuer == now.Issuer && own.Audience == now.Audience && own.UserClaim == now.UserClaim && own.GroupsClaim == now.GroupsClaim {
@@ -218,7 +218,7 @@ func (r *Rules) CheckIdentity(own *Identity) error {
 	return fmt.Errorf("the baseline of the installation names people, as tokens of %s for %s do; `identity` declares another issuer, audience or claims", now.Issuer, now.Audience)
 }
 
-// MayBypass says why somebody may not bypass a gate of the baseline, or nil.
+// MayBypass returns why a caller may not bypass a gate of the baseline, or nil.
 func (s *Spec) MayBypass(id string, who Who) error {
 	if !s.GuardsBypass(id) || who.Among(s.Baseline.Bypass) {
 		return nil
@@ -226,16 +226,16 @@ func (s *Spec) MayBypass(id string, who Who) error {
 	return fmt.Errorf("%s is of the baseline of the installation, and %s may not bypass that; allowed: %s", id, cmp.Or(who.Name, "somebody without a name"), Everybody(s.Baseline.Bypass)+who.Uncounted())
 }
 
-// GuardsBypass tells whether it is said who may bypass a gate of the baseline.
+// GuardsBypass reports whether the baseline restricts who may bypass a gate.
 func (s *Spec) GuardsBypass(id string) bool {
 	return s != nil && s.Baseline != nil && len(s.Baseline.Bypass) > 0 && OfBaseline(id)
 }
 
-// ScopeApplications begins the scope of a grant for applications: "application/shop-*", by a pattern of names.
+// ScopeApplications is the prefix of the scope of a grant for applications: "application/shop-*", a pattern of names.
 const ScopeApplications = "application/"
 
-// Begins are the rules for publishing an application for the first time: how callers prove who they are, and the grants that
-// are for it. It is free until a grant, or what takes proof, names the verb itself.
+// Begins returns the rules for the first publication of an application: how callers prove their identity, and the grants for it. Anyone may
+// publish until a grant, or a requirement of proof, names the verb itself.
 func (r *Rules) Begins(application, verb string) (*Identity, []Grant) {
 	var identity *Identity
 	if r.Identity != nil {
@@ -249,7 +249,7 @@ func (r *Rules) Begins(application, verb string) (*Identity, []Grant) {
 		}
 		return identity, nil
 	}
-	grants := []Grant{{Verbs: []string{verb}}} // so that it takes one
+	grants := []Grant{{Verbs: []string{verb}}} // so that a grant is required
 	for _, g := range r.Grants {
 		if g.names(verb) && g.of(application) {
 			grants = append(grants, Grant{Verbs: []string{verb}, To: g.To})
@@ -258,7 +258,7 @@ func (r *Rules) Begins(application, verb string) (*Identity, []Grant) {
 	return identity, grants
 }
 
-// of tells whether a grant of the installation is for an application, rather than for a runtime.
+// of reports whether a grant of the installation is for an application, rather than for a runtime.
 func (g Grant) of(application string) bool {
 	return len(g.Channels) == 0 || slices.ContainsFunc(g.Channels, func(scope string) bool {
 		pattern, applies := strings.CutPrefix(scope, ScopeApplications)
@@ -267,7 +267,7 @@ func (g Grant) of(application string) bool {
 	})
 }
 
-// RuntimesOf are the applications whose runtimes others may be on, as far as the installation says.
+// RuntimesOf returns the applications whose runtimes others may use, if the installation restricts them.
 func (r *Rules) RuntimesOf() []string {
 	if r.Baseline == nil {
 		return nil
@@ -275,7 +275,7 @@ func (r *Rules) RuntimesOf() []string {
 	return r.Baseline.Limits.RuntimesOf
 }
 
-// Exceeds says why an application may not have so many services and channels, or nil.
+// Exceeds returns why an application may not have so many services and channels, or nil.
 func (l Limits) Exceeds(services, channels int) error {
 	switch {
 	case l.Services > 0 && services > l.Services:
@@ -286,7 +286,7 @@ func (l Limits) Exceeds(services, channels int) error {
 	return nil
 }
 
-// BaselineChange says what another baseline has less, or otherwise, and what more: ids with a sign before.
+// BaselineChange lists the ids of removed, changed and added parts of a baseline, each with a sign.
 func BaselineChange(before, after *Baseline) string {
 	old, now := before.items(), after.items()
 	var out []string
@@ -306,7 +306,7 @@ func BaselineChange(before, after *Baseline) string {
 	return strings.Join(out, ", ")
 }
 
-// items are the parts of a baseline, by their id, as digests.
+// items returns the parts of a baseline by id, as digests.
 func (b *Baseline) items() map[string]string {
 	all := map[string]string{}
 	if b == nil {

@@ -7,46 +7,46 @@ import (
 	"time"
 )
 
-// CheckInputSchema names the version of CheckInput. Within it fields are only added.
+// CheckInputSchema names the version of CheckInput. Within a version fields are only added.
 const CheckInputSchema = "converge.check/v1"
 
-// CheckInput is what is known when a check is asked (A20): commands get it as JSON, and expressions are about it. Services and
-// channels are called as people call them. No values of parameters and no secrets are in it.
+// CheckInput is the input of a check (A20): commands get it as JSON, and expressions can use it. Services and channels have their current
+// names. It contains no values of parameters and no secrets.
 type CheckInput struct {
 	Schema      string       `json:"schema"`
 	Application string       `json:"application"`
 	Service     string       `json:"service"`
 	ServiceID   string       `json:"serviceId"`
-	Channel     string       `json:"channel"` // that is asked about
+	Channel     string       `json:"channel"` // the channel that the check runs for
 	Release     CheckRelease `json:"release"`
 	// Phases of the release, by channel: pending, in progress, succeeded, failed, rolled back, skipped or cancelled.
 	Phases   map[string]string `json:"phases"`
-	Channels []CheckChannel    `json:"channels"` // all of the service, in order
-	Objects  []Object          `json:"objects"`  // of the channel, as last observed there
-	Omitted  int               `json:"omitted"`  // objects left out to bound the size
-	// Addons of the service in the newest configuration, by name, or how many were left out: all of them, where they do not fit.
+	Channels []CheckChannel    `json:"channels"` // all channels of the service, in order
+	Objects  []Object          `json:"objects"`  // of the channel, as last observed
+	Omitted  int               `json:"omitted"`  // objects left out to limit the size
+	// Addons of the service in the newest configuration, by name. If they do not fit, OmittedAddons counts them instead.
 	Addons        map[string]Addon `json:"addons,omitempty"`
 	OmittedAddons int              `json:"omittedAddons,omitempty"`
 }
 
-// Addon is something that a service carries for others to read (D1).
+// Addon is data that a service declares for others to read (D1).
 type Addon struct {
 	Type  string         `json:"type"`
 	Value map[string]any `json:"value,omitempty"`
 }
 
-// CheckRelease is the release that is asked about. Of a repair of drift only the versions are known.
+// CheckRelease is the release that is checked. For a repair of drift only the versions are known.
 type CheckRelease struct {
 	ID          string    `json:"id"`
-	Version     string    `json:"version"` // what a person or CI named
+	Version     string    `json:"version"` // as a user or CI named it
 	FullVersion string    `json:"fullVersion"`
 	Incarnation int64     `json:"incarnation"`
 	By          string    `json:"by"`
-	Proven      bool      `json:"proven"` // By is who a token proved it to be, not only who said so
+	Proven      bool      `json:"proven"` // a token proved By; otherwise it is only stated
 	At          time.Time `json:"at"`
 }
 
-// CheckChannel is how a channel is, as `converge status` says it.
+// CheckChannel is the state of a channel, as in `converge status`.
 type CheckChannel struct {
 	Name    string `json:"name"`
 	Status  string `json:"status"`
@@ -55,8 +55,7 @@ type CheckChannel struct {
 	Target  string `json:"target"`
 }
 
-// Bounded is the input and its JSON of at most limit bytes: objects are left out from the end, then the other channels, then the
-// addons.
+// Bounded returns the input and its JSON with at most limit bytes. It omits objects from the end, then the other channels, then the addons.
 func (in CheckInput) Bounded(limit int) (CheckInput, []byte, error) {
 	in.Objects = slices.Clone(in.Objects)
 	for n := range in.Objects {
@@ -77,7 +76,7 @@ func (in CheckInput) Bounded(limit int) (CheckInput, []byte, error) {
 		case len(in.Addons) > 0:
 			in.OmittedAddons, in.Addons = len(in.Addons), nil
 		default:
-			return in, data, nil // names are bounded
+			return in, data, nil // names have limits
 		}
 	}
 }

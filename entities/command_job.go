@@ -1,6 +1,6 @@
 package entities
 
-// PodSecurity is what the pods of a Job may, as in Kubernetes.
+// PodSecurity is the security context of a Job's pods, as in Kubernetes.
 type PodSecurity struct {
 	RunAsNonRoot       *bool   `json:"runAsNonRoot,omitempty"`
 	RunAsUser          *int64  `json:"runAsUser,omitempty"`
@@ -10,7 +10,7 @@ type PodSecurity struct {
 	SeccompProfile     string  `json:"seccompProfile,omitempty"` // RuntimeDefault when empty
 }
 
-// ContainerSecurity is what the container of a Job may, as in Kubernetes.
+// ContainerSecurity is the security context of a Job's container, as in Kubernetes.
 type ContainerSecurity struct {
 	RunAsNonRoot             *bool    `json:"runAsNonRoot,omitempty"`
 	RunAsUser                *int64   `json:"runAsUser,omitempty"`

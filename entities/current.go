@@ -8,43 +8,41 @@ import (
 	"time"
 )
 
-// Current is the current state of an entity, rolled up from what it is made of.
+// Current is the current state of an entity, rolled up from its parts.
 type Current struct {
 	Active  []string // active versions, sorted, "?" for an unknown one
-	Known   bool     // something was read; false is never "no difference"
-	Stable  bool     // C5 at the version asked for
+	Known   bool     // there is a reading; false never means "no difference"
+	Stable  bool     // as in C5, at the target version
 	Drifted bool
-	// AsDeclared: it is not stable, and an apply would change nothing of that.
+	// AsDeclared: it is not stable, and an apply would change nothing.
 	AsDeclared bool
-	Failed     string // why an object FAILED at the version asked for, or ""
+	Failed     string // why an object FAILED at the target version, or ""
 	Reason     string // why it is not stable
-	// Suspended says at what an object waits at the version asked for, or "": until that time, or for a person.
+	// Suspended says where an object waits at the target version, or "": until that time, or for a user.
 	Suspended string
 	Until     time.Time
 }
 
-// Progressing tells whether all is as declared and some of it is not ready: pods that come and go, more replicas than there were (H8).
+// Progressing reports whether everything is as declared and some of it is not ready: pods that restart, more replicas than before (H8).
 func (c Current) Progressing() bool {
 	return c.Known && c.AsDeclared && c.Failed == ""
 }
 
-// Entity is anything that has a state of its own and may need work to reach a target (A1). It knows nothing
-// of conditions, parents or time: it reports what is, and tells whether that differs from its target. What
-// moves it there is started by the decision. A new kind is a new type and a row of decide's table of kinds;
-// neither the decision nor the other kinds change (A6).
+// Entity is anything with its own state that may need work to reach a target (A1). It knows nothing of conditions, parents or time. It
+// reports its state, and whether that differs from the target. The decision starts the work. A new kind is a new type and a row of decide's
+// table of kinds; neither the decision nor the other kinds change (A6).
 type Entity interface {
 	// Fetch rolls up the current state with respect to a target (nil: none yet).
 	Fetch(target *Target) Current
-	// HasWork tells whether the entity must be acted upon, and why.
+	// HasWork reports whether the entity needs work, and why.
 	HasWork(target *Target, current Current) (bool, string)
 }
 
-// RuntimeObject is one object as the runtime reports it (A2): it is only read.
+// RuntimeObject is one object as the runtime reports it (A2). It is read-only.
 type RuntimeObject struct{ *Object }
 
-// Fetch judges the object by C5: SUCCEEDED, one of its versions is the target's, active and not
-// drifted, and there is only one active version. One that is no longer declared and was left in
-// place speaks neither for nor against stability (D10).
+// Fetch judges the object by C5: SUCCEEDED, one of its versions is the target's, active and not drifted, and there is only one active
+// version. An object that is no longer declared and was left in place counts neither for nor against stability (D10).
 func (o RuntimeObject) Fetch(target *Target) Current {
 	c := Current{Known: true}
 	if o.Orphaned {
@@ -57,7 +55,7 @@ func (o RuntimeObject) Fetch(target *Target) Current {
 			continue
 		}
 		active++
-		c.Active = append(c.Active, cmp.Or(v.Version, "?")) // as a person is shown an unknown one
+		c.Active = append(c.Active, cmp.Or(v.Version, "?")) // as unknown versions are shown
 		c.Drifted = c.Drifted || v.Drifted
 		if target != nil && v.Version == target.FullVersion && !v.Drifted {
 			match = true
@@ -78,8 +76,8 @@ func (o RuntimeObject) Fetch(target *Target) Current {
 	return c
 }
 
-// has tells whether the object reports the target's version, active or not: only then does its
-// failure speak of the target, and not of what was there before.
+// has reports whether the object has the target's version, active or not. Only then does its failure concern the target, and not the
+// previous version.
 func (o RuntimeObject) has(target *Target) bool {
 	for _, v := range o.Versions {
 		if target != nil && v.Version == target.FullVersion {
@@ -89,10 +87,10 @@ func (o RuntimeObject) has(target *Target) bool {
 	return false
 }
 
-// asDeclared tells whether the object is at the target, and an apply would change nothing of it.
+// asDeclared reports whether the object is at the target, and an apply would not change it.
 func (o RuntimeObject) asDeclared(target *Target) bool { return o.AsDeclared && o.has(target) }
 
-// unstable says why the object is not stable.
+// unstable returns why the object is not stable.
 func (o RuntimeObject) unstable(active int, match, drifted bool) string {
 	switch {
 	case o.Status == ObjectFailed:
@@ -129,10 +127,10 @@ func (o RuntimeObject) why(what string) string {
 // HasWork implements Entity: never (A2).
 func (o RuntimeObject) HasWork(*Target, Current) (bool, string) { return false, "" }
 
-// FetchObjects rolls objects up: stable when there is at least one, and every one is (C5). What is no longer
-// declared and was left in place counts neither way (D10).
+// FetchObjects rolls objects up: stable if there is at least one, and every one is (C5). Objects that are no longer declared and were left
+// in place do not count (D10).
 func FetchObjects(objects []Object, target *Target) Current {
-	if len(objects) == 1 && !objects[0].Orphaned { // as most often
+	if len(objects) == 1 && !objects[0].Orphaned { // the most common case
 		return RuntimeObject{&objects[0]}.Fetch(target)
 	}
 	c := Current{Known: true, Stable: true}
@@ -157,7 +155,7 @@ func (c *Current) join(part Current) {
 	if c.Failed == "" {
 		c.Failed = part.Failed
 	}
-	if part.Suspended != "" && (c.Suspended == "" || part.Until.IsZero() && !c.Until.IsZero()) { // what a person has to do is the reason that is shown
+	if part.Suspended != "" && (c.Suspended == "" || part.Until.IsZero() && !c.Until.IsZero()) { // the reason shown is the one that needs a user
 		c.Suspended, c.Until, c.Reason = part.Suspended, part.Until, part.Reason
 	}
 	if c.Reason == "" {
@@ -165,8 +163,7 @@ func (c *Current) join(part Current) {
 	}
 }
 
-// RollUp is the state of a channel or a service, which have no work of their own (A4), from the states of
-// its instances.
+// RollUp returns the state of a channel or a service, which have no work of their own (A4), from the states of its instances.
 func RollUp(parts []Current) Current {
 	if len(parts) == 1 {
 		return parts[0]
@@ -191,11 +188,11 @@ func addSorted(list, more []string) []string {
 	return list
 }
 
-// ShownVersions joins active versions for a person: "v1+v2", "" for none.
+// ShownVersions joins active versions for people: "v1+v2", "" for none.
 func ShownVersions(active []string) string { return strings.Join(active, "+") }
 
-// Order sorts a graph so that what is needed comes first, keeping the given order among equals.
-// A cycle is returned instead, first node repeated at its end (A1).
+// Order sorts a graph topologically, dependencies first, and keeps the given order among equals. If there is a cycle, it returns the cycle
+// instead, with the first node repeated at its end (A1).
 func Order(nodes []string, needs func(string) []string) (order, cycle []string) {
 	const visiting, done = 1, 2
 	state := make(map[string]int, len(nodes))

@@ -1,7 +1,5 @@
-// Package entities is the domain of Converge: what is tracked, what is wanted, and the decision
-// that closes the gap. Everything in it is a function of plain values, the time included, so the
-// same code runs in a workflow, in a property test and in a simulation.
+// Package entities is the domain of Converge: the tracked state, the desired state, and the decision that closes the gap. Everything in it
+// is a function of plain values, including the time. So the same code runs in a workflow, in a property test and in a simulation.
 //
-// It refuses clocks, goroutines, randomness, the network and logging, and imports nothing but the
-// standard library (tests/layers_test.go holds it to that).
+// It uses no clocks, goroutines, randomness, network or logging, and imports only the standard library (tests/layers_test.go checks that).
 package entities

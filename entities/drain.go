@@ -2,25 +2,25 @@ package entities
 
 import "slices"
 
-// Drain is, of a pause, that the runtime is taken out of service: what runs there is removed, service by service, those that others
-// depend on last, and comes back the other way round.
+// Drain marks a pause of a runtime as a drain: the runtime is taken out of service. Services are removed from it one by one, dependents
+// first, and return in the opposite order.
 type Drain struct {
-	// Force: a service leaves whatever remains of it elsewhere, and comes back whatever it depends on.
+	// Force: a service leaves even if nothing of it remains elsewhere, and returns without waiting for its dependencies.
 	Force bool `json:"force,omitempty"`
-	Up    bool `json:"up,omitempty"`   // services come back
-	Done  bool `json:"done,omitempty"` // none is left to leave
-	// Turns of the services that are concerned, by workflow id, sorted.
+	Up    bool `json:"up,omitempty"`   // services return
+	Done  bool `json:"done,omitempty"` // no service is left that has to leave
+	// Turns of the services concerned, by workflow id, sorted.
 	Turns []Turn `json:"turns,omitempty"`
 }
 
-// Turn says whether it is a service's turn to leave a runtime, or to come back; if not, what it waits for.
+// Turn says whether a service may leave a runtime, or return, and if not, what it waits for.
 type Turn struct {
 	Service string `json:"service"` // workflow id
 	Go      bool   `json:"go,omitempty"`
 	Waits   string `json:"waits,omitempty"`
 }
 
-// Of is the turn of a service; without one it waits to be told.
+// Of returns the turn of a service. A service without a turn waits.
 func (d *Drain) Of(service string) Turn {
 	if n := slices.IndexFunc(d.Turns, func(t Turn) bool { return t.Service == service }); n >= 0 {
 		return d.Turns[n]
@@ -28,7 +28,7 @@ func (d *Drain) Of(service string) Turn {
 	return Turn{Service: service}
 }
 
-// Mine is the turn of the service that was told of the drain.
+// Mine returns the turn of the service that received the drain.
 func (d *Drain) Mine() Turn {
 	if len(d.Turns) == 0 {
 		return Turn{}
@@ -36,7 +36,7 @@ func (d *Drain) Mine() Turn {
 	return d.Turns[0]
 }
 
-// Own is a pause with the turn of one service alone, of hundreds.
+// Own returns a pause with the turn of one service only, instead of hundreds.
 func (p *Pause) Own(service string) *Pause {
 	if p == nil || p.Drain == nil {
 		return p
@@ -46,7 +46,7 @@ func (p *Pause) Own(service string) *Pause {
 	return &own
 }
 
-// Held says how a pause holds what it is of.
+// Held says how a pause holds its scope: drained or paused.
 func (p *Pause) Held() string {
 	if p.Drain != nil {
 		return "drained"
@@ -54,7 +54,7 @@ func (p *Pause) Held() string {
 	return "paused"
 }
 
-// For is what one service is told of a pause; nil: the pause is over for it, since it may come back.
+// For returns the pause that one service is notified of, or nil if the pause is over for it, since it may return.
 func (p *Pause) For(service string) *Pause {
 	told := Pause{Scope: p.Scope, By: p.By, Reason: p.Reason, At: p.At}
 	if p.Drain == nil {

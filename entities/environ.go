@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// steering are names of environment variables by which loaders, shells, interpreters and git are told what to run, where
-// to find it or how to read it; one that ends in * stands for all that begin so. They are those that sudo takes away from
-// commands (its env_delete), and what came later.
+// steering lists environment variables that control which programs loaders, shells, interpreters and git run, where they find them, or how
+// they read them. A name with a final * matches all names with that prefix. The list is sudo's env_delete, and newer variables.
 var steering = []string{
 	"PATH", "HOME", "SHELL", "IFS", "CDPATH", "ENV", "BASH_ENV", "BASH_FUNC_*", "BASHOPTS", "SHELLOPTS", "GLOBIGNORE", "PS4", "PROMPT_COMMAND",
 	"FPATH", "NULLCMD", "READNULLCMD", "ZDOTDIR", "TMPPREFIX",
@@ -19,13 +18,13 @@ var steering = []string{
 	"GIT_*", "SSH_ASKPASS", "SUDO_*", "KRB5_CONFIG", "KRB5_KTNAME", "OPENSSL_CONF", "OPENSSL_MODULES", "XDG_CONFIG_HOME",
 }
 
-// SteersPrograms tells whether an environment variable of that name tells loaders, shells and the like what to run. Whoever
-// owns a command may set it; who only gives it values may not.
+// SteersPrograms reports whether an environment variable controls which programs loaders, shells and the like run. The owner of a command
+// may set it. Users who only supply values may not.
 func SteersPrograms(name string) bool {
 	return slices.ContainsFunc(steering, func(pattern string) bool { return MatchesName(pattern, name) })
 }
 
-// MatchesName tells whether a name is that of a pattern: the same, or with * at the end of the pattern any that begins so.
+// MatchesName reports whether a name matches a pattern: the same name, or, if the pattern ends with *, any name with that prefix.
 func MatchesName(pattern, name string) bool {
 	prefix, any := strings.CutSuffix(pattern, "*")
 	return name == pattern || any && strings.HasPrefix(name, prefix)

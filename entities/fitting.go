@@ -2,7 +2,7 @@ package entities
 
 import "encoding/json"
 
-// Fitting are the first of some things, as many as fit into so many bytes of JSON.
+// Fitting returns the first elements of a list, as many as fit into a number of bytes of JSON.
 func Fitting[T any](all []T, bytes int) []T {
 	for n, one := range all {
 		if bytes -= sizeOf(one); bytes < 0 {
@@ -12,7 +12,7 @@ func Fitting[T any](all []T, bytes int) []T {
 	return all
 }
 
-// FittingLast are the last of them that fit.
+// FittingLast returns the last elements that fit.
 func FittingLast[T any](all []T, bytes int) []T {
 	for n := len(all) - 1; n >= 0; n-- {
 		if bytes -= sizeOf(all[n]); bytes < 0 {
@@ -22,7 +22,7 @@ func FittingLast[T any](all []T, bytes int) []T {
 	return all
 }
 
-// sizeOf is how many bytes of JSON one of a list takes. What no JSON can hold takes all there is.
+// sizeOf returns the size of a value as JSON. A value that cannot be marshalled never fits.
 func sizeOf(v any) int {
 	raw, err := json.Marshal(v)
 	if err != nil {

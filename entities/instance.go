@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// InstanceID names an instance for good: the release channel that it is in, and its name there. State and
-// keys always hold both; a person is shown the channel alone where it has one instance.
+// InstanceID is the permanent name of an instance: its release channel, and its name there. State and keys always contain both. Users see
+// only the channel if it has one instance.
 type InstanceID struct {
 	Channel string
 	Name    string
 }
 
-// OnlyInstance is the name of the one instance of a channel that declares no fleet.
+// OnlyInstance is the name of the instance of a channel without a fleet.
 const OnlyInstance = "main"
 
-// Only is the id of the one instance of a channel that declares no fleet.
+// Only returns the id of the instance of a channel without a fleet.
 func Only(channel string) InstanceID { return InstanceID{Channel: channel, Name: OnlyInstance} }
 
-// Key is the id as maps, stores and messages hold it: "production/main". Neither part has a slash.
+// Key returns the id for maps, stores and messages: "production/main". Neither part contains a slash.
 func (id InstanceID) Key() string { return id.Channel + "/" + id.Name }
 
-// String is the id as a person is shown it: "production", or "production/eu-3" in a fleet.
+// String returns the id for people: "production", or "production/eu-3" in a fleet.
 func (id InstanceID) String() string {
 	if id.Name == OnlyInstance {
 		return id.Channel
@@ -29,10 +29,10 @@ func (id InstanceID) String() string {
 	return id.Key()
 }
 
-// MarshalText writes the key, so that an id can be a key of a JSON object.
+// MarshalText returns the key, so that an id can be a key of a JSON object.
 func (id InstanceID) MarshalText() ([]byte, error) { return []byte(id.Key()), nil }
 
-// UnmarshalText reads a key.
+// UnmarshalText parses a key.
 func (id *InstanceID) UnmarshalText(text []byte) error {
 	channel, name, ok := strings.Cut(string(text), "/")
 	if !ok || channel == "" || name == "" {
@@ -50,16 +50,16 @@ func (id InstanceID) Compare(other InstanceID) int {
 	return strings.Compare(id.Name, other.Name)
 }
 
-// Target is the snapshot of desired state that an instance is moved to: one identity.
+// Target is the snapshot of desired state that an instance moves to: one identity.
 type Target struct {
 	FullVersion string `json:"fullVersion"`
 	Incarnation int64  `json:"incarnation"`
 	Payload     string `json:"payload"` // digest
-	// Runtime that the payload was rendered for, where that is not the one which the configuration names now.
+	// Runtime is the runtime that the payload was rendered for, if the configuration now names another one.
 	Runtime string `json:"runtime,omitempty"`
 }
 
-// Same tells whether two targets put the same thing there; the incarnation that said so may differ (A9).
+// Same reports whether two targets have the same result. Their incarnations may differ (A9).
 func (t Target) Same(o Target) bool {
 	return t.FullVersion == o.FullVersion && t.Payload == o.Payload
 }

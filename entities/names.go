@@ -6,10 +6,10 @@ import (
 	"unicode"
 )
 
-// ByID begins what stands for a version where a release is named by its id: "@ID".
+// ByID is the prefix of a release id in the place of a version: "@ID".
 const ByID = "@"
 
-// ServiceIn is the application and the name of a service that rules of an application name: its own, or "orders/api".
+// ServiceIn returns the application and the name of a service that the rules of an application name: its own, or "orders/api".
 func ServiceIn(application, name string) (of, service string) {
 	if other, service, elsewhere := strings.Cut(name, "/"); elsewhere {
 		return other, service
@@ -17,12 +17,11 @@ func ServiceIn(application, name string) (of, service string) {
 	return application, name
 }
 
-// dependsOn are the beginnings of the ids that conditions on other services have; the service follows, and after an @ its channel
-// when it is another one.
+// dependsOn lists the prefixes of the ids of conditions on other services. The service follows, and after an @ its channel if it differs.
 var dependsOn = [...]string{"service-stable/", "version-order/", "static-order/", "capacity-order/"}
 
-// DependsOn is the service that a condition waits for, as rules name it, and its channel, "" for the same, by the id of the
-// condition. Ok: it waits for one.
+// DependsOn returns the service that a condition waits for, as the rules name it, and its channel ("" for the same), from the condition's
+// id. ok is false if it waits for none.
 func DependsOn(id string) (service, channel string, ok bool) {
 	for _, begin := range dependsOn {
 		if name, is := strings.CutPrefix(id, begin); is {
@@ -33,9 +32,8 @@ func DependsOn(id string) (service, channel string, ok bool) {
 	return "", "", false
 }
 
-// CheckName refuses a name of a person, a group or a thing that could be taken for another one: with characters that cannot
-// be seen, letters of more than one script, or letters that only look like those of ASCII. What it accepts is ASCII, or looks
-// like no ASCII name.
+// CheckName rejects a name of a user, a group or an object that could be confused with another one: invisible characters, letters of
+// several scripts, or letters that look like ASCII letters. An accepted name is ASCII, or does not look like an ASCII name.
 func CheckName(name string) error {
 	if name != strings.TrimSpace(name) {
 		return fmt.Errorf("%q has blanks around it", name)
@@ -64,14 +62,14 @@ func CheckName(name string) error {
 	return nil
 }
 
-// script is a way to write, and its letters that look like letters of ASCII.
+// script is a writing system, and its letters that look like ASCII letters.
 type script struct {
 	name   string
 	tables []*unicode.RangeTable
 	alike  string
 }
 
-// scripts are those that living languages are written in, by Unicode's own list (UAX 31, recommended scripts).
+// scripts are the scripts of living languages, from Unicode's own list (UAX 31, recommended scripts).
 var scripts = [...]script{
 	{"Latin", []*unicode.RangeTable{latin}, ""},
 	{"Cyrillic", []*unicode.RangeTable{unicode.Cyrillic}, "АВЕЅІЈКМНОРСТУХҮЗаеѕіјорсухүһԁԛԝӏ"},
@@ -88,7 +86,7 @@ var scripts = [...]script{
 	{"Chinese, Japanese or Korean", []*unicode.RangeTable{unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Bopomofo}, ""},
 }
 
-// latin are the letters of ASCII and those of languages with accents, composed. Unicode has many more that look like them.
+// latin is the ASCII letters and those of languages with accents, composed. Unicode has many more that look like them.
 var latin = &unicode.RangeTable{R16: []unicode.Range16{
 	{'A', 'Z', 1},
 	{'a', 'z', 1},
@@ -118,5 +116,5 @@ func scriptOf(r rune) *script {
 	return nil
 }
 
-// wide: a form of another character that is kept for the sake of old encodings.
+// wide reports whether a character is a compatibility form of another one, from old encodings.
 func wide(r rune) bool { return r >= 0xf900 && r <= 0xffff || r >= 0x1d400 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// NoticeOrder is the place of a notice (a publication, a pin, an unpin) among all that an application ever sends.
+// NoticeOrder is the position of a notice (a publication, a pin, an unpin) among all notices of an application.
 type NoticeOrder struct {
-	// Newest is the highest incarnation at that time, which goes on where it was even when the application was lost.
+	// Newest is the highest incarnation at that time. It continues from its last value even if the application was lost.
 	Newest int64 `json:"newest"`
 	// Count grows by at least one with each notice.
 	Count int64 `json:"count"`
@@ -18,8 +18,7 @@ func (o NoticeOrder) Compare(other NoticeOrder) int {
 	return cmp.Or(cmp.Compare(o.Newest, other.Newest), cmp.Compare(o.Count, other.Count))
 }
 
-// After is the order of the next notice. Where none is remembered the count begins at the time: above whatever was
-// counted before that was forgotten.
+// After returns the order of the next notice. If no count is known, it starts from the current time, which is higher than any lost count.
 func (o NoticeOrder) After(newest int64, now time.Time) NoticeOrder {
 	if o.Count == 0 {
 		o.Count = now.Unix()

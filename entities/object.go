@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ObjectStatus is how far a runtime object is (C4).
+// ObjectStatus is the status of a runtime object (C4).
 type ObjectStatus string
 
 // The statuses a runtime reports; an absent status is PENDING (C4).
@@ -15,36 +15,34 @@ const (
 	ObjectFailed    ObjectStatus = "FAILED"
 )
 
-// Object is one thing that a runtime runs for an instance: a Deployment, an ECS service, a
-// process. Its JSON form is the structured fetch document's `objects[]` (C4), which every runtime
-// reports, so that all look the same to the decision.
+// Object is one thing that a runtime runs for an instance: a Deployment, an ECS service, a process. Its JSON form is the structured fetch
+// document's `objects[]` (C4). Every runtime reports it, so the decision treats all runtimes the same.
 type Object struct {
 	Name     string          `json:"name"`
 	Type     string          `json:"objectType"`
 	Versions []ObjectVersion `json:"versions,omitempty"`
-	// Orphaned: it is ours and no longer declared, left in place. It is shown, and counts neither for
-	// nor against stability (D10).
+	// Orphaned: it is ours, no longer declared, and left in place. It is shown, and does not count for or against stability (D10).
 	Orphaned bool `json:"orphaned,omitempty"`
-	// AsDeclared: it has not succeeded, and an apply would change nothing of it. Whoever looks after it in the runtime is at
-	// work, or has failed; nothing is repaired for it (H8).
+	// AsDeclared: it has not succeeded, and an apply would not change it. Its controller in the runtime is at work, or has failed; Converge
+	// repairs nothing (H8).
 	AsDeclared bool `json:"asDeclared,omitempty"`
-	// Foreign is what somebody else added to it and nobody declares, with who, for a person to read.
+	// Foreign lists undeclared fields that others added, and who, for people.
 	Foreign []string `json:"foreign,omitempty"`
 
 	Status  ObjectStatus `json:"status,omitempty"`
 	Links   []Link       `json:"externalLinks,omitempty"`
 	Events  []Event      `json:"debugEvents,omitempty"`
 	Message string       `json:"message,omitempty"`
-	// Suspended says at what it waits for a person, who is told what to do by Message, or, with Until, for a time: no deadline ends
-	// meanwhile. It tells one such wait from the next. Empty: it waits at nothing.
+	// Suspended says where it waits for a user, who finds instructions in Message, or, with Until, for a time. No deadline expires during the
+	// wait. Different waits have different texts. Empty: it does not wait.
 	Suspended string    `json:"suspended,omitempty"`
 	Until     time.Time `json:"until,omitzero"`
-	// Steerable: it rolls out in steps of its own, and Converge can let it go on or take it back there.
+	// Steerable: it rolls out in its own steps, and Converge can promote or abort the rollout.
 	Steerable bool `json:"steerable,omitempty"`
 }
 
-// ObjectVersion is one version an object runs. An empty Version is unknown: nothing Converge
-// started. TargetReplicas is information only (C5).
+// ObjectVersion is one version of an object. An empty Version is unknown: Converge did not start it. TargetReplicas is only for information
+// (C5).
 type ObjectVersion struct {
 	Version           string `json:"version"`
 	Active            bool   `json:"active,omitempty"`
@@ -54,45 +52,45 @@ type ObjectVersion struct {
 	TargetReplicas    int    `json:"targetReplicas,omitempty"`
 }
 
-// Link points a person at an object elsewhere. Type is DETAIL, LOG or UNKNOWN (C4).
+// Link points a user to an object elsewhere. Type is DETAIL, LOG or UNKNOWN (C4).
 type Link struct {
 	Type string `json:"type,omitempty"`
 	URL  string `json:"url"`
 	Name string `json:"name"`
 }
 
-// Event is something that happened to an object, for a person to read.
+// Event is something that happened to an object, for people.
 type Event struct {
 	Timestamp time.Time `json:"timestamp"`
 	Message   string    `json:"message"`
 }
 
-// ReadingError says why a look at a runtime failed. Only Code counts for the digest: a message
-// that changes at every look would make an idle service write history.
+// ReadingError says why a reading failed. Only Code counts for the digest. A message that changes at every reading would make an idle
+// service write history.
 type ReadingError struct {
 	Code    string `json:"code"` // fetch-failed, malformed-output, timeout, output-too-large, unreachable …
 	Message string `json:"message"`
-	// Throttled: the runtime's API allows no more calls at present, which is nobody's failure: no deadline ends meanwhile.
+	// Throttled: the runtime's API allows no more calls at present. That is not a failure, and no deadline expires meanwhile.
 	Throttled bool `json:"throttled,omitempty"`
 }
 
-// CodeNoWorker is the code of a reading that nobody took, since no worker polls the queue of a runtime that has its own.
+// CodeNoWorker is the code of a reading without a worker: no worker polls the runtime's own task queue.
 const CodeNoWorker = "no-worker"
 
 // Error makes a ReadingError an error, so that runtimes can return it.
 func (e *ReadingError) Error() string { return e.Message }
 
-// Reading is one look at an instance. Either Err is set, or Objects is what the runtime reports
-// (empty: nothing there).
+// Reading is one observation of an instance. Either Err is set, or Objects contains the runtime's report. An empty list means that nothing
+// exists.
 type Reading struct {
 	Objects []Object      `json:"objects,omitempty"`
-	Omitted int           `json:"omitted,omitempty"` // objects left out to bound the size
+	Omitted int           `json:"omitted,omitempty"` // objects left out to limit the size
 	Err     *ReadingError `json:"err,omitempty"`
 	At      time.Time     `json:"at"`
 }
 
-// Digest identifies what a reading says: status, versions, active, drifted, what it waits at, what others added, and the error's code;
-// never messages, times, events or links. Objects count in any order.
+// Digest identifies the content of a reading: status, versions, active, drifted, suspensions, foreign fields, and the error's code. It
+// never includes messages, times, events or links. The order of objects does not matter.
 func (r Reading) Digest() string {
 	type version struct {
 		Version         string
@@ -105,7 +103,7 @@ func (r Reading) Digest() string {
 		Status     ObjectStatus
 		Versions   []version
 		Orphaned   bool `json:",omitempty"`
-		// Suspended is a state like any other.
+		// Suspended counts like any other state.
 		Suspended  string   `json:",omitempty"`
 		AsDeclared bool     `json:",omitempty"`
 		Foreign    []string `json:",omitempty"`

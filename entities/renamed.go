@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// This file tells what is called otherwise from what is another thing: a channel is the same as long as its identity is.
+// This file distinguishes renamed channels and services from new ones: a channel is the same as long as its identity is the same.
 
-// Title is what people call the service.
+// Title returns the current name of the service.
 func (s *Spec) Title() string { return cmp.Or(s.Name, s.Service) }
 
-// Identity is what runtimes and commands know the channel by: the name that it had first.
+// Identity returns the first name of the channel. Runtimes and commands use it.
 func (c *ChannelSpec) Identity() string { return cmp.Or(c.Key, c.Name) }
 
-// Keys are the channels that have another name than first, with that; nil: none has.
+// Keys returns the first names of the renamed channels, by current name; nil if there are none.
 func (s *Spec) Keys() map[string]string {
 	var keys map[string]string
 	for n := range s.Channels {
@@ -28,7 +28,7 @@ func (s *Spec) Keys() map[string]string {
 	return keys
 }
 
-// Renamed says which channels of a spec another one calls otherwise: the new names by the old ones.
+// Renamed returns the channels that have another name in the second spec: the new names by the old ones.
 func Renamed(before, after *Spec) map[string]string {
 	names := map[string]string{}
 	if before == nil || after == nil {
@@ -50,7 +50,7 @@ func Renamed(before, after *Spec) map[string]string {
 	return names
 }
 
-// Called is the spec with other names for some channels, by the ones that they have: wherever it speaks of them.
+// Called returns the spec with new names for some channels, by their current names. All references to the channels change too.
 func (s *Spec) Called(names map[string]string) *Spec {
 	if s == nil || len(names) == 0 {
 		return s
@@ -80,7 +80,7 @@ func (s *Spec) Called(names map[string]string) *Spec {
 	return &out
 }
 
-// called renames the channels that a condition of a channel waits for, and the topic that is the channel's own.
+// called renames the channels that a condition of a channel waits for, and the topic if it is the channel's own.
 func (c Condition) called(names map[string]string, channel string) Condition {
 	c.ID = ConditionIn(names, channel, c.ID)
 	c.Channels = slices.Clone(c.Channels)
@@ -93,7 +93,7 @@ func (c Condition) called(names map[string]string, channel string) Condition {
 	return c
 }
 
-// ConditionIn is the id that a condition of a channel (by its old name) has under other names.
+// ConditionIn returns the id of a condition under new names. channel is the old name of its channel.
 func ConditionIn(names map[string]string, channel, id string) string {
 	if of, found := strings.CutPrefix(id, string(ChannelStable)+"/"); found {
 		return string(ChannelStable) + "/" + NameIn(names, of)
@@ -104,10 +104,10 @@ func ConditionIn(names map[string]string, channel, id string) string {
 	return id
 }
 
-// NameIn is what something is called by other names, by the ones before; its own where they have none for it.
+// NameIn returns the new name of something, or its old name if it was not renamed.
 func NameIn(names map[string]string, name string) string { return cmp.Or(names[name], name) }
 
-// OthersRenamed says which services that a spec's checks wait for another spec calls otherwise: the new names by the old ones.
+// OthersRenamed returns the services in the checks of a spec that have another name in the second spec: the new names by the old ones.
 func OthersRenamed(before, after *Spec) map[string]string {
 	names := map[string]string{}
 	for _, name := range SortedKeys(before.Others) {
@@ -125,7 +125,7 @@ func OthersRenamed(before, after *Spec) map[string]string {
 	return names
 }
 
-// IDIn is the id that a check has once other services are called otherwise: it names the one that is waited for.
+// IDIn returns the id of a check under new names of other services. The id contains the name of the service that it waits for.
 func (c *Check) IDIn(names map[string]string) string {
 	kind, on, named := strings.Cut(c.ID, "/")
 	if !named || !c.Kind.OnOthers() {

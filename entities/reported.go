@@ -10,32 +10,32 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what an extension reports.
+// Limits of reported values.
 const (
 	MaxReported     = 16      // names
 	MaxReportedText = 4 << 10 // bytes of each
 )
 
-// Reported is what an extension, or a step of a plan, reported when it succeeded, by name (A21). Nothing of it is secret.
+// Reported is the values that an extension, or a step of a plan, reported when it succeeded, by name (A21). None of them is secret.
 type Reported struct {
 	Outputs map[string]string `json:"outputs,omitempty"`
-	// Addresses are those of targets of a plan (E15).
+	// Addresses are addresses of targets of a plan (E15).
 	Addresses map[string]string `json:"addresses,omitempty"`
 }
 
-// reportedRE is where a text has something that is reported: its whole name.
+// reportedRE matches a reference to a reported value: its whole name.
 var reportedRE = regexp.MustCompile(`\$\{\{ ((?:outputs|addresses)\.[A-Za-z0-9_.-]+) \}\}`)
 
-// WithReported puts what was reported in its places in a text: "outputs.infra.host" and "addresses.media" are names.
+// WithReported replaces the references to reported values in a text. "outputs.infra.host" and "addresses.media" are names.
 func WithReported(text string, value func(name string) string) string {
 	return reportedRE.ReplaceAllStringFunc(text, func(match string) string { return value(reportedRE.FindStringSubmatch(match)[1]) })
 }
 
-// NamesReported tells whether a text has something that is reported.
+// NamesReported reports whether a text refers to a reported value.
 func NamesReported(text string) bool { return reportedRE.MatchString(text) }
 
-// ParseReported reads what a command says that it reports: a JSON object with outputs, and addresses, with which what it printed ends, and
-// which begins a line. Other fields and names that nobody asks for are left out; one that is missing is an error.
+// ParseReported parses the report at the end of a command's output: a JSON object with outputs and addresses that starts at the beginning
+// of a line. It ignores other fields and unwanted names. A missing name is an error.
 func ParseReported(printed string, outputs, addresses []string) (r Reported, err error) {
 	var said struct{ Outputs, Addresses map[string]any }
 	begins := strings.LastIndex("\n"+printed, "\n{")
@@ -48,7 +48,7 @@ func ParseReported(printed string, outputs, addresses []string) (r Reported, err
 	return r, err
 }
 
-// decode reads an object. Numbers stay as they are written.
+// decode decodes an object. Numbers keep their notation.
 func decode(text string, into any) error {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
@@ -61,7 +61,7 @@ func decode(text string, into any) error {
 	return nil
 }
 
-// reportedOf are the wanted ones as text.
+// reportedOf returns the wanted values as text.
 func reportedOf(what string, said map[string]any, wanted []string) (texts map[string]string, err error) {
 	for _, name := range wanted {
 		text := ""

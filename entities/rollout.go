@@ -6,27 +6,28 @@ import (
 	"time"
 )
 
-// Rollout is the policy by which a release goes through the instances of a channel (D24). None: to all at once.
+// Rollout is the policy by which a release reaches the instances of a channel (D24). Without one it goes to all at once.
 type Rollout struct {
 	Steps []RolloutStep `json:"steps,omitempty"`
-	// MaxUnavailable bounds how many instances may not be stable at once; nil: nothing bounds it.
+	// MaxUnavailable limits how many instances may be unstable at once; nil: no limit.
 	MaxUnavailable *Amount `json:"maxUnavailable,omitempty"`
-	// Command selects instead of steps, as it is declared: it runs by the definition of the channel's check of kind selection.
+	// Command selects instances instead of steps. It is stored as declared, and runs by the definition of the channel's check of kind
+	// selection.
 	Command []string `json:"command,omitempty"`
 }
 
-// ByCommand tells whether a command of the user's selects which instances are next.
+// ByCommand reports whether a user's command selects the next instances.
 func (r *Rollout) ByCommand() bool { return r != nil && len(r.Command) > 0 }
 
-// ConfigRollout is the policy by which a change of configuration goes through the services of an application. The instances
-// of its steps are services.
+// ConfigRollout is the policy by which a change of configuration reaches the services of an application. The instances of its steps are
+// services.
 type ConfigRollout struct {
 	Steps []RolloutStep `json:"steps"`
-	// MaxFailures: once so many services have failed with an incarnation, no further one gets it. At least 1.
+	// MaxFailures: once this many services have failed with an incarnation, no further service gets it. At least 1.
 	MaxFailures int `json:"maxFailures"`
 }
 
-// RolloutStep is one of two: so many instances are updated, or so long is waited once those so far are stable.
+// RolloutStep is either a number of instances to update, or a pause after the updated instances are stable.
 type RolloutStep struct {
 	Instances *Amount       `json:"instances,omitempty"`
 	Pause     time.Duration `json:"pause,omitempty"`
@@ -38,7 +39,7 @@ type Amount struct {
 	Percent int `json:"percent,omitempty"` // 1 to 100
 }
 
-// String is the policy in one line: "1, pause 10m, 25%; at most 2 unavailable", or "what ./select.sh selects".
+// String returns the policy in one line: "1, pause 10m, 25%; at most 2 unavailable", or "what ./select.sh selects".
 func (r *Rollout) String() string {
 	if r == nil {
 		return "all at once"
@@ -64,8 +65,8 @@ func (r *Rollout) String() string {
 	return text + "at most " + r.MaxUnavailable.String() + " unavailable"
 }
 
-// Of is the amount of n instances, at least 1 and at most n. A percentage of what is to be updated is rounded up, of
-// what may be unavailable down, as Kubernetes does.
+// Of returns the amount of n instances, at least 1 and at most n. A percentage to update is rounded up, a percentage that may be
+// unavailable is rounded down, as in Kubernetes.
 func (a Amount) Of(n int, up bool) int {
 	of := a.Number
 	if a.Percent > 0 {
@@ -78,7 +79,7 @@ func (a Amount) Of(n int, up bool) int {
 	return min(n, max(1, of))
 }
 
-// String is the amount as it is declared.
+// String returns the amount as declared.
 func (a Amount) String() string {
 	if a.Percent > 0 {
 		return fmt.Sprintf("%d%%", a.Percent)

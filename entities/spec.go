@@ -8,47 +8,46 @@ import (
 	"time"
 )
 
-// Spec is what of the configuration the decision needs: channels in order, conditions, policies,
-// deadlines. A Service workflow reads it once per changed digest. At most 32 KiB as JSON.
+// Spec is the part of the configuration that the decision needs: channels in order, conditions, policies, deadlines. A Service workflow
+// reads it once per changed digest. At most 32 KiB as JSON.
 type Spec struct {
 	Application string `json:"application"`
-	// Service is what the service was called first: workflows, the store and runtimes know it by that. Name is what people call
-	// it, where that is another name by now (renamedFrom).
+	// Service is the first name of the service. Workflows, the store and runtimes use it. Name is the current name, if it differs
+	// (renamedFrom).
 	Service   string `json:"service"`
 	Name      string `json:"name,omitempty"`
 	ServiceID string `json:"serviceId"` // PVN_SERVICE_ID: stable over the service's life (C7)
-	// Others are, by what people call them, what the services were called first that are called otherwise by now, where this one
-	// waits for others.
+	// Others are the first names of renamed services that this one waits for, by their current names.
 	Others map[string]string `json:"others,omitempty"`
-	// Incarnation and Hash name the snapshot this spec was first published with; they are set by
-	// whoever publishes and are not part of the spec's digest.
+	// Incarnation and Hash name the snapshot that this spec was first published with. The publisher sets them. They are not part of the spec's
+	// digest.
 	Incarnation int64         `json:"incarnation,omitempty"`
 	Hash        string        `json:"hash,omitempty"`
 	Description string        `json:"description,omitempty"`
 	Channels    []ChannelSpec `json:"channels"` // in an order that respects conditions
 	Parameters  []ParamSpec   `json:"parameters,omitempty"`
-	// Version makes the file the owner of the version; InitialVersion is used once, when nothing
-	// was released. DeclaredAt ("hello.converge.yaml:12") says where either stands.
+	// Version makes the file the owner of the version. InitialVersion is used once, before the first release. DeclaredAt
+	// ("hello.converge.yaml:12") is the position of either.
 	Version          string                  `json:"version,omitempty"`
 	InitialVersion   string                  `json:"initialVersion,omitempty"`
 	DeclaredAt       string                  `json:"declaredAt,omitempty"`
 	ConfigChanges    ConfigChanges           `json:"configChanges"`
 	Runtimes         map[string]*RuntimeSpec `json:"runtimes"`
 	ProgressDeadline time.Duration           `json:"progressDeadline"`
-	// Who may do what, how callers prove who they are, and who is told.
+	// Permissions, identity of callers, and notifications.
 	Grants        []Grant        `json:"grants,omitempty"`
 	Identity      *Identity      `json:"identity,omitempty"`
 	Notifications []Notification `json:"notifications,omitempty"`
-	// Remove: when the service is no longer declared, its objects are removed instead of left (A24).
+	// Remove: if the service is no longer declared, its objects are removed instead of left in place (A24).
 	Remove bool `json:"remove,omitempty"`
-	// Baseline: what the installation demands is part of it. Nothing that is published says so.
+	// Baseline: the spec includes the baseline of the installation. A published spec does not contain this field.
 	Baseline *Baselined `json:"baseline,omitempty"`
-	// AskGates: a rollback by hand passes all gates, as a release does (G2).
+	// AskGates: a manual rollback passes all gates, as a release does (G2).
 	AskGates bool `json:"askGates,omitempty"`
-	// NoRollbackBelow: from this version or a later one nothing goes back to an earlier one, whatever failed.
+	// NoRollbackBelow: from this version or a later one, there is no rollback to an earlier one, even after a failure.
 	NoRollbackBelow string  `json:"noRollbackBelow,omitempty"`
 	Maestro         Maestro `json:"maestro,omitzero"`
-	// Aspects whose parameters go out by releases of their own, by name (B5).
+	// Aspects whose parameters have their own releases, by name (B5).
 	Aspects []Aspect `json:"aspects,omitempty"`
 }
 
@@ -56,14 +55,14 @@ type Spec struct {
 type Maestro struct {
 	// Strategy is latest, train or immediate.
 	Strategy string `json:"strategy,omitempty"`
-	// HoldUntil is what a channel is kept for its release for: HoldPromoted, or nothing.
+	// HoldUntil says how long a channel is reserved for its release: HoldPromoted, or empty.
 	HoldUntil string `json:"holdUntil,omitempty"`
 }
 
-// HoldPromoted keeps a channel for its release until that was promoted into every channel that comes after it.
+// HoldPromoted reserves a channel for its release until the release was promoted into every later channel.
 const HoldPromoted = "promoted"
 
-// ConfigChanges says what a configuration-only change does.
+// ConfigChanges is the policy for configuration-only changes.
 type ConfigChanges string
 
 // The policies for configuration-only changes.
@@ -72,7 +71,7 @@ const (
 	ConfigHold    ConfigChanges = "hold"    // waits for the next release
 )
 
-// Drift says what happens when something was changed by hand (A12).
+// Drift is the policy for manual changes (A12).
 type Drift string
 
 // The drift policies.
@@ -81,42 +80,40 @@ const (
 	DriftObserve Drift = "observe"
 )
 
-// ChannelSpec is one release channel as this service sees it: the instances that live there and
-// the rules for entering it.
+// ChannelSpec is one release channel of this service: its instances, and the rules for entering it.
 type ChannelSpec struct {
 	Name string `json:"name"`
-	// Key is the name under which the channel first was one, where people call it otherwise by now: runtimes and commands
-	// know it by that (renamedFrom).
+	// Key is the first name of the channel if it was renamed. Runtimes and commands use it (renamedFrom).
 	Key              string            `json:"key,omitempty"`
 	Labels           map[string]string `json:"labels,omitempty"`
-	Instances        []InstanceSpec    `json:"instances"`            // names unique, in the order in which they are shown
+	Instances        []InstanceSpec    `json:"instances"`            // names unique, in display order
 	Conditions       []Condition       `json:"conditions,omitempty"` // preconditions, in file order
 	Checks           []Check           `json:"checks,omitempty"`     // protections and conditions on other services, in file order
-	Extensions       []Extension       `json:"extensions,omitempty"` // so that each comes after those it names
+	Extensions       []Extension       `json:"extensions,omitempty"` // sorted so that each comes after the extensions in its After
 	Drift            Drift             `json:"drift"`
 	ProgressDeadline time.Duration     `json:"progressDeadline"`
 	// NoRollback turns automatic rollback off (A22).
 	NoRollback bool `json:"noRollback,omitempty"`
-	// OnDelete says what becomes of what runs here once it is no longer declared; empty: what the service says.
+	// OnDelete says what happens to the objects once they are no longer declared; empty: as the service says.
 	OnDelete OnDelete `json:"onDelete,omitempty"`
-	// Report: nothing is written here, and what would be is shown (A25). It is the drift policy that would hold; empty: the
-	// channel is enforced.
+	// Report: nothing is applied here, and pending changes are shown (A25). It is the drift policy that would apply. Empty: the channel is
+	// enforced.
 	Report Drift `json:"report,omitempty"`
-	// Rollout is the policy by which a release goes through the instances (D24).
+	// Rollout is the policy by which a release reaches the instances (D24).
 	Rollout *Rollout `json:"rollout,omitempty"`
 }
 
-// RollOut has releases go through the channel by a policy. A version that does not know that finds a condition of a kind that it
-// does not know, which lets no release in.
+// RollOut sets the rollout policy of the channel. It also adds a condition of a new kind. A version that does not know the kind lets no
+// release in.
 func (c *ChannelSpec) RollOut(r Rollout) {
 	c.Rollout = &r
 	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(InSteps), Kind: InSteps})
-	if r.ByCommand() { // to whoever knows steps alone it would be no policy
+	if r.ByCommand() { // a version that only knows steps would see no policy
 		c.Conditions = append(c.Conditions, Condition{ID: string(BySelection), Kind: BySelection})
 	}
 }
 
-// Selection is the check by which the policy's command is asked, or nil.
+// Selection returns the check that runs the policy's command, or nil.
 func (c *ChannelSpec) Selection() *Check {
 	for n := range c.Checks {
 		if c.Checks[n].Kind == CheckSelection {
@@ -126,28 +123,27 @@ func (c *ChannelSpec) Selection() *Check {
 	return nil
 }
 
-// ByAspects has the channel be one of a service that has aspects. A version that does not know them finds a condition of a kind that
-// it does not know.
+// ByAspects marks the channel as one of a service with aspects, by a condition of a new kind for versions that do not know aspects.
 func (c *ChannelSpec) ByAspects() {
 	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(ByAspects), Kind: ByAspects})
 }
 
-// ReportOnly has a channel report and write nothing (A25). A version that does not know that finds a condition of a kind that it
-// does not know, which lets no release in, and a drift policy by which it repairs nothing.
+// ReportOnly makes a channel report-only: it applies nothing (A25). A version that does not know that finds a condition of an unknown kind,
+// which lets no release in, and a drift policy without repair.
 func (c *ChannelSpec) ReportOnly() {
 	c.Report, c.Drift = cmp.Or(c.Drift, DriftEnforce), DriftObserve
 	c.Conditions = append(slices.Clip(c.Conditions), Condition{ID: string(OnlyReported), Kind: OnlyReported})
 }
 
-// Repairs tells whether drift is repaired here, or would be.
+// Repairs reports whether drift is repaired here, or would be.
 func (c *ChannelSpec) Repairs() bool {
 	return c.Drift != DriftObserve || c.Report != "" && c.Report != DriftObserve
 }
 
-// OnDelete says what becomes of what is no longer declared.
+// OnDelete says what happens to objects that are no longer declared.
 type OnDelete string
 
-// What is no longer declared is left in place, or taken down (A24).
+// Objects that are no longer declared are left in place, or taken down (A24).
 const (
 	DeleteOrphans OnDelete = "orphan"
 	DeleteRemoves OnDelete = "remove"
@@ -157,14 +153,14 @@ const (
 type InstanceSpec struct {
 	Name    string `json:"name"`
 	Runtime string `json:"runtime"` // key of Spec.Runtimes
-	// Template is the digest of the payload before a version and release parameters are filled
-	// in: equal templates mean that a change of configuration did not touch this instance.
+	// Template is the digest of the payload before a version and release parameters are filled in. An unchanged template means that a change
+	// of configuration did not affect this instance.
 	Template string `json:"template"`
 	// MovedFrom says that the instance was on another runtime before.
 	MovedFrom *MovedFrom `json:"movedFrom,omitempty"`
 }
 
-// MovedFrom is the runtime that an instance was on before, and whether what it leaves there is taken down.
+// MovedFrom is the previous runtime of an instance, and whether its leftovers there are taken down.
 type MovedFrom struct {
 	Runtime string `json:"runtime"`
 	Remove  bool   `json:"remove,omitempty"`
@@ -175,15 +171,15 @@ type RuntimeSpec struct {
 	Kind   RuntimeKind `json:"kind"`
 	Digest string      `json:"digest"` // of the definition in the store
 	Mode   FetchMode   `json:"mode,omitempty"`
-	// Observable: it can be observed at all (C1: without fetch it cannot).
+	// Observable: it can be observed (C1: not without fetch).
 	Observable bool          `json:"observable"`
 	Remote     bool          `json:"remote,omitempty"`
 	Timing     RuntimeTiming `json:"timing"`
-	// MaxApplies bounds the applies that run at once on the runtime, over all services; zero is no
-	// bound. ApproveApplies: a person approves every apply, repairs and retries included (C10).
+	// MaxApplies limits the concurrent applies on the runtime, over all services; zero is no limit. ApproveApplies: every apply requires an
+	// approval, including repairs and retries (C10).
 	MaxApplies     int  `json:"maxApplies,omitempty"`
 	ApproveApplies bool `json:"approveApplies,omitempty"`
-	// CanRemove: what it runs can be taken down (A24).
+	// CanRemove: it can take instances down (A24).
 	CanRemove bool `json:"canRemove,omitempty"`
 }
 
@@ -195,19 +191,20 @@ type Condition struct {
 	Channels []string `json:"channels,omitempty"`
 	// For: how long ago it must have succeeded in each.
 	For time.Duration `json:"for,omitempty"`
-	// Topic, MinApprovers and Approvers: for approval. No approvers: anybody.
+	// Topic, MinApprovers and Approvers: for approval. Without approvers anyone may approve.
 	Topic        string   `json:"topic,omitempty"`
 	MinApprovers int      `json:"minApprovers,omitempty"`
 	Approvers    []string `json:"approvers,omitempty"` // "alice", "group:sre"
 	NotReleaser  bool     `json:"notReleaser,omitempty"`
 }
 
-// ConditionKind names a way to judge a condition.
+// ConditionKind names a kind of condition.
 type ConditionKind string
 
-// The kinds of condition that the state itself answers: the release has succeeded in the named channels (A8), so long ago
-// (For), and those are healthy now, whatever runs there; the id of each is "channel-stable/" and the channel. And people have
-// approved it (A14; the id is "approval/" and the topic). A version that does not know a kind says ERROR of it, never PASS.
+// The kinds of condition that depend on the state alone. ChannelStable: the release has succeeded in the named channels (A8).
+// ChannelStableFor: it succeeded at least For ago. ChannelHealthy: the same, and the channels are healthy now, with any version. The id of
+// each is "channel-stable/" and the channel. ManualApproval: users have approved the release (A14; the id is "approval/" and the topic). A
+// version that does not know a kind reports ERROR for it, never PASS.
 const (
 	ChannelStable    ConditionKind = "channel-stable"
 	ChannelStableFor ConditionKind = "channel-stable-for"
@@ -215,8 +212,8 @@ const (
 	ManualApproval   ConditionKind = "approval"
 )
 
-// What is no gate, and stands among the conditions for versions that do not know what it is: a channel that only reports, one
-// that releases go through in steps, one where a command selects them, and one of a service that has aspects.
+// These conditions are no gates. They protect features from versions that do not know them: a report-only channel, a rollout in steps, a
+// rollout with a selection command, and a service with aspects.
 const (
 	OnlyReported ConditionKind = "report"
 	InSteps      ConditionKind = "rollout"
@@ -224,12 +221,12 @@ const (
 	ByAspects    ConditionKind = "aspects"
 )
 
-// NoGate tells whether a condition of the kind says nothing of a release.
+// NoGate reports whether conditions of the kind do not depend on a release.
 func (k ConditionKind) NoGate() bool {
 	return k == OnlyReported || k == InSteps || k == BySelection || k == ByAspects
 }
 
-// OnChannels tells whether a condition of the kind is about other channels.
+// OnChannels reports whether conditions of the kind are about other channels.
 func (k ConditionKind) OnChannels() bool {
 	return k == ChannelStable || k == ChannelStableFor || k == ChannelHealthy
 }
@@ -238,7 +235,7 @@ func (k ConditionKind) OnChannels() bool {
 type ParamSpec struct {
 	Name     string    `json:"name"`
 	Type     ParamType `json:"type"`
-	Required bool      `json:"required,omitempty"` // some channel has no value unless a release gives one
+	Required bool      `json:"required,omitempty"` // some channel has no value unless a release sets one
 }
 
 // ParamType is the type of a parameter's value.
@@ -253,7 +250,7 @@ const (
 	ParamSecret ParamType = "secretRef"
 )
 
-// Channel returns the channel of that name. No spec has no channels.
+// Channel returns the channel with a name. A nil spec has no channels.
 func (s *Spec) Channel(name string) (ChannelSpec, bool) {
 	if s == nil {
 		return ChannelSpec{}, false
@@ -266,10 +263,10 @@ func (s *Spec) Channel(name string) (ChannelSpec, bool) {
 	return ChannelSpec{}, false
 }
 
-// noRuntime is what is known of a runtime that is not declared.
+// noRuntime is used for a runtime that is not declared.
 var noRuntime RuntimeSpec
 
-// Runtime is a declared runtime, or one that can do nothing. It is only read.
+// Runtime returns a declared runtime, or one without any capability. The caller must not change it.
 func (s *Spec) Runtime(name string) *RuntimeSpec {
 	if s != nil && s.Runtimes[name] != nil {
 		return s.Runtimes[name]
@@ -277,7 +274,7 @@ func (s *Spec) Runtime(name string) *RuntimeSpec {
 	return &noRuntime
 }
 
-// Instance returns the instance of that id. No spec has no instances.
+// Instance returns the instance with an id. A nil spec has no instances.
 func (s *Spec) Instance(id InstanceID) (InstanceSpec, bool) {
 	c, _ := s.Channel(id.Channel)
 	for _, i := range c.Instances {
@@ -288,10 +285,10 @@ func (s *Spec) Instance(id InstanceID) (InstanceSpec, bool) {
 	return InstanceSpec{}, false
 }
 
-// ID is the id of an instance of the channel.
+// ID returns the id of an instance of the channel.
 func (c *ChannelSpec) ID(i InstanceSpec) InstanceID { return InstanceID{Channel: c.Name, Name: i.Name} }
 
-// IDs are the declared instances, channel by channel in the spec's order.
+// IDs returns the ids of the declared instances, channel by channel in the spec's order.
 func (s *Spec) IDs() []InstanceID {
 	var out []InstanceID
 	if s == nil {
@@ -305,7 +302,7 @@ func (s *Spec) IDs() []InstanceID {
 	return out
 }
 
-// ChannelNames are the channels in order.
+// ChannelNames returns the channels in order.
 func (s *Spec) ChannelNames() []string {
 	out := make([]string, 0, len(s.Channels))
 	for _, c := range s.Channels {
@@ -314,7 +311,7 @@ func (s *Spec) ChannelNames() []string {
 	return out
 }
 
-// ParameterNames are the declared parameters in order.
+// ParameterNames returns the declared parameters in order.
 func (s *Spec) ParameterNames() []string {
 	out := make([]string, 0, len(s.Parameters))
 	for _, p := range s.Parameters {
@@ -323,7 +320,7 @@ func (s *Spec) ParameterNames() []string {
 	return out
 }
 
-// Approvals are the approvals that a channel asks for, in file order.
+// Approvals returns the approvals that a channel requires, in file order.
 func (c *ChannelSpec) Approvals() []Condition {
 	var out []Condition
 	for _, cond := range c.Conditions {
@@ -341,8 +338,8 @@ const (
 	ScopeInstallation = "installation" // everything
 )
 
-// CheckRelease says why a service that is declared so does not take a release, or nil: of a version, with values
-// for these parameters, some of them for these channels alone.
+// CheckRelease returns why the declared service rejects a release of a version with values for these parameters, some of them for these
+// channels only, or nil.
 func (s *Spec) CheckRelease(version string, parameters, channels []string) error {
 	switch {
 	case len(s.Channels) == 0:
@@ -359,7 +356,7 @@ func (s *Spec) CheckRelease(version string, parameters, channels []string) error
 	return s.checkValues(parameters, channels)
 }
 
-// CheckAspect says the same of a release of an aspect (B5).
+// CheckAspect is CheckRelease for a release of an aspect (B5).
 func (s *Spec) CheckAspect(name string, parameters, channels []string) error {
 	a := s.Aspect(name)
 	switch {
@@ -380,7 +377,8 @@ func (s *Spec) CheckAspect(name string, parameters, channels []string) error {
 	return without.checkValues(parameters, channels)
 }
 
-// checkValues says why a release cannot give values to parameters in channels, or nil. Those of aspects are given by releases of these.
+// checkValues returns why a release cannot set these parameters in these channels, or nil. Parameters of an aspect are set by releases of
+// the aspect.
 func (s *Spec) checkValues(parameters, channels []string) error {
 	for _, p := range parameters {
 		if known := s.ParameterNames(); !slices.Contains(known, p) {
@@ -400,8 +398,7 @@ func (s *Spec) checkValues(parameters, channels []string) error {
 
 func (s *Spec) fullName() string { return s.Application + "/" + s.Title() }
 
-// CheckVersion refuses what is no version. It is opaque, but it must be a name that a person can read and a script
-// can quote.
+// CheckVersion rejects an invalid version. A version is opaque, but it must be readable for people and easy to quote in scripts.
 func CheckVersion(v string) error {
 	if v == "" {
 		return fmt.Errorf("no version given")

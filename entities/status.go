@@ -29,12 +29,11 @@ const (
 	StatusConverged      Status = "CONVERGED"
 )
 
-// StatusUnmanaged is of a service that no workflow looks after, so that nobody knows more of it: it is kept down, or was
-// not started again yet. It is no row of the table, which is of channels.
+// StatusUnmanaged is the status of a service without a workflow, so nothing more is known: it is unmanaged, or was not restarted yet. It is
+// not in the table, which is for channels.
 const StatusUnmanaged Status = "UNMANAGED"
 
-// Exit codes of `converge wait`. ExitGoesOn: the status ends by itself or by
-// waiting, so waiting goes on.
+// Exit codes of `converge wait`. ExitGoesOn: the status ends without an action, or by waiting, so the command keeps waiting.
 const (
 	ExitConverged = 0
 	ExitFailed    = 2
@@ -42,20 +41,20 @@ const (
 	ExitGoesOn    = -1
 )
 
-// Facts are what a status is read from.
+// Facts are the input of a status.
 type Facts struct {
 	Deleted, Orphaned, Paused     bool
 	RollbackFailed, RollingBack   bool
 	Failed                        bool // the release in progress failed here
 	Unknown                       bool // no reading yet, readings fail, or no worker polls
-	Suspended                     bool // the target is on its way, and waits at a step of its own for a person
+	Suspended                     bool // the target is in progress, and waits at its own step for a user
 	Converging                    bool // target set, not stable yet
 	Degraded                      bool // had converged, now unhealthy or drifted
 	Progressing                   bool // had converged, is as declared, and not all of it is ready
 	WaitsApproval, Blocked, Waits bool // of the next release
 	RolledBack                    bool
-	Cancelled                     bool // the release of what is there was cancelled before it had succeeded
-	Asks                          bool // the apply of the target waits for a person's word
+	Cancelled                     bool // the release of the current version was cancelled before it had succeeded
+	Asks                          bool // the apply of the target waits for an approval
 }
 
 // StatusRow is one row of the status table.
@@ -68,7 +67,7 @@ type StatusRow struct {
 	Match    func(Facts) bool
 }
 
-// StatusTable is the one table of statuses: the first match wins. docs/ prints it.
+// StatusTable returns the table of statuses. The first match wins. docs/ prints it.
 func StatusTable() []StatusRow { return statusTable[:] }
 
 var statusTable = [...]StatusRow{
@@ -91,20 +90,20 @@ var statusTable = [...]StatusRow{
 	{StatusConverged, "at its target, and that is the desired one", "", ExitConverged, 1, func(Facts) bool { return true }},
 }
 
-// StatusOf reads the status off the facts.
+// StatusOf returns the status for the facts.
 func StatusOf(f Facts) Status {
 	return rowOf(func(r *StatusRow) bool { return r.Match(f) }).Status
 }
 
-// Health is the status of what is there alone, whoever has paused it and whatever waits to come: CONVERGED is well.
+// Health returns the status of the current version alone, without pauses and pending releases. CONVERGED is healthy.
 func (f Facts) Health() Status {
 	f.Paused, f.WaitsApproval, f.Blocked, f.Waits = false, false, false, false
 	f.Converging = f.Converging || f.Asks
 	return StatusOf(f)
 }
 
-// RollUp gives the facts of a channel from those of its instances: one is enough for whatever is the matter
-// there, but a pause, a removal or a channel left in place is only the channel's when it is so of all.
+// RollUp returns the facts of a channel from those of its instances. One instance is enough for most facts. But a channel is paused,
+// removed or left in place only if all its instances are.
 func (f Facts) RollUp(instances []Facts) Facts {
 	all := len(instances) > 0
 	paused, orphaned, deleted := all, all, all
@@ -116,7 +115,7 @@ func (f Facts) RollUp(instances []Facts) Facts {
 	return f
 }
 
-// or has what is the matter with an instance be the matter with the channel.
+// or combines the problems of an instance with those of the channel.
 func (f Facts) or(i Facts) Facts {
 	f.RollbackFailed, f.RollingBack = f.RollbackFailed || i.RollbackFailed, f.RollingBack || i.RollingBack
 	f.Failed, f.Unknown, f.Converging = f.Failed || i.Failed, f.Unknown || i.Unknown, f.Converging || i.Converging
@@ -127,7 +126,7 @@ func (f Facts) or(i Facts) Facts {
 	return f
 }
 
-// Row is the table row of a status; an unknown one (of a newer version) goes on.
+// Row returns the table row of a status. An unknown one (of a newer version) counts as in progress.
 func (s Status) Row() StatusRow {
 	r := rowOf(func(r *StatusRow) bool { return r.Status == s })
 	if r.Status == "" {
@@ -136,7 +135,7 @@ func (s Status) Row() StatusRow {
 	return r
 }
 
-// Stuck tells whether what is so does not mend itself: a person or a newer release does.
+// Stuck reports whether a status only ends by a user action or a newer release.
 func (s Status) Stuck() bool {
 	switch s {
 	case StatusFailed, StatusFailedRollback, StatusRolledBack, StatusCancelled, StatusBlocked, StatusOrphaned, StatusDeleted:
@@ -145,7 +144,7 @@ func (s Status) Stuck() bool {
 	return false
 }
 
-// Worst is the status with the highest severity; CONVERGED when there is none.
+// Worst returns the status with the highest severity; CONVERGED if there is none.
 func Worst(all ...Status) Status {
 	worst := StatusConverged
 	for _, s := range all {
@@ -165,11 +164,11 @@ func rowOf(match func(*StatusRow) bool) StatusRow {
 	return StatusRow{}
 }
 
-// Verdict is what a condition says now.
+// Verdict is the current result of a condition.
 type Verdict string
 
-// The verdicts. Everything but PASS delays (fail closed): WAIT ends by itself or by a person, FAIL
-// only when something that failed is mended, ERROR when the check itself works again.
+// The verdicts. Everything but PASS delays (fail closed). WAIT ends without an action or by a user, FAIL only when the failure is fixed,
+// ERROR when the check itself works again.
 const (
 	Pass  Verdict = "PASS"
 	Wait  Verdict = "WAIT"
@@ -177,7 +176,7 @@ const (
 	Error Verdict = "ERROR"
 )
 
-// severity orders verdicts: PASS < WAIT < ERROR < FAIL. Zero is no verdict that this version knows.
+// severity orders verdicts: PASS < WAIT < ERROR < FAIL. Zero is an unknown verdict.
 func (v Verdict) severity() int {
 	switch v {
 	case Pass:
@@ -192,27 +191,27 @@ func (v Verdict) severity() int {
 	return 0
 }
 
-// Known tells whether this version knows the verdict.
+// Known reports whether this version knows the verdict.
 func (v Verdict) Known() bool { return v.severity() > 0 }
 
-// Worse tells whether a verdict is worse than another: PASS < WAIT < ERROR < FAIL.
+// Worse reports whether a verdict is worse than another: PASS < WAIT < ERROR < FAIL.
 func (v Verdict) Worse(than Verdict) bool { return v.severity() > than.severity() }
 
-// CheckReading is what evaluating a check gave.
+// CheckReading is the result of evaluating a check.
 type CheckReading struct {
 	Verdict Verdict   `json:"verdict"`
 	Reason  string    `json:"reason,omitempty"`
-	Next    time.Time `json:"next,omitzero"` // when it may next change by itself
+	Next    time.Time `json:"next,omitzero"` // when it may next change without an action
 	At      time.Time `json:"at"`
-	// Errors is how often in a row it could not be evaluated, and Retry when it is tried again, where whoever evaluated
-	// it knows; without an error, when it asks to be.
+	// Errors is how often in a row the evaluation failed. Retry is when it is retried, if the evaluator knows that. Without an error, Retry is
+	// when the check requests its next evaluation.
 	Errors int       `json:"errors,omitempty"`
 	Retry  time.Time `json:"retry,omitzero"`
-	// Selected are, by a check of kind selection, the instances that are next, the first one first.
+	// Selected are the next instances that a check of kind selection selected, in order.
 	Selected []string `json:"selected,omitempty"`
 }
 
-// Said tells reasons apart: its words before the slash, numbers aside, and all of it after.
+// Said identifies a reason. The part before the slash ignores numbers, the part after it does not.
 func (r CheckReading) Said() string {
 	words := strings.Map(func(c rune) rune {
 		if c >= '0' && c <= '9' {
@@ -223,12 +222,12 @@ func (r CheckReading) Said() string {
 	return ShortDigestOf(words) + "/" + ShortDigestOf(r.Reason)
 }
 
-// numbersHold is for how long a reason stands of which only numbers have changed, such as those of a metric: each time they are
-// told of costs history.
+// numbersHold is how long a reason is kept if only its numbers changed, such as those of a metric. Each report of a new reason costs
+// history.
 const numbersHold = 5 * time.Minute
 
-// Tells tells whether a reading is to be told of for its reason alone: it says something else than what is known. What another
-// service says is told of to the number.
+// Tells reports whether a reading with a new reason, but the same verdict, has to be reported. Reasons of other services are compared
+// including their numbers.
 func (r CheckReading) Tells(e Evaluation) bool {
 	said := r.Said()
 	if e.Said == "" || said == e.Said {
@@ -239,7 +238,7 @@ func (r CheckReading) Tells(e Evaluation) bool {
 	return words != known || e.Kind.OnOthers() || r.At.Sub(e.SaidAt) >= numbersHold
 }
 
-// Digest tells verdicts apart, and when they may change: a new reason alone is told of by Tells.
+// Digest identifies a verdict and when it may change. A new reason alone is reported by Tells.
 func (r CheckReading) Digest() string {
 	if r.Verdict == "" {
 		return ""
@@ -255,39 +254,39 @@ func (r CheckReading) Digest() string {
 	return text
 }
 
-// Evaluation is one check to be evaluated, and what is known of it.
+// Evaluation is one check to be evaluated, and the last known result.
 type Evaluation struct {
 	Channel     string        `json:"channel"`
 	ID          string        `json:"id"`
 	Kind        CheckKind     `json:"kind"`
 	Definition  string        `json:"definition"`
 	Release     string        `json:"release,omitempty"` // id; "" for a repair
-	FullVersion string        `json:"fullVersion"`       // asked about
-	Payload     string        `json:"payload,omitempty"` // digest, of the version asked about
-	Present     string        `json:"present,omitempty"` // digest of the payload that is there now
-	Known       string        `json:"known,omitempty"`   // CheckReading.Digest of what is known; "": any reading is news
-	Errors      int           `json:"errors,omitempty"`  // in a row, as is known
-	Said        string        `json:"said,omitempty"`    // CheckReading.Said of what is known; "": it is not told of
+	FullVersion string        `json:"fullVersion"`       // to be checked
+	Payload     string        `json:"payload,omitempty"` // digest, of the version to be checked
+	Present     string        `json:"present,omitempty"` // digest of the current payload
+	Known       string        `json:"known,omitempty"`   // CheckReading.Digest of the known result; "": any reading is news
+	Errors      int           `json:"errors,omitempty"`  // known errors in a row
+	Said        string        `json:"said,omitempty"`    // CheckReading.Said of the known result; "": it is not reported
 	SaidAt      time.Time     `json:"saidAt,omitzero"`   // when that was read
 	Interval    time.Duration `json:"interval"`
 	Runtime     string        `json:"runtime,omitempty"` // whose own worker evaluates it; "": any worker
-	// Stay of Of instances stay while the others leave runtimes that are drained; 0 of 0: all do.
+	// Stay of Of instances stay while the others leave drained runtimes; 0 of 0: all do.
 	Stay int `json:"stay,omitempty"`
 	Of   int `json:"of,omitempty"`
-	// Incarnation of what is asked about, and the least of what is there now, of a check of kind deniedCommits; 0: nothing is there.
+	// Incarnation of the version to be checked, and the lowest current one, for a check of kind deniedCommits; 0: there is no current version.
 	Incarnation int64 `json:"incarnation,omitempty"`
 	Since       int64 `json:"since,omitempty"`
-	// Candidates are, of a check of kind selection, what it selects from: a list of selection.Candidate as JSON.
+	// Candidates are the candidates of a check of kind selection: a list of selection.Candidate as JSON.
 	Candidates string `json:"candidates,omitempty"`
 }
 
-// Question is an evaluation without what is known of it.
+// Question returns the evaluation without the known result.
 func (e Evaluation) Question() Evaluation {
 	e.Known, e.Errors, e.Said, e.SaidAt = "", 0, "", time.Time{}
 	return e
 }
 
-// Among tells apart what is selected from; "": nothing is.
+// Among identifies the candidates of a selection; "" if there are none.
 func (e Evaluation) Among() string {
 	if e.Candidates == "" {
 		return ""
@@ -295,11 +294,10 @@ func (e Evaluation) Among() string {
 	return ShortDigestOf(e.Candidates)
 }
 
-// Key tells the evaluations of one service apart.
+// Key identifies an evaluation among those of a service.
 func (e Evaluation) Key() string { return e.Channel + "/" + e.ReadingKey() }
 
-// ReadingKey tells the readings of one channel apart. A repair may ask about a check that a release asks
-// about too.
+// ReadingKey identifies a reading among those of a channel. A repair and a release may both run the same check.
 func (e Evaluation) ReadingKey() string {
 	if e.Release == "" {
 		return RepairKey(e.ID)
@@ -307,5 +305,5 @@ func (e Evaluation) ReadingKey() string {
 	return e.ID
 }
 
-// RepairKey is the key of the reading of a check that a repair asks about.
+// RepairKey is the key of the reading of a check for a repair.
 func RepairKey(check string) string { return "repair:" + check }

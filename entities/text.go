@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Because is a cause as the end of a sentence, or nothing.
+// Because formats a cause for the end of a sentence, or returns "".
 func Because(cause string) string {
 	if cause == "" {
 		return ""
@@ -16,7 +16,7 @@ func Because(cause string) string {
 	return ": " + cause
 }
 
-// OneOf lists what is right.
+// OneOf lists the valid values.
 func OneOf(names []string) string {
 	if len(names) == 0 {
 		return "nothing"
@@ -24,7 +24,7 @@ func OneOf(names []string) string {
 	return "one of " + strings.Join(names, ", ")
 }
 
-// Few are the first few names, and how many more there are.
+// Few lists the first few names, and counts the rest.
 func Few(names []string) string {
 	const shown = 5
 	if len(names) <= shown {
@@ -33,7 +33,7 @@ func Few(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
 }
 
-// Has is the verb of so many names.
+// Has returns "has" or "have" for a list of names.
 func Has(names []string) string {
 	if len(names) == 1 {
 		return "has"
@@ -41,7 +41,7 @@ func Has(names []string) string {
 	return "have"
 }
 
-// Expected lists what would have been right, for the end of an error.
+// Expected lists the valid values, for the end of an error.
 func Expected(names []string) string {
 	if len(names) == 0 {
 		return "; there is none yet"
@@ -49,7 +49,7 @@ func Expected(names []string) string {
 	return "; expected " + OneOf(names)
 }
 
-// Clip cuts text off, between characters.
+// Clip shortens text at a character boundary.
 func Clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -57,7 +57,7 @@ func Clip(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
-// Times is "once", "2 times" and so on.
+// Times returns "once", "2 times" and so on.
 func Times(n int) string {
 	if n == 1 {
 		return "once"
@@ -65,7 +65,7 @@ func Times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// Took is a duration for a person, in milliseconds below a second and else in seconds.
+// Took formats a duration for people, in milliseconds below a second and otherwise in seconds.
 func Took(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()
@@ -73,7 +73,7 @@ func Took(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Length is a length of time as a person writes it: 168h, 1h30m.
+// Length formats a duration as people write it: 168h, 1h30m.
 func Length(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -85,7 +85,7 @@ func Length(d time.Duration) string {
 	return text
 }
 
-// KeepLast are the last n of a list.
+// KeepLast returns the last n elements of a list.
 func KeepLast[T any](list []T, n int) []T {
 	if len(list) <= n {
 		return list
@@ -93,7 +93,7 @@ func KeepLast[T any](list []T, n int) []T {
 	return append([]T(nil), list[len(list)-n:]...)
 }
 
-// SortedKeys are the keys of a map in order: what ranges over them gives the same bytes every time.
+// SortedKeys returns the keys of a map in order, so that iteration over them gives the same bytes every time.
 //
 //workflowcheck:ignore
 func SortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
@@ -105,7 +105,7 @@ func SortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
 	return keys
 }
 
-// SortedIDs are the instances of a map in order.
+// SortedIDs returns the instances in a map, in order.
 //
 //workflowcheck:ignore
 func SortedIDs[V any](m map[InstanceID]V) []InstanceID {

@@ -8,12 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// Visible is text as people may be shown it, on one line: whatever cannot be seen, or does something to what shows it (line
-// ends, escape sequences of terminals, text from right to left, characters without width), is written as Go writes it in
-// a literal: \n, \x1b, \u202e.
+// Visible makes text safe to show on one line. Characters that are invisible or control the display (line ends, escape sequences of
+// terminals, right-to-left text, characters without width) are written as in a Go literal: \n, \x1b, \u202e.
 func Visible(text string) string { return visible(text, "") }
 
-// VisibleLines is Visible of text that has lines and tabs of its own.
+// VisibleLines is Visible for text that may have lines and tabs.
 func VisibleLines(text string) string { return visible(text, "\n\t") }
 
 func visible(text, kept string) string {

@@ -1,5 +1,5 @@
-// Package chart draws what goes on over time: a row for each thing, a bar for each span, as SVG and as text for a terminal. It
-// draws what it is given, the same bytes for the same input, and refuses clocks; it imports entities alone.
+// Package chart draws timelines: a row per item, a bar per span, as SVG and as text for a terminal. The same input gives the same bytes. It
+// reads no clock. It imports package entities only.
 package chart
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Kind is what goes on over a span of time.
+// Kind is the activity during a span.
 type Kind string
 
 // The kinds of span.
@@ -23,46 +23,46 @@ const (
 	Deploys Kind = "deploys"
 	Soaks   Kind = "soaks"
 	Runs    Kind = "runs"  // at the version
-	Fails   Kind = "fails" // over, without the version
+	Fails   Kind = "fails" // ended without the version
 )
 
-// Span is what goes on from one moment to another. To is zero when it goes on for ever, or is not over yet.
+// Span is one activity over a time. To is zero if the activity has no end, or has not ended yet.
 type Span struct {
 	Kind    Kind      `json:"kind"`
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to,omitzero"`
-	Reasons []string  `json:"reasons,omitempty"` // what holds it, most telling first
+	Reasons []string  `json:"reasons,omitempty"` // why it waits, most important first
 }
 
-// Row is one thing, and what goes on with it, in the order of time.
+// Row is one item with its spans, in order of time.
 type Row struct {
 	Name  string
 	Spans []Span
 	Note  string // under the bar, in an SVG
 }
 
-// Chart is rows over a time that they have in common.
+// Chart is a set of rows over a common time.
 type Chart struct {
 	Title    string
 	From, To time.Time
-	// End is that of the axis: after To, where there is to be room for what goes on for ever.
+	// End is the end of the axis. It is after To if spans without an end need space.
 	End  time.Time
 	Rows []Row
 }
 
 // Sizes in pixels.
 const (
-	chartWidth = 900 // of the time axis
+	chartWidth = 900 // width of the time axis
 	rowHeight  = 34
 	barHeight  = 20
 	noteHeight = 16
 	chartTop   = 64
 	rightSpace = 44
 	perLetter  = 7
-	leftMost   = 320 // for names
+	leftMost   = 320 // maximum width of names
 )
 
-// style is that of a page, light or dark, as whoever reads has it.
+// style follows the reader's preference for a light or dark page.
 const style = `<style>
  text { font: 12px sans-serif; fill: #1f2328 }
  .paper { fill: #fff } .line { stroke: #d8dce0 } .faint { fill: #57606a }
@@ -74,7 +74,7 @@ const style = `<style>
 </style>
 `
 
-// SVG draws the chart in a time zone, with the reasons of each span as a tooltip. Whatever a text holds, it is text.
+// SVG draws the chart in a time zone. The reasons of a span are its tooltip. All texts are escaped.
 func (c *Chart) SVG(zone *time.Location) string {
 	d := drawing{Chart: c, zone: zone, left: 40}
 	for _, r := range c.Rows {
@@ -114,15 +114,15 @@ func (r *Row) height() int {
 	return rowHeight
 }
 
-// drawing is an SVG while it is written.
+// drawing is the state while an SVG is written.
 type drawing struct {
 	*Chart
 	b    strings.Builder
 	zone *time.Location
-	left int // where the axis begins
+	left int // start of the axis
 }
 
-// shortLast orders spans so that a short one is drawn over the long ones beside it, and is seen.
+// shortLast orders spans by length. A short span is drawn over adjacent long ones, so it stays visible.
 func shortLast(spans []Span) []int {
 	length := func(s Span) time.Duration {
 		if s.To.IsZero() {
@@ -165,7 +165,7 @@ func (d *drawing) bar(spans []Span, n, y int) {
 	}
 }
 
-// longest is the reason of a span that goes on holding the longest: a day of freeze says more than the second before.
+// longest returns the reason that holds a span for the longest total time: a day of freeze says more than the second before it.
 func longest(spans []Span, n int) string {
 	best, most := "", -1
 	for _, reason := range spans[n].Reasons {
@@ -180,7 +180,7 @@ func longest(spans []Span, n int) string {
 	return best
 }
 
-// fit shortens text to so many letters; too few are none.
+// fit shortens text to a number of letters. With too few letters it returns "".
 func fit(label string, letters int) string {
 	runes := []rune(label)
 	switch {
@@ -205,7 +205,7 @@ func (d *drawing) axis(bottom int) {
 	}
 }
 
-// midnight before t, where t is: marks are at round times of the people who read them.
+// midnight returns the start of the day of t in the zone of t, so that marks are at round local times.
 func midnight(t time.Time) time.Time {
 	year, month, day := t.Date()
 	return time.Date(year, month, day, 0, 0, 0, 0, t.Location())
@@ -245,14 +245,14 @@ func (d *drawing) text(x, y int, anchor, class, s string) {
 	fmt.Fprintf(&d.b, `<text x="%d" y="%d" text-anchor="%s"%s>%s</text>`+"\n", x, y, anchor, class, escape(s))
 }
 
-// escape keeps text what it is: no markup, and nothing that cannot be seen, which XML has no room for.
+// escape escapes markup, and invisible characters, which XML does not allow.
 func escape(text string) string { return html.EscapeString(entities.Visible(text)) }
 
 func (c *Chart) moment(at time.Time, zone *time.Location) string { return Moment(at, c.From, zone) }
 
 func (d *drawing) moment(at time.Time) string { return d.Chart.moment(at, d.zone) }
 
-// Moment writes a time in a zone, with the year where it is not that of another time that is shown beside it.
+// Moment formats a time in a zone. It includes the year if it differs from the year of another time that is shown with it.
 func Moment(at, beside time.Time, zone *time.Location) string {
 	switch at = at.In(zone); {
 	case at.IsZero():
@@ -263,13 +263,13 @@ func Moment(at, beside time.Time, zone *time.Location) string {
 	return at.Format("Mon 2 Jan 15:04 MST")
 }
 
-// blocks are the kinds of span in a line of text.
+// blocks are the characters of the span kinds in a line of text.
 var blocks = map[Kind]rune{Waits: '░', Deploys: '▒', Soaks: '▓', Runs: '█', Fails: '×'}
 
-// Legend says what the blocks of a Line stand for.
+// Legend explains the characters of a Line.
 const Legend = "░ waits  ▒ deploys  ▓ soaks  █ runs  × fails"
 
-// Line draws a row in so many columns of text. Of what shares a column the shortest is seen.
+// Line draws a row as text with a number of columns. In a shared column the shortest span wins.
 func (c *Chart) Line(r Row, columns int) string {
 	line := []rune(strings.Repeat("·", columns))
 	column := func(at time.Time) int {

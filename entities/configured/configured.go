@@ -1,5 +1,5 @@
-// Package configured says whose turn it is to get a configuration that many services get, one step after the other. It asks
-// nobody, and keeps nothing: a function of what services say of themselves, the policy, and the time.
+// Package configured decides which service may get a configuration next, if many services get it step by step. It queries nothing and
+// stores nothing. The result is a function of what services report, the policy and the time.
 package configured
 
 import (
@@ -16,18 +16,18 @@ import (
 // Turn says whether a service may get the configuration now.
 type Turn struct {
 	Go     bool
-	Halted bool   // and does not go on by itself
+	Halted bool   // does not continue without a change
 	Reason string // for people
 	At     time.Time
 }
 
-// plan is what services say of an incarnation.
+// plan is what services report about an incarnation.
 type plan struct {
 	incarnation int64
 	all         []protocol.Configured // by workflow id
 }
 
-// Next is the turn of a service with a release that it asks about, by what all services of its application say.
+// Next returns whether a service may get the configuration for a release, from the reports of all services of its application.
 func Next(policy entities.ConfigRollout, incarnation int64, all []protocol.Configured, service, release string, now time.Time) Turn {
 	p := &plan{incarnation, slices.Clone(all)}
 	slices.SortFunc(p.all, func(a, b protocol.Configured) int { return cmp.Compare(a.Service, b.Service) })
@@ -55,7 +55,7 @@ func Next(policy entities.ConfigRollout, incarnation int64, all []protocol.Confi
 	return p.turn(policy, p.all[me], now)
 }
 
-// turn of a service that waits, once all that there is to know is known.
+// turn is the turn of a waiting service when all reports are complete.
 func (p *plan) turn(policy entities.ConfigRollout, me protocol.Configured, now time.Time) Turn {
 	concerned := p.concerned()
 	s := selection.Select(instances(concerned), &entities.Rollout{Steps: policy.Steps}, now)
@@ -79,7 +79,7 @@ func (p *plan) turn(policy entities.ConfigRollout, me protocol.Configured, now t
 	return p.waits(entities.Few(next))
 }
 
-// instances are the services as those of one channel. A failed one, while so many may, is over and done with.
+// instances maps the services to instances of one channel. A failed service counts as finished while the policy allows failures.
 func instances(concerned []protocol.Configured) []selection.Instance {
 	out := make([]selection.Instance, len(concerned))
 	for n, c := range concerned {
@@ -90,18 +90,18 @@ func instances(concerned []protocol.Configured) []selection.Instance {
 
 func (p *plan) waits(what string) Turn { return Turn{Reason: p.progress() + "; next " + what} }
 
-// concerned are those that have the incarnation, or are to get it.
+// concerned returns the services that have the incarnation or are to get it.
 func (p *plan) concerned() []protocol.Configured {
 	return slices.DeleteFunc(slices.Clone(p.all), func(c protocol.Configured) bool { return !c.Entered && !c.Waits })
 }
 
-// progress says how many have it.
+// progress describes how many services have the incarnation.
 func (p *plan) progress() string {
 	entered := p.named(func(c protocol.Configured) bool { return c.Entered })
 	return fmt.Sprintf("%d of %d services have incarnation %d", len(entered), len(p.concerned()), p.incarnation)
 }
 
-// underWay names those that are not through their first channel.
+// underWay names the services that have not finished their first channel.
 func (p *plan) underWay() string {
 	on := p.named(func(c protocol.Configured) bool { return c.Entered && !c.Succeeded && !c.Failed })
 	return entities.Few(on) + " " + entities.Has(on)

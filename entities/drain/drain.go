@@ -1,5 +1,5 @@
-// Package drain orders how services leave a runtime that is taken out of service, and how they come back (A16): who depends on others
-// leaves before them, and comes back after them. It asks nobody. Functions of what services say of themselves.
+// Package drain orders how services leave a drained runtime, and how they return (A16). Dependents leave before the services that they
+// depend on, and return after them. The package queries nothing. It has only functions of what services report about themselves.
 package drain
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// plan is what services have on one runtime.
+// plan is the services on one runtime.
 type plan struct {
 	runtime string
 	drain   entities.Drain
-	all     []protocol.Placed // those with instances there, and those that could not be asked; sorted
-	at      map[string]int    // place in all, by workflow id
-	needs   [][]int           // by place: those that are needed there
+	all     []protocol.Placed // those with instances on the runtime, and those that did not answer; sorted
+	at      map[string]int    // index in all, by workflow id
+	needs   [][]int           // by index: the services on the runtime that it depends on
 }
 
 func newPlan(runtime string, d entities.Drain, placed []protocol.Placed) *plan {
@@ -44,7 +44,7 @@ func newPlan(runtime string, d entities.Drain, placed []protocol.Placed) *plan {
 	return p
 }
 
-// Next is how far a drain is, and whose turn it is now, by what services say of themselves.
+// Next returns the progress of a drain and which services may move now, from what services report.
 func Next(runtime string, d entities.Drain, placed []protocol.Placed) entities.Drain {
 	p, next := newPlan(runtime, d, placed), d
 	next.Turns, next.Done = nil, true
@@ -60,7 +60,7 @@ func Next(runtime string, d entities.Drain, placed []protocol.Placed) entities.D
 	return next
 }
 
-// over tells whether nothing of a service is left to leave, or to be told that it may come back.
+// over reports whether a service is finished: nothing of it is left on the runtime, or it may return.
 func (p *plan) over(n int, turn entities.Turn) bool {
 	if p.drain.Up {
 		return turn.Go
@@ -68,21 +68,21 @@ func (p *plan) over(n int, turn entities.Turn) bool {
 	return p.all[n].Err == "" && !p.there(n)
 }
 
-// there tells whether anything of a service is still to leave.
+// there reports whether a service still has something to move off the runtime.
 func (p *plan) there(n int) bool {
 	return slices.ContainsFunc(p.all[n].Instances, func(i protocol.PlacedInstance) bool { return i.There && i.Stays == "" })
 }
 
-// back tells whether all of a service is back, and well.
+// back reports whether a service has returned completely and is stable.
 func (p *plan) back(n int) bool {
 	return p.all[n].Err == "" && p.drain.Of(p.all[n].Service).Go && !p.told(n) &&
 		!slices.ContainsFunc(p.all[n].Instances, func(i protocol.PlacedInstance) bool { return !i.Stable })
 }
 
-// told tells whether a service believes that the runtime is drained.
+// told reports whether a service has the runtime as drained in its state.
 func (p *plan) told(n int) bool { return Told(p.runtime, p.all[n]) != nil }
 
-// Told is what a service has heard of the drain of a runtime, or nil.
+// Told returns the drain of a runtime that a service has in its state, or nil.
 func Told(runtime string, s protocol.Placed) *entities.Pause {
 	for n := range s.Drains {
 		if s.Drains[n].Scope == entities.ScopeRuntime+runtime {
@@ -92,7 +92,7 @@ func Told(runtime string, s protocol.Placed) *entities.Pause {
 	return nil
 }
 
-// waits says what a service waits for until it is its turn, or "".
+// waits returns what a service waits for before it may move, or "".
 func (p *plan) waits(n int) string {
 	var before []string
 	for k := range p.all {
@@ -116,13 +116,13 @@ func (p *plan) waits(n int) string {
 	return p.unasked()
 }
 
-// comesBefore tells whether one is to leave, or to be back, before another, or before any that goes together with that.
+// comesBefore reports whether service k has to leave, or return, before service n or a service of its dependency cycle.
 func (p *plan) comesBefore(k, n int) bool {
 	if p.together(k, n) {
 		return false
 	}
 	for m := range p.all {
-		first, then := k, m // who is needed comes back first
+		first, then := k, m // dependencies return first
 		if !p.drain.Up {
 			first, then = m, k
 		}
@@ -133,10 +133,10 @@ func (p *plan) comesBefore(k, n int) bool {
 	return false
 }
 
-// together tells whether two need each other, by way of any others: they go at the same time.
+// together reports whether two services depend on each other, directly or not. Such services move at the same time.
 func (p *plan) together(a, b int) bool { return a == b || p.leads(a, b) && p.leads(b, a) }
 
-// unasked says which services could not be asked: they may depend on any other.
+// unasked returns what to wait for if services did not answer: they may depend on any other.
 func (p *plan) unasked() string {
 	var some []string
 	for _, s := range p.all {
@@ -150,7 +150,7 @@ func (p *plan) unasked() string {
 	return "once " + entities.Few(some) + " can be asked"
 }
 
-// leads tells whether a service needs another one, by way of any others.
+// leads reports whether a service depends on another, directly or not.
 func (p *plan) leads(from, to int) bool {
 	seen := make([]bool, len(p.all))
 	var walk func(int) bool
@@ -167,7 +167,7 @@ func (p *plan) leads(from, to int) bool {
 	return walk(from)
 }
 
-// Alone says of which channels nothing would be left without a runtime, or "".
+// Alone names the channels that would have nothing left without a runtime, or "".
 func Alone(runtime string, placed []protocol.Placed) string {
 	var alone []string
 	for _, s := range placed {
@@ -184,14 +184,14 @@ func Alone(runtime string, placed []protocol.Placed) string {
 	return entities.Few(alone)
 }
 
-// remains tells whether something of a channel runs on another runtime, that is not drained.
+// remains reports whether a channel also runs on another runtime that is not drained.
 func remains(s protocol.Placed, of protocol.PlacedInstance) bool {
 	return slices.ContainsFunc(s.Instances, func(i protocol.PlacedInstance) bool {
 		return i.Channel == of.Channel && i.Runtime != of.Runtime && i.There && Told(i.Runtime, s) == nil
 	})
 }
 
-// Order is in which order services would leave a runtime: those of a list together.
+// Order returns the steps in which services would leave a runtime. The services of a step leave together.
 func Order(runtime string, placed []protocol.Placed) (steps [][]string) {
 	left := slices.Clone(placed)
 	for n := range left {

@@ -11,12 +11,12 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file says what stands between a release and a channel, and who let it pass: approvals,
-// bypasses, extensions, checks, pins, leases and rollbacks (A13–A17, A21, A22).
+// This file describes the gates between a release and a channel, and who approved or bypassed them: approvals, bypasses, extensions,
+// checks, pins, leases and rollbacks (A13–A17, A21, A22).
 
 const tailLines = 3 // of an extension's output
 
-// Who names a person; one that was not proven by a token is marked, as in `converge history`.
+// Who names a user. Without proof by a token the name is marked, as in `converge history`.
 func Who(w entities.Who) string {
 	switch {
 	case w.Name == "":
@@ -27,8 +27,7 @@ func Who(w entities.Who) string {
 	return w.Name + "?"
 }
 
-// releaseIn is the release that a channel is about now: the one that waits for it, or else the newest
-// of what is its target.
+// releaseIn returns the release that a channel is about: the one that waits for it, or else the newest with its target version.
 func releaseIn(s protocol.Status, c protocol.ChannelStatus) (protocol.ReleaseStatus, bool) {
 	for _, r := range s.Releases { // newest first
 		if r.Version == c.Desired && r.Phases[c.Name] != "" {
@@ -42,14 +41,14 @@ func (w *writer) concerned(c protocol.ChannelStatus) (protocol.ReleaseStatus, bo
 	return releaseIn(w.status, c)
 }
 
-// given lists, under an approval, who gave it and with which words.
+// given lists, under an approval, who gave it and their comments.
 func (w *writer) given(c protocol.ChannelStatus, k protocol.ConditionStatus) {
 	if r, known := w.concerned(c); known && k.Kind == approval {
 		w.approvals(r, k.Subject)
 	}
 }
 
-// givenBefore lists the approvals of a channel that were given to a release whose turn is still to come.
+// givenBefore lists the approvals for a channel of a release that is still queued.
 func (w *writer) givenBefore(c protocol.ChannelStatus, r protocol.ReleaseStatus) {
 	for _, k := range c.Conditions {
 		if k.Kind == approval {
@@ -71,8 +70,8 @@ func (w *writer) approvals(r protocol.ReleaseStatus, topic string) {
 	}
 }
 
-// printed shows until when an extension may run, and the end of what it printed last, where it has not simply succeeded.
-// One that is shared ran for another channel, and the condition says for which.
+// printed shows the deadline of an extension, and the end of its output unless it succeeded. A shared extension ran for another channel;
+// its condition names that channel.
 func (w *writer) printed(c protocol.ChannelStatus, k protocol.ConditionStatus) {
 	r, known := w.concerned(c)
 	if k.Kind != extension || !known {
@@ -91,7 +90,7 @@ func (w *writer) printed(c protocol.ChannelStatus, k protocol.ConditionStatus) {
 	}
 }
 
-// lastLines are the last n lines of a text that are not empty.
+// lastLines returns the last n non-empty lines of a text.
 func lastLines(text string, n int) []string {
 	var out []string
 	for l := range strings.Lines(text) {
@@ -102,7 +101,7 @@ func lastLines(text string, n int) []string {
 	return out[max(0, len(out)-n):]
 }
 
-// said is the reason of a condition; of one that was bypassed, with who did it marked as elsewhere.
+// said returns the reason of a condition. For a bypass it names the user, marked if not proven.
 func (w *writer) said(c protocol.ChannelStatus, k protocol.ConditionStatus) string {
 	if r, ok := w.concerned(c); ok {
 		for _, b := range r.Bypasses {
@@ -114,8 +113,8 @@ func (w *writer) said(c protocol.ChannelStatus, k protocol.ConditionStatus) stri
 	return k.Reason
 }
 
-// readings lists what checks say while a release is judged in the channel, not before it: in a
-// post-deployment window, or where a repair asks them.
+// readings lists the results of checks while a release is judged in the channel, not before: in a post-deployment window, or during a
+// repair that uses them.
 func (w *writer) readings(c protocol.ChannelStatus) {
 	switch entities.Status(c.Status) {
 	case entities.StatusSuspended, entities.StatusConverging, entities.StatusDegraded:
@@ -135,7 +134,7 @@ func (w *writer) readings(c protocol.ChannelStatus) {
 	}
 }
 
-// bypasses lists the conditions that people let the release pass, unless they stand above as such.
+// bypasses lists the conditions that users bypassed for the release, unless they are listed above as conditions.
 func (w *writer) bypasses(c protocol.ChannelStatus) {
 	r, ok := w.concerned(c)
 	if !ok {
@@ -157,7 +156,7 @@ func judgedKind(c protocol.ChannelStatus, kind string) bool {
 	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool { return k.Kind == kind })
 }
 
-// pinned says who holds the channel at its version, unless that is said as what a release waits for.
+// pinned says who pinned the channel, unless a condition of the waiting release says so.
 func (w *writer) pinned(c protocol.ChannelStatus) {
 	for _, p := range w.status.Pins {
 		if p.Channel != c.Name || judgedKind(c, "pin") {
@@ -168,7 +167,7 @@ func (w *writer) pinned(c protocol.ChannelStatus) {
 	}
 }
 
-// lease says that the channel waits for a place on its runtime, unless a condition says so.
+// lease says that the channel waits for a lease on its runtime, unless a condition says so.
 func (w *writer) lease(c protocol.ChannelStatus) {
 	if c.LeaseAsked.IsZero() || judgedKind(c, "lease") {
 		return
@@ -176,10 +175,10 @@ func (w *writer) lease(c protocol.ChannelStatus) {
 	w.line(" - waits for its turn on runtime/%s, %s", c.Runtime, since(c.LeaseAsked, w.now))
 }
 
-// placesMost is how many holders of places on a runtime are named.
+// placesMost limits how many lease holders of a runtime are named.
 const placesMost = 5
 
-// Places says who holds the places on a runtime that a channel waits for, and how many wait before or behind it.
+// Places says who holds the leases of a runtime that a channel waits for, and how many wait before or behind it.
 func Places(of protocol.RuntimeStatus, now time.Time) []string {
 	if len(of.Held) == 0 {
 		return nil
@@ -194,8 +193,8 @@ func Places(of protocol.RuntimeStatus, now time.Time) []string {
 	return lines
 }
 
-// past shows how a person lets the release pass what holds it: once, below all conditions. An
-// approval is given instead, and what is not bypassed is left out.
+// past shows the command that bypasses the conditions: once, below all of them. It omits approvals, which are given, and conditions that
+// cannot be bypassed.
 func (w *writer) past(c protocol.ChannelStatus) {
 	condition := ""
 	for _, k := range c.Conditions {
@@ -213,7 +212,7 @@ func (w *writer) past(c protocol.ChannelStatus) {
 	}
 }
 
-// The kinds of condition that are shown in a way of their own; every other is shown as it is.
+// The kinds of condition with their own format. All others share one format.
 const (
 	approval      = string(entities.ManualApproval)
 	channelStable = string(entities.ChannelStable)
@@ -221,17 +220,16 @@ const (
 	check         = "check"
 )
 
-// passable: a person's word lets the release pass it. That is not offered for what makes room, nor where a person
-// gives it in another way, nor of another channel, which is better mended.
+// passable reports whether to offer a bypass of the condition. It is not offered for plain conditions, such as those that wait until the
+// channel is free, nor for approvals, which have their own verb, nor for another channel, which is better fixed.
 func passable(k protocol.ConditionStatus) bool {
 	return k.Bypassable && !k.Plain && k.Kind != approval && k.Kind != channelStable
 }
 
-// notAsked: the condition is not asked before others pass, so it says nothing yet.
+// notAsked reports whether the condition is not evaluated before others pass, and so has no result.
 func notAsked(k protocol.ConditionStatus) bool { return k.Code == "not-asked" }
 
-// earliest is the first moment at which the release could enter, when some condition says one, and
-// on what that depends besides.
+// earliest returns the first time at which the release could enter, if a condition gives one, and what else it depends on.
 func earliest(c protocol.ChannelStatus, now time.Time) (time.Time, string) {
 	var first time.Time
 	approved, others := false, false
@@ -239,7 +237,7 @@ func earliest(c protocol.ChannelStatus, now time.Time) (time.Time, string) {
 		switch {
 		case k.Verdict == "PASS" || notAsked(k):
 		case k.Verdict == "FAIL":
-			return time.Time{}, "" // not by itself
+			return time.Time{}, "" // needs an action
 		case k.Kind == approval:
 			approved = true
 		case k.Verdict == "WAIT" && k.NextCheck.After(now) && k.Kind != "preflight":
@@ -261,7 +259,7 @@ func earliest(c protocol.ChannelStatus, now time.Time) (time.Time, string) {
 	return first, ""
 }
 
-// orphaned says how a service that is no longer declared at all is taken down.
+// orphaned says how to take down a service that is no longer declared.
 func (w *writer) orphaned() {
 	for _, c := range w.status.Channels {
 		if c.Status != string(entities.StatusOrphaned) {
@@ -274,7 +272,7 @@ func (w *writer) orphaned() {
 	}
 }
 
-// deletion says how far a service is taken down.
+// deletion describes the progress of a takedown.
 func (w *writer) deletion() {
 	d := w.status.Deletion
 	if d == nil {

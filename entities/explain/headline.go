@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// headline is the first thing a person reads: what runs here, and what is the matter.
+// headline is the first line that a user reads: the current version, and the problem if there is one.
 func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string {
 	head := name(s) + " " + c.Name + " runs " + cmp.Or(c.Current, "nothing")
 	when := since(c.Since, now)
@@ -38,13 +38,12 @@ func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string
 	}
 }
 
-// onlyReports tells whether a channel waits for nothing: what it is to be at is only reported, and nothing else is to come.
+// onlyReports reports whether a report-only channel waits for nothing.
 func onlyReports(c protocol.ChannelStatus) bool {
 	return c.ReportOnly && (c.Desired == "" || c.Desired == c.Target) && len(unmet(c)) == 0
 }
 
-// matter says in words what a channel that is not as desired is doing. A status that this build
-// does not know is shown as it is.
+// matter describes the state of a channel that is not as desired. An unknown status is shown unchanged.
 func matter(c protocol.ChannelStatus) string {
 	switch entities.Status(c.Status) {
 	case entities.StatusConverging:
@@ -76,7 +75,7 @@ func matter(c protocol.ChannelStatus) string {
 	return c.Status
 }
 
-// unwell is how what is there is while the channel is paused, where it is not well; or "".
+// unwell describes the health of a paused channel, or returns "" if it is healthy.
 func unwell(c protocol.ChannelStatus) string {
 	if c.Status != string(entities.StatusPaused) || c.Health == converged || c.Health == c.Status {
 		return ""
@@ -84,7 +83,7 @@ func unwell(c protocol.ChannelStatus) string {
 	return c.Health
 }
 
-// rollback says where a rollback leads, or ended.
+// rollback describes a rollback in progress, or its result.
 func rollback(c protocol.ChannelStatus) string {
 	from, barred := "", "what failed"
 	if c.Rollback != nil {

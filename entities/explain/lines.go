@@ -18,14 +18,13 @@ const (
 	textLimit   = 300 // characters of a message of a runtime
 )
 
-// Lines says why each channel of a service is as it is, since when, what would change it and when
-// (A13). An empty channel is all of them. Times are written in now's time zone. An unknown channel
-// gets one line that lists the known ones.
+// Lines explains the status of each channel of a service: why, since when, what would change it and when (A13). An empty channel means all
+// channels. Times are in the time zone of now. For an unknown channel it returns one line that lists the known ones.
 func Lines(s protocol.Status, channel string, now time.Time) []string {
 	return LinesAmong(s, channel, nil, now)
 }
 
-// LinesAmong is that by somebody who can ask other services what holds them.
+// LinesAmong is Lines for a caller that can query other services for what blocks them.
 func LinesAmong(s protocol.Status, channel string, others Others, now time.Time) []string {
 	w := &writer{status: s, now: now, others: others}
 	if len(s.Channels) == 0 {
@@ -62,8 +61,7 @@ func (w *writer) line(format string, args ...any) {
 	w.lines = append(w.lines, strings.TrimRight(fmt.Sprintf(format, args...), " "))
 }
 
-// channel writes one channel: headline, conditions, reasons, pauses, objects, what is behind, what
-// is next.
+// channel writes one channel: headline, conditions, reasons, pauses, objects, queued releases, and the next change.
 func (w *writer) channel(c protocol.ChannelStatus) {
 	w.line("%s", headline(w.status, c, w.now))
 	if c.Lacks != "" && c.Status != converged {
@@ -85,7 +83,7 @@ func (w *writer) channel(c protocol.ChannelStatus) {
 	w.next(c)
 }
 
-// unread says that what runs cannot be read, where the status is about something else and no condition says so.
+// unread says that the current version cannot be read, if neither the status nor a condition says so.
 func (w *writer) unread(c protocol.ChannelStatus) {
 	if !hiddenUnread(c) || slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool { return k.Kind == "reading" && k.Verdict == "ERROR" }) {
 		return
@@ -93,12 +91,12 @@ func (w *writer) unread(c protocol.ChannelStatus) {
 	w.line(" - %s", joined("; ", "what runs cannot be read: "+oneLine(c.Unread.Text(), textLimit), "what is shown was read before", since(c.Unread.Since, w.now)))
 }
 
-// hiddenUnread: what runs in a channel of one instance cannot be read, and its status does not say so.
+// hiddenUnread reports whether the version in a channel with one instance cannot be read and its status does not show that.
 func hiddenUnread(c protocol.ChannelStatus) bool {
 	return c.Unread != nil && len(c.Instances) == 0 && c.Status != string(entities.StatusUnknown) && c.Status != string(entities.StatusDeleted)
 }
 
-// root says what a release waits for in the end, where that lies in another channel, or in another service.
+// root names the root cause of a wait, if it is in another channel or in another service.
 func (w *writer) root(c protocol.ChannelStatus) {
 	at, r := root(w.status, c)
 	if why := rootElsewhere(w.status, at, w.others, w.now); why != "" {
@@ -108,7 +106,7 @@ func (w *writer) root(c protocol.ChannelStatus) {
 	}
 }
 
-// conditions aligns the verdicts on what the next release waits for.
+// conditions lists the conditions of the next release, with aligned verdicts.
 func (w *writer) conditions(c protocol.ChannelStatus) {
 	width := judgedWidth(c)
 	for _, k := range c.Conditions {
@@ -122,8 +120,7 @@ func (w *writer) conditions(c protocol.ChannelStatus) {
 	}
 }
 
-// judgedWidth is that of the ids of all that is judged in a channel, so that the verdicts on what waits and those on what is
-// there stand below each other.
+// judgedWidth is the width of the longest id among the conditions and checks of a channel, so that their verdicts are aligned.
 func judgedWidth(c protocol.ChannelStatus) int {
 	width := 0
 	for _, k := range c.Conditions {
@@ -135,7 +132,7 @@ func judgedWidth(c protocol.ChannelStatus) int {
 	return width
 }
 
-// instances lists those of a fleet that are not as desired.
+// instances lists the instances of a fleet that are not as desired.
 func (w *writer) instances(c protocol.ChannelStatus) {
 	well := 0
 	for _, i := range c.Instances {
@@ -153,7 +150,7 @@ func (w *writer) instances(c protocol.ChannelStatus) {
 	}
 }
 
-// longestOf is the length of the longest status that instances often have, so that their names stand below each other.
+// longestOf is the length of the longest common status of an instance, for alignment.
 const longestOf = len("FAILED_ROLLBACK")
 
 func (w *writer) instance(i protocol.InstanceStatus) {
@@ -164,7 +161,7 @@ func (w *writer) instance(i protocol.InstanceStatus) {
 	w.line(" %-*s %s %s", longestOf, i.Status, i.Name, joined("; ", "runs "+cmp.Or(i.Current, "nothing")+after(", target ", i.Target), oneLine(reason, textLimit)))
 }
 
-// Instances lists those of a fleet, what is not as desired first; of other channels it is empty.
+// Instances lists the instances of a fleet, worst first. For other channels it is empty.
 func Instances(c protocol.ChannelStatus) []string {
 	w := &writer{}
 	for _, i := range c.Instances {
@@ -176,7 +173,7 @@ func Instances(c protocol.ChannelStatus) []string {
 	return w.lines
 }
 
-// again says when a condition may change by itself.
+// again says when a condition may change without an action.
 func again(k protocol.ConditionStatus, now time.Time) string {
 	switch {
 	case k.Verdict == "PASS" || k.NextCheck.IsZero():
@@ -189,21 +186,21 @@ func again(k protocol.ConditionStatus, now time.Time) string {
 	return ", looked at again now"
 }
 
-// reasons lists why the status is what it is, beyond conditions.
+// reasons lists the reasons of the status, except conditions.
 func (w *writer) reasons(c protocol.ChannelStatus) {
 	for _, r := range c.Reasons {
 		switch {
-		case r.Code == "pause" && len(w.pausesOf(c)) > 0: // stands below, with who and why
+		case r.Code == "pause" && len(w.pausesOf(c)) > 0: // listed below, with user and reason
 			continue
 		case r.Code == "gate" && len(c.Conditions) > 0, r.Code == "command" && commanded(c):
-			continue // stands above
+			continue // listed above
 		}
 		w.line(" - %s", joined("; ", oneLine(r.Text, textLimit), since(r.Since, w.now)))
 		w.unblock(c, "", r.Unblock)
 	}
 }
 
-// commanded tells whether a reason shows a command that helps.
+// commanded reports whether a reason shows a command that helps.
 func commanded(c protocol.ChannelStatus) bool {
 	return slices.ContainsFunc(c.Reasons, func(r protocol.Reason) bool { return r.Unblock != "" })
 }
@@ -219,7 +216,7 @@ func (w *writer) pausesOf(c protocol.ChannelStatus) []entities.Pause {
 	return out
 }
 
-// onRuntime: what a pause holds is a runtime that an instance of a channel is on.
+// onRuntime reports whether a pause holds a runtime of one of the channel's instances.
 func onRuntime(c protocol.ChannelStatus, scope string) bool {
 	return scope == entities.ScopeRuntime+c.Runtime ||
 		slices.ContainsFunc(c.Instances, func(i protocol.InstanceStatus) bool { return scope == entities.ScopeRuntime+i.Runtime })
@@ -233,7 +230,7 @@ func (w *writer) pauses(c protocol.ChannelStatus) {
 	}
 }
 
-// pauseScope names what a pause holds, and how `resume` names it.
+// pauseScope names the scope of a pause, and the argument for `resume`.
 func pauseScope(s protocol.Status, p entities.Pause) (scope, argument string) {
 	switch {
 	case p.Scope == entities.ScopeApplication:
@@ -248,12 +245,12 @@ func pauseScope(s protocol.Status, p entities.Pause) (scope, argument string) {
 	return "the service", name(s)
 }
 
-// behind names the releases that queue for this channel after the one it waits for, and what their
-// phase was explained by. Of many that queue, neighbours of which nothing else is to be said are one line.
+// behind lists the releases queued for this channel behind the next one, with the reasons of their phases. Adjacent releases without
+// details share one line if there are many.
 func (w *writer) behind(c protocol.ChannelStatus) {
 	var plain []string // in a row
 	said := 0
-	for i := len(w.status.Releases) - 1; i >= 0; i-- { // oldest first: the order in which they go
+	for i := len(w.status.Releases) - 1; i >= 0; i-- { // oldest first, the order of the queue
 		r := w.status.Releases[i]
 		if r.Phases[c.Name] == pending && w.beside(c, r) {
 			w.line("%s waits beside %s, which is another aspect.", r.Version, cmp.Or(c.Desired, c.Target))
@@ -273,18 +270,18 @@ func (w *writer) behind(c protocol.ChannelStatus) {
 	w.queued(c, plain)
 }
 
-// beside tells whether a release is of another aspect than the one that a channel waits for.
+// beside reports whether a release is of another aspect than the one that the channel waits for.
 func (w *writer) beside(c protocol.ChannelStatus, r protocol.ReleaseStatus) bool {
 	return slices.ContainsFunc(w.status.Releases, func(next protocol.ReleaseStatus) bool { return next.Version == c.Desired && next.Aspect != r.Aspect })
 }
 
-// Bounds of what is said of releases that queue: how many in a row are named, and of how many something else is said.
+// Limits for queued releases: how many in a row are named, and how many are shown with details.
 const (
 	queuedMost = 10
 	behindMost = 50
 )
 
-// explained says of one release what its phase in a channel was explained by, if anything.
+// explained writes the reason of a release's phase in a channel, if there is one.
 func (w *writer) explained(c protocol.ChannelStatus, at int) bool {
 	r := w.status.Releases[at]
 	phase, reason := r.Phases[c.Name], r.Reasons[c.Name]
@@ -317,30 +314,30 @@ func (w *writer) queued(c protocol.ChannelStatus, versions []string) {
 	}
 }
 
-// ahead says behind what a release queues.
+// ahead names the release that others queue behind.
 func ahead(c protocol.ChannelStatus) string {
 	return joined(" ", "behind", cmp.Or(c.Desired, c.Target))
 }
 
-// shownFailing tells whether the reasons of a channel say already why a version failed there.
+// shownFailing reports whether the reasons of a channel already explain why a version failed there.
 func shownFailing(c protocol.ChannelStatus, version string) bool {
 	return slices.ContainsFunc(c.Reasons, func(r protocol.Reason) bool {
 		return r.Code == "failure" && c.Target == version || r.Code == "rollback" && c.Rollback != nil && c.Rollback.From == version
 	})
 }
 
-// overtaken: among newer releases of the aspect one succeeded in the channel, or went there as the same version.
+// overtaken reports whether a newer release of the aspect succeeded in the channel, or went there with the same version.
 func overtaken(newer []protocol.ReleaseStatus, of protocol.ReleaseStatus, channel string) bool {
 	return slices.ContainsFunc(newer, func(r protocol.ReleaseStatus) bool {
 		return r.Aspect == of.Aspect && (r.Phases[channel] == "succeeded" || r.Version == of.Version && r.Phases[channel] != "")
 	})
 }
 
-// next says when something moves by itself, or that nothing will.
+// next says when the next change without an action happens, or that there is none.
 func (w *writer) next(c protocol.ChannelStatus) {
 	status := entities.Status(c.Status)
 	if status == entities.StatusConverged {
-		return // nothing is left to move, whatever is looked at next
+		return // nothing is left to change, whichever check is due
 	}
 	if !c.NextChange.IsZero() && !held(status) {
 		w.line("Next: by itself %s.", at(c.NextChange, w.now))
@@ -353,7 +350,7 @@ func (w *writer) next(c protocol.ChannelStatus) {
 	w.ends(c)
 }
 
-// unlessPaused adds a pause to what the earliest moment depends on.
+// unlessPaused adds a pause to the conditions of the earliest time.
 func (w *writer) unlessPaused(c protocol.ChannelStatus, provided string) string {
 	switch {
 	case c.Status != string(entities.StatusPaused):
@@ -364,7 +361,7 @@ func (w *writer) unlessPaused(c protocol.ChannelStatus, provided string) string 
 	return provided + ", and resumed"
 }
 
-// ends says how something ends that does not move by itself; nothing, where it is well, or goes on.
+// ends says what ends a status that does not change without an action. It writes nothing if the channel is fine or in progress.
 func (w *writer) ends(c protocol.ChannelStatus) {
 	status := entities.Status(c.Status)
 	row := status.Row()
@@ -376,7 +373,7 @@ func (w *writer) ends(c protocol.ChannelStatus) {
 		w.line("Next: nothing by itself.")
 		return
 	case row.Exit == entities.ExitConverged, row.Exit == entities.ExitGoesOn, status == entities.StatusDegraded:
-		return // it is well, or goes on, or is being repaired
+		return // fine, in progress, or under repair
 	case comes(c) && (status == entities.StatusFailed || status == entities.StatusFailedRollback):
 		w.line("Next: %s enters once the above passes; else it ends by: %s.", c.Desired, row.EndsBy)
 		return
@@ -387,23 +384,23 @@ func (w *writer) ends(c protocol.ChannelStatus) {
 	}
 }
 
-// declared tells whether any channel of the service is still declared.
+// declared reports whether any channel of the service is still declared.
 func (w *writer) declared() bool {
 	return slices.ContainsFunc(w.status.Channels, func(c protocol.ChannelStatus) bool { return c.Status != string(entities.StatusOrphaned) })
 }
 
-// comes: another release than the one that is there waits for conditions of which none has failed.
+// comes reports whether another release waits for conditions, none of which has failed.
 func comes(c protocol.ChannelStatus) bool {
 	waits := unmet(c)
 	return c.Desired != "" && c.Desired != c.Target && len(waits) > 0 && !slices.ContainsFunc(waits, func(k protocol.ConditionStatus) bool { return k.Verdict == "FAIL" })
 }
 
-// held tells that no time that passes moves a channel: what is due there is another look at what runs.
+// held reports whether time alone does not change the channel: the due time is only the next observation.
 func held(s entities.Status) bool {
 	return s == entities.StatusPaused || s.Row().Exit == entities.ExitFailed && s != entities.StatusDegraded // repaired
 }
 
-// service writes what concerns the whole service.
+// service writes the facts about the whole service.
 func (w *writer) service() {
 	w.deletion()
 	w.orphaned()
@@ -432,7 +429,7 @@ func (w *writer) journal(channel string) {
 	}
 }
 
-// Journal writes lines of the journal as `release --wait` prints them: time with its zone, channel, text.
+// Journal writes journal lines as `release --wait` prints them: time with its zone, channel, text.
 func Journal(lines []entities.JournalLine, s protocol.Status, now time.Time) []string {
 	return journalLines(lines, s, now, clock)
 }
@@ -453,7 +450,7 @@ func journalLines(lines []entities.JournalLine, s protocol.Status, now time.Time
 	return out
 }
 
-// seen dates the answer.
+// seen says how old the observation is.
 func (w *writer) seen(channel string) {
 	seen, failing := w.status.ObservedAt, time.Time{}
 	for _, c := range w.status.Channels {
@@ -478,7 +475,7 @@ func (w *writer) seen(channel string) {
 	w.line("Last news from the runtime %s (%s ago).", clock(seen, w.now, true), Duration(w.now.Sub(seen)))
 }
 
-// unblock writes the command that would move it. A known verb alone is completed to a command.
+// unblock writes the command that unblocks the channel. A known verb alone is completed to a command.
 func (w *writer) unblock(c protocol.ChannelStatus, condition, what string) {
 	if what == "" {
 		return
@@ -502,7 +499,7 @@ func command(s protocol.Status, c protocol.ChannelStatus, condition, what string
 	return what
 }
 
-// refusal writes a signal that changed nothing.
+// refusal writes a refused signal.
 func refusal(r entities.Refusal, now time.Time) string {
 	return fmt.Sprintf("! signal %s from %s refused %s: %s", r.Verb, cmp.Or(r.By, "nobody"), ago(r.At, now), oneLine(r.Reason, textLimit))
 }
@@ -515,7 +512,7 @@ func channelNames(s protocol.Status) []string {
 	return out
 }
 
-// after puts a lead before a text, or gives nothing for nothing.
+// after puts a lead before a text. An empty text stays empty.
 func after(lead, text string) string {
 	if text == "" {
 		return ""

@@ -10,22 +10,19 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// MarkdownLimit is the most bytes that Markdown returns: it travels with every query of the
-// Temporal UI.
+// MarkdownLimit is the maximum size in bytes of Markdown: it is part of every query of the Temporal UI.
 const MarkdownLimit = 8 << 10
 
-// gap stands at the end of every cell: the Temporal UI shows tables without any space between
-// their columns, and drops the ordinary kind.
+// gap ends every cell: the Temporal UI shows tables without space between columns, and drops ordinary spaces.
 const gap = "\u00a0\u00a0"
 
 const markdownHead = "| channel" + gap + " | current" + gap + " | target" + gap + " | status" + gap + " | since" + gap +
 	" | reason |\n|---|---|---|---|---|---|\n"
 
-// Markdown is what the Temporal UI shows as the workflow's current details: a bold headline and a
-// table. Times are UTC and absolute, because nothing renders it again while time passes; a day is
-// named when it is not that of the newest thing in the status. Under it are the releases in flight, and objects with
-// links. When it would grow beyond
-// MarkdownLimit, channels that converged are counted instead of listed, then the rest is cut.
+// Markdown is the text that the Temporal UI shows as the workflow's current details: a bold headline, a table, the releases in flight, and
+// objects with links. Times are absolute and in UTC, because the text is not rendered again as time passes. The day is shown if it differs
+// from the day of the newest time in the status. Above MarkdownLimit, converged channels are counted instead of listed. Then the rest is
+// cut.
 func Markdown(s protocol.Status) string {
 	ref := newest(s)
 	head := fmt.Sprintf("**%s** · incarnation %d\n", markdownText(cmp.Or(s.Headline, name(s)), 300), s.Incarnation)
@@ -52,10 +49,10 @@ func Markdown(s protocol.Status) string {
 	return text
 }
 
-// releasesRoom is for releases in flight, the newest of them where there are very many.
+// releasesRoom limits the bytes for releases in flight. Of very many the newest are shown.
 const releasesRoom = 2 << 10
 
-// markdownReleases is the matrix of releases in flight, as far as there is room.
+// markdownReleases is the matrix of releases in flight, as far as it fits.
 func markdownReleases(s protocol.Status, ref time.Time, limit int) string {
 	all := matrices([]protocol.Status{s}, func(protocol.Status) string { return "" }, ref)
 	if len(all) == 0 {
@@ -79,7 +76,7 @@ func markdownReleases(s protocol.Status, ref time.Time, limit int) string {
 	return text
 }
 
-// markdownCells is a row of a table.
+// markdownCells formats a row of a table.
 func markdownCells(cells []string) string {
 	shown := make([]string, len(cells))
 	for i, cell := range cells {
@@ -88,20 +85,19 @@ func markdownCells(cells []string) string {
 	return "| " + strings.Join(shown, gap+" | ") + " |\n"
 }
 
-// objectsRoom is for objects, which nobody reads by the hundred there.
+// objectsRoom limits the bytes for objects.
 const objectsRoom = 3 << 10
 
-// markdownFoot is room for the lines that count what is not listed.
+// markdownFoot is reserved for the lines that count omitted entries.
 const markdownFoot = 400
 
-// rows is a table as far as there was room for it.
+// rows is a table, as far as it fits.
 type rows struct {
 	strings.Builder
 	listed int
 }
 
-// markdownRows writes the channels in order until limit bytes are full, and tells whether all found
-// room.
+// markdownRows writes the channels in order up to limit bytes, and reports whether all fit.
 func markdownRows(channels []protocol.ChannelStatus, ref time.Time, limit int) (*rows, bool) {
 	var b rows
 	for _, c := range channels {
@@ -123,11 +119,11 @@ func markdownRow(c protocol.ChannelStatus, ref time.Time) string {
 	if !c.Since.IsZero() {
 		when = clock(c.Since, ref, false)
 	}
-	c.NextChange = time.Time{} // which only makes sense beside a running clock
+	c.NextChange = time.Time{} // useful only with a running clock
 	return markdownCells([]string{c.Name, c.Current, c.Target, c.Status, when, waitsFor(c, ref)})
 }
 
-// newest is the latest time that the status holds: the day that others are told apart from.
+// newest returns the latest time in the status. Other times show their day if it differs from the day of this one.
 func newest(s protocol.Status) time.Time {
 	latest := s.ObservedAt
 	later := func(t time.Time) {
@@ -145,14 +141,14 @@ func newest(s protocol.Status) time.Time {
 	return latest.UTC()
 }
 
-// markdownEscapes keep what begins something in Markdown from doing so: a cell, HTML, a link or an image, emphasis. Code
-// is only shown otherwise, and an underscore in a word begins nothing.
+// markdownEscapes escapes characters that begin Markdown syntax: a cell, HTML, a link or an image, emphasis. Code spans only look
+// different, and an underscore inside a word has no effect.
 var markdownEscapes = strings.NewReplacer(
 	"\\", "\\\\", "|", "\\|", "<", "&lt;", "&", "&amp;", "[", "\\[", "]", "\\]", "*", "\\*", "~", "\\~",
 )
 
-// markdownText keeps a value inside its cell.
+// markdownText formats a value for a cell.
 func markdownText(text string, limit int) string { return Plain(oneLine(text, limit)) }
 
-// Plain is text that the Temporal UI shows as it is, on one line: no Markdown, nothing that cannot be seen.
+// Plain returns text that the Temporal UI shows literally, on one line: without Markdown and without invisible characters.
 func Plain(text string) string { return markdownEscapes.Replace(entities.Visible(text)) }

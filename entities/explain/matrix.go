@@ -10,36 +10,36 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Matrix is the releases in flight of services that have the same channels (B6): a row for each, newest first, with its
-// phase in each channel and, at the end, what it waits for.
+// Matrix shows the releases in flight of services with the same channels (B6): a row per release, newest first, with its phase in each
+// channel and, in the last column, what it waits for.
 type Matrix struct {
 	Header []string // RELEASE, the channels, WAITS FOR
 	Rows   [][]string
 }
 
-// The phases of a release that is under way in a channel.
+// The phases of a release in progress in a channel.
 const (
 	pending    = "pending"
 	inProgress = "in progress"
 )
 
 const (
-	foldFrom = 3 // rows or columns that say the same, from which on they are one
-	wide     = 6 // channels that are shown each, whatever they say
+	foldFrom = 3 // rows or columns with the same content, from which on they are merged
+	wide     = 6 // channels that always get their own columns
 )
 
-const behind = "behind " // which release another one waits
+const behind = "behind " // prefix before the release that blocks another one
 
-// line is a row while it is made.
+// line is a row under construction.
 type line struct {
 	service  string
-	versions []string // newest first; several that say the same
+	versions []string // newest first; several with the same content
 	phases   []string // by channel
 	release  protocol.ReleaseStatus
 	waits    string
 }
 
-// matrices shows services in flight, those with the same channels in one matrix, in order.
+// matrices returns the services in flight. Services with the same channels share a matrix, in order.
 func matrices(services []protocol.Status, name func(protocol.Status) string, now time.Time) []Matrix {
 	var all []Matrix
 	var of []string
@@ -58,8 +58,8 @@ func matrices(services []protocol.Status, name func(protocol.Status) string, now
 	return all
 }
 
-// inFlight are the releases of a service that are under way, and the newest when it did not get through. Neighbours that are
-// as far as each other and wait are one line.
+// inFlight returns the releases of a service that are in progress, and the newest if it did not succeed. Adjacent waiting releases with the
+// same progress share a line.
 func inFlight(s protocol.Status, name string, now time.Time) []line {
 	var lines []line
 	for n, r := range s.Releases {
@@ -78,11 +78,10 @@ func underWay(phases []string) bool {
 	return slices.ContainsFunc(phases, func(p string) bool { return p == pending || p == inProgress })
 }
 
-// stopped: a person may have to see to it.
+// stopped reports whether a phase may need an operator.
 func stopped(phase string) bool { return phase == "failed" || phase == "rolled back" }
 
-// fold makes one line of many neighbours that say the same. The one of them whose turn it is next says what holds them, or else the
-// oldest.
+// fold merges many adjacent lines with the same content. The next release in the queue, or else the oldest, says what blocks them.
 func fold(lines []line, waits func(protocol.ReleaseStatus) string) []line {
 	var out []line
 	for len(lines) > 0 {
@@ -111,11 +110,11 @@ func fold(lines []line, waits func(protocol.ReleaseStatus) string) []line {
 	return out
 }
 
-// releaseWaits says what a release waits for where it comes next.
+// releaseWaits says what a release waits for in its next channel.
 func releaseWaits(s protocol.Status, r protocol.ReleaseStatus, now time.Time) string {
 	for _, c := range s.Channels {
 		if r.Phases[c.Name] == inProgress {
-			return "" // it moves, and the channel says how far
+			return "" // in progress; the channel shows the details
 		}
 		if r.Phases[c.Name] != pending {
 			continue
@@ -124,7 +123,7 @@ func releaseWaits(s protocol.Status, r protocol.ReleaseStatus, now time.Time) st
 			return c.Name + " is paused"
 		}
 		if ahead, ok := releaseIn(s, c); ok && ahead.ID != r.ID && underWay([]string{ahead.Phases[c.Name]}) {
-			return behind + ahead.Version // what the channel waits for is not asked about this one
+			return behind + ahead.Version // the channel's conditions do not apply to this release yet
 		}
 		if all := unmet(c); len(all) > 0 {
 			return oneLine(inShort(all[0], now), 60)
@@ -134,7 +133,7 @@ func releaseWaits(s protocol.Status, r protocol.ReleaseStatus, now time.Time) st
 	return ""
 }
 
-// matrix lays lines out. Of many channels, neighbours that say the same of every release are one column.
+// matrix builds the table. Of many channels, adjacent ones with the same content for every release share a column.
 func matrix(channels []string, lines []line) Matrix {
 	m := Matrix{Header: []string{"RELEASE"}}
 	starts := columns(channels, lines)
@@ -157,7 +156,7 @@ func matrix(channels []string, lines []line) Matrix {
 	return m
 }
 
-// columns are the channels at which a column begins.
+// columns returns the channels at which a column begins.
 func columns(channels []string, lines []line) []int {
 	same := func(a, b int) bool {
 		return !slices.ContainsFunc(lines, func(l line) bool { return l.phases[a] != l.phases[b] })
@@ -176,7 +175,7 @@ func columns(channels []string, lines []line) []int {
 	return starts
 }
 
-// ends names the first and the last of some.
+// ends names the first and the last of a list of names.
 func ends(names []string) string {
 	if len(names) < foldFrom {
 		return strings.Join(names, ", ")
@@ -186,7 +185,7 @@ func ends(names []string) string {
 
 func shownPhase(phase string) string {
 	if phase == "" {
-		return "-" // it does not go there
+		return "-" // not released to this channel
 	}
 	return phase
 }

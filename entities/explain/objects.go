@@ -12,11 +12,11 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file shows what a runtime reports (C9): objects with their versions, replicas, links and events.
+// This file shows the report of a runtime (C9): objects with their versions, replicas, links and events.
 
-const fineShown = 3 // objects that are as they should be, of a channel
+const fineShown = 3 // healthy objects shown per channel
 
-// objects lists what the runtime reports, what is not as wanted first and with its latest events.
+// objects lists the reported objects, unhealthy ones first with their latest events.
 func (w *writer) objects(c protocol.ChannelStatus) {
 	var fine []entities.Object
 	for _, o := range c.Objects {
@@ -32,14 +32,14 @@ func (w *writer) objects(c protocol.ChannelStatus) {
 	}
 }
 
-// fine lists some of the objects that are as they should be, where all is: where something is not, they are only counted.
+// fine lists some of the healthy objects if the channel is converged. Otherwise it only counts them.
 func (w *writer) fine(fine []entities.Object, c protocol.ChannelStatus) {
 	shown, of := 0, "object"
 	if c.Status == string(entities.StatusConverged) {
 		shown, of = min(len(fine), fineShown), "more object"
 	}
 	for _, o := range fine[:shown] {
-		o.Events = nil // history, by now
+		o.Events = nil // history only
 		w.object(o)
 	}
 	if more := len(fine) - shown; more > 0 {
@@ -47,7 +47,7 @@ func (w *writer) fine(fine []entities.Object, c protocol.ChannelStatus) {
 	}
 }
 
-// object is one of them, with its links and its latest events.
+// object writes one object, with its links and its latest events.
 func (w *writer) object(o entities.Object) {
 	status, message := string(cmp.Or(o.Status, entities.ObjectPending)), o.Message
 	if o.Suspended != "" && o.Until.IsZero() {
@@ -70,7 +70,7 @@ func (w *writer) object(o entities.Object) {
 
 const urlLimit = 2000
 
-// linkName is what a link is called, and what it leads to, where that is known (C4) and not said by its name.
+// linkName returns the name of a link and its type, if the type is known (C4) and not part of the name.
 func linkName(l entities.Link) string {
 	name := oneLine(cmp.Or(l.Name, "link"), 80)
 	kind := map[string]string{"LOG": "log", "DETAIL": "details"}[l.Type]
@@ -80,7 +80,7 @@ func linkName(l entities.Link) string {
 	return name + " (" + kind + ")"
 }
 
-// Objects are the lines about what a runtime reports in a channel, all of it, with links and the latest events.
+// Objects returns lines about all objects that a runtime reports in a channel, with links and the latest events.
 func Objects(c protocol.ChannelStatus, now time.Time) []string {
 	w := &writer{now: now}
 	for _, o := range c.Objects {
@@ -92,7 +92,7 @@ func Objects(c protocol.ChannelStatus, now time.Time) []string {
 	return w.lines
 }
 
-// markdownObjects lists what the runtimes report for the Temporal UI, with links that a person can follow, as far as there is room.
+// markdownObjects lists the reported objects for the Temporal UI, with working links, as far as they fit.
 func markdownObjects(channels []protocol.ChannelStatus, limit int) string {
 	var b strings.Builder
 	for _, c := range channels {
@@ -111,7 +111,7 @@ func markdownObjects(channels []protocol.ChannelStatus, limit int) string {
 	return b.String()
 }
 
-// markdownLink is a link to a page, and nothing else: what is no web address is left out.
+// markdownLink formats a link. It omits everything that is not a web address.
 func markdownLink(l entities.Link) string {
 	at, err := url.Parse(l.URL)
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || at.User != nil {

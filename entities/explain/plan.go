@@ -7,7 +7,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Plan says how far a plan is, in a line (E16): "plan i12 of home in production: 12 of 30 done, 2 running, 1 failed".
+// Plan describes the progress of a plan in a line (E16): "plan i12 of home in production: 12 of 30 done, 2 running, 1 failed".
 func Plan(s protocol.PlanStatus) string {
 	of := map[string]int{}
 	for _, n := range s.Nodes {
@@ -28,10 +28,10 @@ func Plan(s protocol.PlanStatus) string {
 	return text
 }
 
-// heldMost is how many nodes that are held are named.
+// heldMost limits how many held nodes are named.
 const heldMost = 5
 
-// PlanTroubles are the nodes of a plan that failed, and some of those that are held, and why.
+// PlanTroubles lists the failed nodes of a plan and some of the held ones, with reasons.
 func PlanTroubles(s protocol.PlanStatus) (lines []string) {
 	var held []string
 	for _, n := range s.Nodes {

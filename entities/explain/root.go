@@ -9,37 +9,37 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Cause says what holds a channel in the end (A13): it follows what a release waits for from channel to channel of the
-// service; "" where nothing is known of that. A time of zero says it in words that do not change before what holds it does.
+// Cause returns the root cause that blocks a channel (A13). It follows the conditions of a release from channel to channel of the service.
+// It returns "" if the cause is unknown. With a zero time the text changes only when the cause changes.
 func Cause(s protocol.Status, c protocol.ChannelStatus, now time.Time) string {
 	at, r := root(s, c)
 	return holds(s, at, r, now)
 }
 
-// root is the channel that others wait for, and that waits for none, with the release that is waited for there.
+// root returns the channel at the start of a chain of waiting channels, and the release that they wait for there.
 func root(s protocol.Status, c protocol.ChannelStatus) (protocol.ChannelStatus, protocol.ReleaseStatus) {
 	r, _ := releaseIn(s, c)
 	for at := c; ; {
 		next, ok := upstream(s, at, r)
-		if !ok || next.Name == c.Name { // a circle, which configuration has none of
+		if !ok || next.Name == c.Name { // a cycle; valid configuration has none
 			return at, r
 		}
 		at = next
 		if phase := r.Phases[at.Name]; phase != pending {
 			return at, r
 		}
-		r, _ = releaseIn(s, at) // or what is ahead of it there
+		r, _ = releaseIn(s, at) // or the release ahead of it there
 	}
 }
 
-// Others says what a service of an application says of itself; false where it cannot be asked.
+// Others returns the status of another service of an application; false if it does not answer.
 type Others func(application, service string) (protocol.Status, bool)
 
-// mostHops bounds how many other services are asked for what holds a channel.
+// mostHops limits how many other services are queried for a root cause.
 const mostHops = 20
 
-// rootElsewhere follows what a channel waits for from service to service, as root does from channel to channel: what holds the last
-// of them, and "" where that is the channel's own business, or where all wait in a circle.
+// rootElsewhere follows dependencies from service to service, as root does from channel to channel, and describes what blocks the last one.
+// It returns "" if the cause is in the channel itself, or if services wait for each other in a cycle.
 func rootElsewhere(s protocol.Status, c protocol.ChannelStatus, others Others, now time.Time) string {
 	why, seen := "", map[string]bool{name(s) + " " + c.Name: true}
 	for range mostHops {
@@ -53,7 +53,7 @@ func rootElsewhere(s protocol.Status, c protocol.ChannelStatus, others Others, n
 		case !known || n < 0:
 			return why
 		case next.Channels[n].Status == converged:
-			return why // it waits for nothing, and what is expected of it was never released
+			return why // it waits for nothing; the required release was never made
 		case seen[name(next)+" "+channel]:
 			return ""
 		}
@@ -67,7 +67,7 @@ func rootElsewhere(s protocol.Status, c protocol.ChannelStatus, others Others, n
 	return why
 }
 
-// elsewhere is the channel of another service that a channel waits for first, if it does.
+// elsewhere returns the channel of another service that a channel waits for, if that is its first condition.
 func elsewhere(s protocol.Status, c protocol.ChannelStatus) (application, service, channel string, ok bool) {
 	all := unmet(c)
 	if len(all) == 0 {
@@ -78,7 +78,7 @@ func elsewhere(s protocol.Status, c protocol.ChannelStatus) (application, servic
 	return application, service, cmp.Or(channel, c.Name), ok
 }
 
-// upstream is the channel that the next release of a channel still has to succeed in.
+// upstream returns the channel in which the release has to succeed first.
 func upstream(s protocol.Status, c protocol.ChannelStatus, r protocol.ReleaseStatus) (protocol.ChannelStatus, bool) {
 	for _, k := range unmet(c) {
 		for _, other := range s.Channels {
@@ -90,7 +90,7 @@ func upstream(s protocol.Status, c protocol.ChannelStatus, r protocol.ReleaseSta
 	return c, false
 }
 
-// holds says what a release waits for in a channel, or how far it is there.
+// holds describes what a release waits for in a channel, or its progress there.
 func holds(s protocol.Status, c protocol.ChannelStatus, r protocol.ReleaseStatus, now time.Time) string {
 	w := &writer{status: s, now: now}
 	if pauses := w.pausesOf(c); len(pauses) > 0 {
@@ -105,14 +105,14 @@ func holds(s protocol.Status, c protocol.ChannelStatus, r protocol.ReleaseStatus
 	case r.Phases[c.Name] != pending || len(all) == 0:
 		return after(c.Name+" is "+c.Status+": ", why)
 	case all[0].Kind == check && now.IsZero():
-		return "" // it may name who asks, and what they say of each other would grow for ever
+		return "" // the text may name the waiting service, and their texts about each other would grow without end
 	case all[0].Plain:
 		return r.Version + " waits in " + c.Name + after(": ", oneLine(all[0].Reason, textLimit))
 	}
 	return r.Version + " waits in " + c.Name + " for " + named(all[0], now)
 }
 
-// paused says by whom what is paused, and since when.
+// paused says who paused a scope, and since when.
 func paused(s protocol.Status, p entities.Pause, now time.Time) string {
 	scope, _ := pauseScope(s, p)
 	if p.Scope == "" {
@@ -125,16 +125,16 @@ func paused(s protocol.Status, p entities.Pause, now time.Time) string {
 	return joined(" ", scope, "is paused by", cmp.Or(p.By, "someone"), why, since(p.At, now))
 }
 
-// named is a condition with all that it says.
+// named describes a condition in full.
 func named(k protocol.ConditionStatus, now time.Time) string {
 	text := k.ID + after(": ", oneLine(k.Reason, textLimit))
-	if k.Kind == check { // it says itself since when
+	if k.Kind == check { // a check includes the time itself
 		return text
 	}
 	return joined("; ", text, since(k.Since, now))
 }
 
-// reason is the first of the reasons for a channel's status that is no gate of what comes next.
+// reason returns the first reason for a channel's status that is neither a gate of the next release nor a command.
 func reason(c protocol.ChannelStatus) string {
 	for _, r := range c.Reasons {
 		if r.Code != "gate" && r.Code != "command" {

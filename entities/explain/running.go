@@ -7,8 +7,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Running says what workers do at this moment: since when, until when at most, where, and what was printed last. An empty
-// channel is all of them. No lines: nothing.
+// Running lists the activities that run on workers: since when, their deadline, where, and their last output. An empty channel means all
+// channels. Without running activities it returns no lines.
 func Running(all []protocol.Progress, channel string, now time.Time) []string {
 	w := &writer{now: now}
 	for _, p := range all {

@@ -17,24 +17,23 @@ var Header = [...]string{"SERVICE", "CHANNEL", "STATUS", "CURRENT", "TARGET", "S
 
 const converged = string(entities.StatusConverged)
 
-// firstRelease is what a channel waits for to which nothing was ever released.
+// firstRelease is the text for a channel without any release.
 const firstRelease = "a first release"
 
-// Row is one line of the table; the service stands in the first of its rows only.
+// Row is one line of the table. Only the first row of a service names it.
 type Row [len(Header)]string
 
-// Overview is what `converge status` shows: the table, under it the releases in flight, and lines about pauses, notes and
-// refused signals.
+// Overview is the output of `converge status`: the table, the releases in flight below it, and lines about pauses, notes and refused
+// signals.
 type Overview struct {
 	Rows     []Row
 	Releases []Matrix
 	Lines    []string
 }
 
-// Table makes the overview of several services. Where there is more than one, a service with all
-// its channels CONVERGED at one version takes one row. Services of more than one application are
-// named application/service. A zero time says when things were instead of how long ago, so that the text does not change
-// while nothing does.
+// Table builds the overview of several services. With more than one, a service with all channels CONVERGED at one version takes one row.
+// Services of several applications are named application/service. With a zero time it shows absolute times instead of ages, so the text
+// changes only with its content.
 func Table(services []protocol.Status, now time.Time) Overview {
 	t := tabler{now: now, fold: len(services) > 1}
 	for _, s := range services {
@@ -88,7 +87,7 @@ func (t *tabler) rows(s protocol.Status) {
 	}
 }
 
-// settled tells whether all channels are CONVERGED at one version.
+// settled reports whether all channels are CONVERGED at one version.
 func settled(s protocol.Status) (version string, ok bool) {
 	for i, c := range s.Channels {
 		if c.Status != converged || i > 0 && c.Current != version {
@@ -99,8 +98,8 @@ func settled(s protocol.Status) (version string, ok bool) {
 	return version, len(s.Channels) > 0
 }
 
-// waitsFor says in a few words what a channel waits for: the first condition that is not passed or
-// else the first reason, and how many more there are.
+// waitsFor describes briefly what a channel waits for: the first condition that has not passed, or else the first reason, and how many more
+// there are.
 func waitsFor(c protocol.ChannelStatus, now time.Time) string {
 	switch {
 	case c.Status == converged && c.Target == "" && c.Current == "":
@@ -144,7 +143,7 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 			all = append(all, r.Text)
 		}
 	}
-	if b := c.Rollback; b != nil && c.Status == string(entities.StatusRollingBack) && len(all) > 0 { // what holds it says more
+	if b := c.Rollback; b != nil && c.Status == string(entities.StatusRollingBack) && len(all) > 0 { // the condition that blocks it says more
 		all = append(all[1:], b.From+" goes back"+after(": ", b.Reason))
 	}
 	if hiddenUnread(c) {
@@ -155,10 +154,10 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 	return all
 }
 
-// fewInstances are those of a fleet that are named with their status.
+// fewInstances limits how many instances of a fleet are named with their status.
 const fewInstances = 3
 
-// fleetText sums a fleet up: "37 of 50 at v9, 1 FAILED: eu-3, 12 CONVERGING".
+// fleetText summarizes a fleet: "37 of 50 at v9, 1 FAILED: eu-3, 12 CONVERGING".
 func fleetText(c protocol.ChannelStatus) string {
 	f := c.Fleet
 	text, rest := fmt.Sprintf("%d of %d at %s", f.At, f.Instances, cmp.Or(f.Version, "a first release")), f.Instances-f.At+f.AtPaused
@@ -184,7 +183,7 @@ func fleetText(c protocol.ChannelStatus) string {
 	return text
 }
 
-// inShort is a condition in a few words: "go-live 1/2 (alice)", "office-hours opens Mon 09:00 CET".
+// inShort describes a condition briefly: "go-live 1/2 (alice)", "office-hours opens Mon 09:00 CET".
 func inShort(k protocol.ConditionStatus, now time.Time) string {
 	name := cmp.Or(k.Subject, k.ID)
 	switch {
@@ -202,8 +201,8 @@ func inShort(k protocol.ConditionStatus, now time.Time) string {
 	return joined(" ", name, k.Reason)
 }
 
-// unmet puts what failed or cannot be judged before what merely waits, and an approval first where
-// the status says that it is what a person can give now.
+// unmet returns the conditions that have not passed, failed and unevaluable ones first. An approval comes first if the status says that it
+// can be given now.
 func unmet(c protocol.ChannelStatus) []protocol.ConditionStatus {
 	rank := func(k protocol.ConditionStatus) int {
 		if c.Status == string(entities.StatusManualApproval) && k.Kind == approval {
@@ -221,14 +220,14 @@ func unmet(c protocol.ChannelStatus) []protocol.ConditionStatus {
 	return out
 }
 
-// once adds a line, unless it stands there: many services are held by one pause.
+// once adds a line unless it exists: one pause often holds many services.
 func (t *tabler) once(line string) {
 	if !slices.Contains(t.out.Lines, line) {
 		t.out.Lines = append(t.out.Lines, line)
 	}
 }
 
-// ago is when something was.
+// ago says how long ago something happened.
 func (t *tabler) ago(at time.Time) string { return ago(at, t.now) }
 
 func (t *tabler) notes(s protocol.Status) {

@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Duration says how long something takes or took in at most two units: 20s, 9m, 2h 5m, 2d 22h.
+// Duration formats a duration in at most two units: 20s, 9m, 2h 5m, 2d 22h.
 func Duration(d time.Duration) string {
 	if d < 0 {
 		d = -d
@@ -34,13 +34,13 @@ func pair(d, big time.Duration, bigName string, small time.Duration, smallName s
 	return text
 }
 
-// clock writes t as seen from ref, in ref's time zone: 10:50 CET on the same day, Mon 10:50 CET within six days, else
-// Nov 12 10:50 CET, and with its year what is of another. Seconds are for what happened, or will soon.
+// clock formats t relative to ref, in ref's time zone: 10:50 CET on the same day, Mon 10:50 CET within six days, else Nov 12 10:50 CET,
+// with the year if it differs. Seconds are for past events, or imminent ones.
 func clock(t, ref time.Time, seconds bool) string {
 	return stamp(t, ref, seconds) + t.In(ref.Location()).Format(" MST")
 }
 
-// stamp is that without the zone, for the lines of a log under a heading that names it.
+// stamp is clock without the zone, for log lines under a heading that names it.
 func stamp(t, ref time.Time, seconds bool) string {
 	t = t.In(ref.Location())
 	layout := "15:04"
@@ -64,7 +64,7 @@ func stamp(t, ref time.Time, seconds bool) string {
 	}
 }
 
-// ago writes "9m ago", or when it was where nobody says what time it is.
+// ago writes "9m ago", or the absolute time if now is zero.
 func ago(t, now time.Time) string {
 	if now.IsZero() {
 		return "at " + clock(t, now, false)
@@ -72,7 +72,7 @@ func ago(t, now time.Time) string {
 	return Duration(now.Sub(t)) + " ago"
 }
 
-// since writes "since 10:41 (9m ago)", or nothing when it is not known.
+// since writes "since 10:41 (9m ago)", or nothing if the time is unknown.
 func since(t, now time.Time) string {
 	switch {
 	case t.IsZero():
@@ -91,7 +91,7 @@ func at(t, now time.Time) string {
 	return "at " + clock(t, now, t.Sub(now) < time.Hour) + " (in " + Duration(t.Sub(now)) + ")"
 }
 
-// joined puts the parts that say something in one text.
+// joined joins the non-empty parts.
 func joined(sep string, parts ...string) string {
 	var said []string
 	for _, p := range parts {
@@ -102,7 +102,7 @@ func joined(sep string, parts ...string) string {
 	return strings.Join(said, sep)
 }
 
-// oneLine keeps a message from breaking the layout, and bounds it.
+// oneLine puts a message on one line, and limits its length.
 func oneLine(text string, limit int) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if r := []rune(text); len(r) > limit {
@@ -119,5 +119,5 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// name is how a service is addressed on the command line.
+// name returns the name of a service on the command line.
 func name(s protocol.Status) string { return s.Application + "/" + s.Service }

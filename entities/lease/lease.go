@@ -1,5 +1,5 @@
-// Package lease keeps account of who may apply on a runtime that bounds how many applies go on there at once (C10):
-// what is held, what waits, whom to notify and whom to ask. It sends nothing. Functions of a ledger and a time.
+// Package lease is the ledger of who may apply on a runtime with a limit of concurrent applies (C10): held leases, waiting leases, the
+// holders to notify and the holders to query. It sends nothing. It has only functions of a ledger and a time.
 package lease
 
 import (
@@ -13,26 +13,25 @@ import (
 )
 
 const (
-	// MaxWaiting bounds the leases that wait; who comes beyond is refused.
+	// MaxWaiting limits the waiting leases. Further requests are refused.
 	MaxWaiting = 10_000
-	// answerWithin is how long a holder has to answer whether it still holds a lease.
+	// answerWithin is how long a holder has to answer a query whether it still holds a lease.
 	answerWithin = time.Minute
-	// patientAsks is how often it is asked at that pace. Then the pauses double, up to askSeldom.
+	// patientAsks is the number of queries at that interval. After that the interval doubles, up to askSeldom.
 	patientAsks = 3
 	askSeldom   = time.Hour
 )
 
-// Ledger is what is held and waited for. A lease is never taken from a holder that lives: its apply may
-// be running, and one too many at once is what leases are there to prevent. It is asked again and again
-// and shown; a person may take it back.
+// Ledger lists the held and the waiting leases. It never takes a lease from a live holder: the apply of that holder may be running, and
+// leases exist to prevent one apply too many. The holder is queried repeatedly and shown. An operator may take the lease back.
 type Ledger struct {
 	Limit   int              `json:"limit,omitempty"`
-	Paused  bool             `json:"paused,omitempty"` // nothing is granted
+	Paused  bool             `json:"paused,omitempty"` // grants nothing
 	Held    []entities.Lease `json:"held,omitempty"`
-	Waiting []entities.Lease `json:"waiting,omitempty"` // first come first served, rollbacks first
+	Waiting []entities.Lease `json:"waiting,omitempty"` // first come, first served; rollbacks first
 }
 
-// Check says why a lease cannot even wait, or nil.
+// Check returns why a lease cannot even wait, or nil.
 func (l *Ledger) Check(r entities.LeaseRequest) error {
 	if len(l.Waiting) >= MaxWaiting && Find(l.Held, r.ID) < 0 && Find(l.Waiting, r.ID) < 0 {
 		return fmt.Errorf("%d leases wait already; ask again later", MaxWaiting)
@@ -40,7 +39,7 @@ func (l *Ledger) Check(r entities.LeaseRequest) error {
 	return nil
 }
 
-// Others refuses a request under the id of a lease that somebody else holds or waits for.
+// Others refuses a request with the id of a lease of another holder.
 func (l *Ledger) Others(r entities.LeaseRequest) error {
 	for _, of := range [...][]entities.Lease{l.Held, l.Waiting} {
 		if i := Find(of, r.ID); i >= 0 && of[i].Holder != r.Holder {
@@ -50,8 +49,8 @@ func (l *Ledger) Others(r entities.LeaseRequest) error {
 	return nil
 }
 
-// Request notes that a lease is wanted, which Check has let pass. One that is held already is returned: it is to
-// be granted again. One that waits keeps its place. The limit that it names counts from now on.
+// Request records a request that passed Check. If the lease is held already, Request returns it, and the caller grants it again. A waiting
+// lease keeps its position. The limit in the request takes effect now.
 func (l *Ledger) Request(r entities.LeaseRequest, now time.Time) (held *entities.Lease) {
 	l.Limit = r.Limit
 	if i := Find(l.Held, r.ID); i >= 0 {
@@ -68,7 +67,7 @@ func (l *Ledger) Request(r entities.LeaseRequest, now time.Time) (held *entities
 	return nil
 }
 
-// turn orders those who wait: rollbacks first.
+// turn is the sort key of waiting leases: rollbacks first.
 func turn(l entities.Lease) int {
 	if l.Rollback {
 		return 0
@@ -76,7 +75,7 @@ func turn(l entities.Lease) int {
 	return 1
 }
 
-// Grantable is how many leases there is room for.
+// Grantable returns how many waiting leases can be granted now.
 func (l *Ledger) Grantable() int {
 	if l.Paused {
 		return 0
@@ -84,8 +83,7 @@ func (l *Ledger) Grantable() int {
 	return max(min(len(l.Waiting), l.Limit-len(l.Held)), 0)
 }
 
-// Grant moves leases from waiting to held while there is room, so many at most, and returns them: their holders are
-// to be notified.
+// Grant moves up to most leases from waiting to held, within the limit. It returns them; the caller notifies their holders.
 func (l *Ledger) Grant(now time.Time, most int) (granted []entities.Lease) {
 	for range min(most, l.Grantable()) {
 		granted = append(granted, l.Admit(0, now))
@@ -93,7 +91,7 @@ func (l *Ledger) Grant(now time.Time, most int) (granted []entities.Lease) {
 	return granted
 }
 
-// Admit grants the lease at a place in the line, whatever the limit.
+// Admit grants the waiting lease at a position, whether or not the limit allows it.
 func (l *Ledger) Admit(place int, now time.Time) entities.Lease {
 	h := l.Waiting[place]
 	l.Waiting = slices.Delete(l.Waiting, place, place+1)
@@ -103,7 +101,7 @@ func (l *Ledger) Admit(place int, now time.Time) entities.Lease {
 	return h
 }
 
-// Give ends a lease, held or waited for.
+// Give ends a held or waiting lease.
 func (l *Ledger) Give(id string) (was entities.Lease, known bool) {
 	for _, list := range []*[]entities.Lease{&l.Held, &l.Waiting} {
 		if i := Find(*list, id); i >= 0 {
@@ -115,7 +113,7 @@ func (l *Ledger) Give(id string) (was entities.Lease, known bool) {
 	return was, false
 }
 
-// Keep notes that its holder still holds a lease. It is asked again when another apply could have ended.
+// Keep records that a holder still holds its lease. The next query is due after the timeout of an apply.
 func (l *Ledger) Keep(id string, now time.Time) {
 	if i := Find(l.Held, id); i >= 0 {
 		kept(&l.Held[i], now)
@@ -126,7 +124,7 @@ func kept(h *entities.Lease, now time.Time) {
 	h.Asked, h.Asks, h.Due = time.Time{}, 0, now.Add(h.Timeout)
 }
 
-// Asking is how many holders are to be asked now, or notified again.
+// Asking returns how many holders are to be queried or notified again now.
 func (l *Ledger) Asking(now time.Time) (n int) {
 	for i := range l.Held {
 		if !l.Held[i].Due.After(now) {
@@ -136,8 +134,7 @@ func (l *Ledger) Asking(now time.Time) (n int) {
 	return n
 }
 
-// Overdue returns the leases whose holders are to be asked now, or notified again, so many at most, and notes that
-// they were.
+// Overdue returns up to most leases whose holders are to be queried or notified again now, and records the query.
 func (l *Ledger) Overdue(now time.Time, most int) (ask []entities.Lease) {
 	for i := range l.Held {
 		h := &l.Held[i]
@@ -155,7 +152,7 @@ func (l *Ledger) Overdue(now time.Time, most int) (ask []entities.Lease) {
 	return ask
 }
 
-// Delivered notes whether the grant of a lease has reached its holder.
+// Delivered records whether the grant of a lease reached its holder.
 func (l *Ledger) Delivered(id string, ok bool, now time.Time) {
 	i := Find(l.Held, id)
 	switch {
@@ -181,7 +178,7 @@ func (l *Ledger) Lose(holder string) (lost []entities.Lease) {
 	return lost
 }
 
-// Due is when a holder is to be asked next; zero: nobody is.
+// Due returns when the next holder is to be queried. Zero means that there is none.
 func (l *Ledger) Due() (at time.Time) {
 	for _, h := range l.Held {
 		if at.IsZero() || h.Due.Before(at) {
@@ -191,12 +188,12 @@ func (l *Ledger) Due() (at time.Time) {
 	return at
 }
 
-// Find is the place of a lease in a list, or -1.
+// Find returns the index of a lease in a list, or -1.
 func Find(leases []entities.Lease, id string) int {
 	return slices.IndexFunc(leases, func(h entities.Lease) bool { return h.ID == id })
 }
 
-// IDs lists the first of some leases, for people.
+// IDs lists the first few lease ids, for people.
 func IDs(leases []entities.Lease) string {
 	const shown = 8
 	var names []string

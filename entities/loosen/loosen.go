@@ -1,7 +1,7 @@
-// Package loosen says what a new configuration of a service asks for less than the one in force: rules take effect at once,
-// for releases that wait too, so that whoever publishes and whoever reads the history is told (G2). It sees values as well
-// as names: a limit that is raised, a freeze that is dropped. Where two values cannot be ordered, such as two queries, a
-// change counts as one that may ask for less. It decides nothing and imports what is declared alone.
+// Package loosen reports which requirements a new configuration of a service relaxes, compared with the one in force. Rules take effect at
+// once, for waiting releases too. So the publisher and the readers of the history have to see each relaxation (G2). The package compares
+// values as well as names: a raised limit, a dropped freeze. Two values without an order, such as two queries, count as a possible
+// relaxation. The package decides nothing. It imports declarations only.
 package loosen
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/converge-engine/converge/entities/order"
 )
 
-// Definitions give how checks are judged and what extensions run, by their digests; nil: of none that is known.
+// Definitions returns the definitions of checks and extensions by digest. A nil function knows none.
 type Definitions struct {
 	Check     func(digest string) *entities.CheckDefinition
 	Extension func(digest string) *entities.ExtensionDefinition
 }
 
-// Rules lists what a service asks for less, channel by channel, whatever they were called; what concerns all channels stands last, without one. A
-// channel that is new, or gone, asks for nothing less.
+// Rules lists the relaxations of a service, channel by channel. It follows renamed channels. Relaxations that apply to all channels come
+// last, with an empty channel. A new or removed channel relaxes nothing.
 func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 	var out []entities.Loosening
 	if before == nil || after == nil || len(after.Channels) == 0 {
@@ -92,7 +92,7 @@ func conditions(old, now *entities.ChannelSpec) []string {
 	return out
 }
 
-// ago is how long ago a release must have succeeded.
+// ago describes how long ago a release must have succeeded.
 func ago(d time.Duration) string {
 	if d == 0 {
 		return "at any time"
@@ -100,7 +100,7 @@ func ago(d time.Duration) string {
 	return "for " + entities.Length(d)
 }
 
-// checks compares what is asked, of other services by their new names (others).
+// checks compares the checks of a channel. Dependencies on other services are compared by their new names (others).
 func checks(old, now *entities.ChannelSpec, of Definitions, others map[string]string) []string {
 	var out []string
 	for i := range old.Checks {
@@ -108,7 +108,7 @@ func checks(old, now *entities.ChannelSpec, of Definitions, others map[string]st
 		o.ID = o.IDIn(others)
 		at := slices.IndexFunc(now.Checks, func(n entities.Check) bool { return n.ID == o.ID })
 		if at < 0 {
-			if o.Kind != entities.CheckSelection { // it goes with the policy, which is compared as such
+			if o.Kind != entities.CheckSelection { // compared as part of the policy
 				out = append(out, "no "+o.ID)
 			}
 			continue
@@ -121,7 +121,7 @@ func checks(old, now *entities.ChannelSpec, of Definitions, others map[string]st
 	return out
 }
 
-// stages compares when a check is asked.
+// stages compares the stages at which a check runs.
 func stages(old, now *entities.Check) []string {
 	var out []string
 	for _, o := range old.At {
@@ -188,7 +188,7 @@ func extensions(old, now *entities.ChannelSpec, of Definitions) []string {
 	return out
 }
 
-// again is how often an extension runs.
+// again describes how often an extension runs.
 func again(every time.Duration) string {
 	if every == 0 {
 		return "once"
@@ -200,7 +200,7 @@ func runsOtherwise(o, n *entities.ExtensionDefinition) bool {
 	return o == nil || n == nil || differ(o.Command, n.Command) || differ(o.Env, n.Env) || differ(o.Job, n.Job) || differ(o.Task, n.Task)
 }
 
-// applies compares what follows a release, and who is asked before each apply.
+// applies compares what follows a release, and the checks before each apply.
 func applies(before, after *entities.Spec, old, now *entities.ChannelSpec) []string {
 	var out []string
 	if old.Report != "" && now.Report == "" {
@@ -209,7 +209,7 @@ func applies(before, after *entities.Spec, old, now *entities.ChannelSpec) []str
 	if now.NoRollback && !old.NoRollback {
 		out = append(out, "what fails is not rolled back")
 	}
-	if old.Rollout != nil && old.Rollout.String() != now.Rollout.String() { // which is not ordered
+	if old.Rollout != nil && old.Rollout.String() != now.Rollout.String() { // rollout policies have no order
 		out = append(out, fmt.Sprintf("releases go to %s instead of %s", now.Rollout, old.Rollout))
 	}
 	for _, o := range old.Instances {
@@ -222,7 +222,7 @@ func applies(before, after *entities.Spec, old, now *entities.ChannelSpec) []str
 	return out
 }
 
-// grants compares who may do what: a verb that no grant names is free.
+// grants compares permissions. A verb that no grant names is free for all.
 func grants(old, now []entities.Grant, channels []string) []string {
 	var out []string
 	for _, verb := range verbs(slices.Concat(old, now)) {
@@ -247,14 +247,14 @@ func grants(old, now []entities.Grant, channels []string) []string {
 	return out
 }
 
-// more are those to whom a verb is granted and was not.
+// more returns the principals that newly get a verb.
 func more(old, now []entities.Grant, verb, channel string) []string {
 	before, _ := granted(old, verb, channel)
 	after, _ := granted(now, verb, channel)
 	return without(after, before)
 }
 
-// verbs that grants name, in order.
+// verbs returns the verbs that grants name, sorted.
 func verbs(grants []entities.Grant) []string {
 	var out []string
 	for _, g := range grants {
@@ -263,7 +263,7 @@ func verbs(grants []entities.Grant) []string {
 	return out
 }
 
-// granted lists to whom a verb is granted in a channel; no channel: in all of them. Guarded: some grant names the verb.
+// granted lists who may use a verb in a channel. An empty channel means all channels. guarded is true if a grant names the verb.
 func granted(grants []entities.Grant, verb, channel string) (to []string, guarded bool) {
 	for _, g := range grants {
 		if !slices.Contains(g.Verbs, verb) && !slices.Contains(g.Verbs, "*") {
@@ -299,7 +299,7 @@ func identity(old, now *entities.Identity) []string {
 	return out
 }
 
-// without lists what of a is not in b.
+// without returns the elements of a that are not in b.
 func without(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 }

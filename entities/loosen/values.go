@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// values compares how a check of one kind is judged, by what it compares with.
+// values compares two definitions of a check of one kind, by their content.
 func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
 	switch kind {
 	case entities.CheckAllowedTimes:
@@ -34,10 +34,10 @@ func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
 	return otherwise(differ([]any{o.Capacity, o.Compare, o.Dependency, o.ConfigRollout}, []any{n.Capacity, n.Compare, n.Dependency, n.ConfigRollout}), "judged otherwise")
 }
 
-// runs compares what is run; where a command lies does not matter.
+// runs compares two commands. The location of a command does not matter.
 func runs(o, n *entities.CheckRun) []string { return otherwise(differ(*o, *n), "judged otherwise") }
 
-// compared compares two definitions that are whole.
+// compared compares two definitions by a function. If only one of them exists, they differ.
 func compared[D any](o, n *D, by func(o, n *D) []string) []string {
 	if o == nil || n == nil {
 		return otherwise(o != n, "judged otherwise")
@@ -104,7 +104,8 @@ func times(o, n *entities.AllowedTimes) []string {
 	return out
 }
 
-// covers: one span holds another. Times of one form are ordered as texts; those of two forms are not compared.
+// covers reports whether one freeze contains another. Times of the same form are compared as text. Times of different forms are not
+// comparable.
 func covers(by, f entities.Freeze) bool {
 	comparable := len(by.From) == len(f.From) && len(by.To) == len(f.To) && !strings.ContainsAny(by.From+by.To+f.From+f.To, "Z+")
 	return by.From == f.From && by.To == f.To || comparable && by.From <= f.From && by.To >= f.To
@@ -129,7 +130,7 @@ func number(n *float64) string {
 	return fmt.Sprint(*n)
 }
 
-// alerts: with fewer matchers more alerts are of concern.
+// alerts compares two alert queries. Fewer matchers select more alerts.
 func alerts(o, n *entities.Alerts) []string {
 	out := otherwise(o.URL != n.URL, "asks "+n.URL+" instead of "+o.URL)
 	for _, label := range slices.Sorted(maps.Keys(n.Matchers)) {

@@ -1,9 +1,8 @@
-// Package order judges the order in which two services of an application may change: by capacity, by
-// version, and by what is still open (D20–D22). Each rule is a function of plain values. The rules
-// never hold up both of two services, unless both were declared to go first the same way and both move the
-// other way.
+// Package order decides the order in which two services of an application may change: by capacity, by version, and by open releases
+// (D20–D22). Each rule is a function of plain values. The rules never block both of two services, unless both are declared to go first in
+// the same direction and both change in the other direction.
 //
-// It imports the standard library alone.
+// It imports only the standard library.
 package order
 
 import (
@@ -14,7 +13,7 @@ import (
 	"time"
 )
 
-// Direction is the way a capacity goes.
+// Direction is the direction of a capacity change.
 type Direction string
 
 // The directions.
@@ -24,10 +23,10 @@ const (
 	Shrinking Direction = "shrinking"
 )
 
-// Change is what of a capacity is there and what is to be there next. Nothing there yet is 0.
+// Change is the current and the next capacity. A capacity that does not exist yet is 0.
 type Change struct{ Before, After float64 }
 
-// Direction of the change.
+// Direction returns the direction of the change.
 func (c Change) Direction() Direction {
 	switch {
 	case c.After > c.Before:
@@ -45,8 +44,8 @@ func (c Change) String() string {
 	return fmt.Sprintf("goes from %g to %g", c.Before, c.After)
 }
 
-// FirstWhen reads what a dependency declares: when its service goes before the other. Nothing
-// declared means shrinking: a service that is served by the other grows after it, and shrinks before.
+// FirstWhen parses the declaration of a dependency: in which direction its service goes before the other. The default is shrinking: a
+// service that the other one serves grows after it, and shrinks before it.
 func FirstWhen(declared string) (Direction, error) {
 	switch Direction(declared) {
 	case Growing:
@@ -57,22 +56,21 @@ func FirstWhen(declared string) (Direction, error) {
 	return Same, fmt.Errorf("first is %q; expected %s or %s", declared, Growing, Shrinking)
 }
 
-// Delays tells whether a service must wait for another with its own change (D20, D21): both move the
-// same way, and the service is not the one that goes first that way. When the two move in different
-// ways, neither needs the other's change in order to work afterwards.
+// Delays reports whether a service must wait for the change of another (D20, D21): both change in the same direction, and the service does
+// not go first in it. If the directions differ, neither needs the other's change in order to work afterwards.
 func Delays(mine Change, first Direction, others Change) bool {
 	way := mine.Direction()
 	return way != Same && way == others.Direction() && way != first
 }
 
-// Open is a release of another service that is neither in nor out.
+// Open is a release of another service that is not finished.
 type Open struct {
 	Version     string
 	Incarnation int64
 }
 
-// Ahead is the first of the open releases that goes before one of the incarnation given, in static
-// order: those of the same incarnation or an earlier one (D22).
+// Ahead returns the first open release that goes before a release of the given incarnation, in static order: a release of the same or an
+// earlier incarnation (D22).
 func Ahead(incarnation int64, open []Open) (Open, bool) {
 	for _, o := range open {
 		if o.Incarnation <= incarnation {
@@ -82,17 +80,16 @@ func Ahead(incarnation int64, open []Open) (Open, bool) {
 	return Open{}, false
 }
 
-// configured is the end of a full version that only a change of configuration made, "v7-i42", or with values of aspects:
-// "v7-flags.x3f9a21c0".
+// configured matches the end of a full version that a change of configuration added, "v7-i42", or values of aspects: "v7-flags.x3f9a21c0".
 var configured = regexp.MustCompile(`(-i[0-9]+)?(-[a-z][a-z0-9]*\.x[0-9a-f]{8})*$`)
 
-// Named is the version that a person or CI named, of a full version.
+// Named returns the version that a user or CI named, from a full version.
 func Named(full string) string { return configured.ReplaceAllString(full, "") }
 
-// How two versions are ordered, in words.
+// How describes how two versions are ordered.
 type How string
 
-// The ways to order versions. Two that fit none are not compared.
+// The ways to order versions. Two versions that fit none are not compared.
 const (
 	BySame     How = "the same"
 	ByTime     How = "by time stamp"
@@ -100,8 +97,8 @@ const (
 	BySemantic How = "as semantic versions"
 )
 
-// semver is what reads as a semantic version, with any number of parts: v8, 1.2, 1.2.3-rc.1+build. numbered is a number behind a
-// name that ends before it: v8, build-10, release-2.11; a name of hex digits may be a part of a commit.
+// semver matches a semantic version with any number of parts: v8, 1.2, 1.2.3-rc.1+build. numbered matches a name followed by a number: v8,
+// build-10, release-2.11. A name of hex digits does not count, because it may be part of a commit.
 var (
 	semver   = regexp.MustCompile(`^[vV]?([0-9]+(?:\.[0-9]+)*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?$`)
 	numbered = regexp.MustCompile(`^([^0-9]*)([0-9]+)$`)
@@ -109,7 +106,7 @@ var (
 	hex      = regexp.MustCompile(`^[0-9a-f]+$`)
 )
 
-// stamps are the forms of dates and times; without a zone they are UTC.
+// stamps are the formats of dates and times. Without a zone they are UTC.
 var stamps = [...]string{
 	"2006-1-2", "20060102", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02-15-04-05", "2006-01-02-15-04",
 	"2006-01-02-150405", "2006-01-02-1504", "20060102T150405Z07:00", "20060102T150405", "20060102-150405", "20060102-1504", "20060102150405", "200601021504",
@@ -124,15 +121,15 @@ func stamp(v string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Ordered tells whether a version is of a form that is ordered at all.
+// Ordered reports whether a version has a format that can be ordered at all.
 func Ordered(v string) bool {
 	_, stamped := stamp(v)
 	return stamped || numbered.MatchString(v) || named.MatchString(v) || semver.MatchString(v)
 }
 
-// CompareVersions orders two versions (D22): -1 when a is older than b, 0 when they are equal, 1 when a is newer, and how that is
-// known. Two that are the same are equal, two time stamps go by time, two of one name with numbers behind it by those, two semantic
-// versions as such. What is none of these together is not compared, rather than ordered by its text.
+// CompareVersions orders two versions (D22): -1 if a is older than b, 0 if they are equal, 1 if a is newer, and how that is known. The same
+// text is equal. Two time stamps are ordered by time, two versions with the same name by their numbers, two semantic versions by their
+// parts. Other pairs are not compared, rather than ordered by their text.
 func CompareVersions(a, b string) (c int, how How, ok bool) {
 	if a == b {
 		return 0, BySame, true
@@ -143,7 +140,7 @@ func CompareVersions(a, b string) (c int, how How, ok bool) {
 	switch {
 	case sOK && tOK:
 		return s.Compare(t), ByTime, true
-	case dashed: // one alone
+	case dashed: // only one of them
 		return 0, "", false
 	}
 	if c, ok := byNumber(a, b); ok {
@@ -156,8 +153,7 @@ func CompareVersions(a, b string) (c int, how How, ok bool) {
 	return semantic(x, y), BySemantic, true
 }
 
-// byNumber orders two versions of one name by the numbers behind it. Several numbers behind a v, or behind nothing, are parts of a
-// semantic version.
+// byNumber orders two versions with the same name by their numbers. Several numbers after "v", or without a name, are a semantic version.
 func byNumber(a, b string) (c int, ok bool) {
 	for _, form := range []*regexp.Regexp{numbered, named} {
 		x, y := form.FindStringSubmatch(a), form.FindStringSubmatch(b)
@@ -177,7 +173,7 @@ func semantic(x, y []string) int {
 	switch {
 	case x[2] == y[2]:
 		return 0
-	case x[2] == "": // a release is newer than what came before it
+	case x[2] == "": // a release is newer than its pre-releases
 		return 1
 	case y[2] == "":
 		return -1
@@ -185,7 +181,7 @@ func semantic(x, y []string) int {
 	return lists(strings.Split(x[2], "."), strings.Split(y[2], "."), "")
 }
 
-// lists compares part by part; what is missing counts as the filler.
+// lists compares part by part. A missing part counts as the filler.
 func lists(a, b []string, filler string) int {
 	at := func(list []string, i int) string {
 		if i < len(list) {
@@ -201,7 +197,7 @@ func lists(a, b []string, filler string) int {
 	return 0
 }
 
-// natural compares text piece by piece; a piece of digits is a number.
+// natural compares text piece by piece. A piece of digits is a number.
 func natural(a, b string) int {
 	for a != "" && b != "" {
 		x, y := piece(a), piece(b)
@@ -214,7 +210,7 @@ func natural(a, b string) int {
 			return c
 		}
 	}
-	return cmp.Compare(len(a), len(b)) // one of them is empty: the longer one is newer
+	return cmp.Compare(len(a), len(b)) // one is empty: the longer one is newer
 }
 
 func piece(s string) string {

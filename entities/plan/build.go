@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Build makes the plan. An error is an *UnknownError, an *AggregatorError or a *CycleError, whatever the scope.
+// Build builds the plan. The error is an *UnknownError, an *AggregatorError or a *CycleError, for any scope.
 func Build(services []Service, scope Scope) (*Plan, error) {
 	b := builder{scope: scope, services: map[string]*Service{}}
 	for n := range services {
@@ -24,7 +24,7 @@ func Build(services []Service, scope Scope) (*Plan, error) {
 	return b.pruned(), nil
 }
 
-// builder builds the whole plan, and prunes it then: so that what is wrong is found whatever changed.
+// builder builds the whole plan and then prunes it, so that it finds errors in unchanged parts too.
 type builder struct {
 	scope    Scope
 	services map[string]*Service
@@ -33,7 +33,7 @@ type builder struct {
 	at       map[Kind]map[string][]int // nodes by kind and service
 }
 
-// check finds names that mean nothing.
+// check finds unknown names.
 func (b *builder) check() error {
 	for _, name := range b.names {
 		s := b.services[name]
@@ -61,7 +61,7 @@ func (b *builder) check() error {
 	return nil
 }
 
-// addNodes lists what is to be done (E1–E5).
+// addNodes adds the nodes (E1–E5).
 func (b *builder) addNodes() {
 	b.at = map[Kind]map[string][]int{}
 	for _, k := range kinds {
@@ -87,7 +87,7 @@ func (b *builder) add(n Node) {
 	b.nodes = append(b.nodes, n)
 }
 
-// addEdges says what waits for what. A node waits for its own service on its own target, and for another service everywhere.
+// addEdges adds the edges. A node waits for its own service on its own target, and for other services on all targets.
 func (b *builder) addEdges() {
 	callback := b.at[Callback][""]
 	var collected []int
@@ -123,7 +123,7 @@ func (b *builder) addEdges() {
 	}
 }
 
-// own is the DEPLOY of a node's service on its target.
+// own returns the DEPLOY of a node's service on its target.
 func (b *builder) own(n *Node) []int {
 	for _, i := range b.at[Deploy][n.Service] {
 		if b.nodes[i].Target == n.Target {
@@ -140,10 +140,10 @@ func (b *builder) everywhere(kind Kind, services []string) (all []int) {
 	return all
 }
 
-// cycle finds nodes that wait for each other, or none.
+// cycle returns a cycle of nodes, or nil.
 func (b *builder) cycle() []Node {
 	const (
-		open = 1 + iota // on the way from where the search began
+		open = 1 + iota // on the current path
 		free            // no cycle leads through it
 	)
 	marks, path := make([]int, len(b.nodes)), []int{}
@@ -176,14 +176,14 @@ func (b *builder) cycle() []Node {
 	return nil
 }
 
-// pruned leaves out what the changes do not reach, with its edges (E7).
+// pruned omits the nodes that the changes do not reach, and their edges (E7).
 func (b *builder) pruned() *Plan {
 	if b.scope.All {
 		return &Plan{Nodes: b.nodes}
 	}
 	near := b.neighbourhood()
 	p := &Plan{Nodes: []Node{}}
-	now := make([]int, len(b.nodes)) // the index that a node has now, counted from 1
+	now := make([]int, len(b.nodes)) // the new index of a node, counted from 1
 	for i, n := range b.nodes {
 		if b.stays(&n, near) {
 			p.Nodes = append(p.Nodes, n)
@@ -204,7 +204,7 @@ func (b *builder) pruned() *Plan {
 	return p
 }
 
-// neighbourhood is what changed, and what is fitted together with it: one hop.
+// neighbourhood returns the changed services and their integrations: one hop.
 func (b *builder) neighbourhood() map[string]bool {
 	near := map[string]bool{}
 	for _, name := range b.names {
@@ -230,7 +230,7 @@ func (b *builder) stays(n *Node, near map[string]bool) bool {
 	}
 }
 
-// behind lists for each node those that wait for it.
+// behind lists for each node the nodes that wait for it.
 func (p *Plan) behind() [][]int {
 	behind := make([][]int, len(p.Nodes))
 	for n := range p.Nodes {
@@ -241,7 +241,7 @@ func (p *Plan) behind() [][]int {
 	return behind
 }
 
-// ranks are how many nodes wait for each in a row, at most: what has the longest way behind it goes first.
+// ranks returns for each node the length of the longest chain of nodes that wait for it. The node with the longest chain goes first.
 func (p *Plan) ranks() []int {
 	behind := p.behind()
 	ranks := make([]int, len(p.Nodes))
@@ -261,8 +261,7 @@ func (p *Plan) ranks() []int {
 	return ranks
 }
 
-// Longest lists the nodes of the longest way through the plan, the first to begin first: of several the one whose nodes are listed
-// first.
+// Longest lists the nodes of the longest path through the plan, in order. Of several it takes the one whose nodes are listed first.
 func (p *Plan) Longest() (way []int) {
 	ranks, behind := p.ranks(), p.behind()
 	for next := indexes(len(p.Nodes)); len(next) > 0; next = behind[way[len(way)-1]] {
@@ -271,7 +270,7 @@ func (p *Plan) Longest() (way []int) {
 	return way
 }
 
-// inTurn lists all nodes, those with the longest way behind them first. That does not change while a plan is walked.
+// inTurn lists all nodes, those with the longest chain behind them first. The order does not change during a walk.
 func (p *Plan) inTurn() []int {
 	if p.turn == nil {
 		ranks := p.ranks()
@@ -281,7 +280,7 @@ func (p *Plan) inTurn() []int {
 	return p.turn
 }
 
-// indexes are 0 to n-1.
+// indexes returns 0 to n-1.
 func indexes(n int) []int {
 	all := make([]int, n)
 	for i := range all {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Changed lists the services of which this work says something else than another one does: of themselves, of what runs for them, or of
-// what is collected from them. Those that are only in the other one are not listed: nothing is left to be done for them.
+// Changed lists the services that differ between two works: in themselves, in their commands, or in their fragments. It omits services that
+// are only in the other work, because nothing is left to do for them.
 func (w *Work) Changed(before *Work) (names []string) {
 	was := map[string]string{}
 	for n := range before.Services {
@@ -21,7 +21,7 @@ func (w *Work) Changed(before *Work) (names []string) {
 	return names
 }
 
-// key is what workflows and the store know a service by.
+// key returns the name by which workflows and the store know a service.
 func (s *Service) key() string {
 	if s.Key != "" {
 		return s.Key
@@ -29,7 +29,7 @@ func (s *Service) key() string {
 	return s.Name
 }
 
-// said is all that the work says of a service.
+// said returns everything that the work contains about a service.
 func (w *Work) said(s *Service) string {
 	of := func(name string) bool { return name == s.Name }
 	about := struct {
@@ -47,11 +47,11 @@ func (w *Work) said(s *Service) string {
 			about.Fragments = append(about.Fragments, f)
 		}
 	}
-	text, _ := json.Marshal(about) // it has no field that could not be written
+	text, _ := json.Marshal(about) // cannot fail: every field can be marshalled
 	return string(text)
 }
 
-// Called finds a service by what workflows and the store know it by.
+// Called finds a service by the name that workflows and the store use.
 func (w *Work) Called(key string) (name string, found bool) {
 	n := slices.IndexFunc(w.Services, func(s Service) bool { return s.key() == key })
 	if n < 0 {
@@ -60,7 +60,7 @@ func (w *Work) Called(key string) (name string, found bool) {
 	return w.Services[n].Name, true
 }
 
-// KeyOf is what workflows and the store know a service by.
+// KeyOf returns the name by which workflows and the store know a service.
 func (w *Work) KeyOf(name string) string {
 	if n := slices.IndexFunc(w.Services, func(s Service) bool { return s.Name == name }); n >= 0 {
 		return w.Services[n].key()

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Text lists the nodes, those that may begin first at the top, with what each waits for, and what became of it where so says that
-// (E16).
+// Text lists the nodes, those that may begin first at the top, with what each waits for and, if so has it, its state (E16).
 func (p *Plan) Text(so []Progress) string {
 	width, of := 0, map[Kind]int{}
 	for n := range p.Nodes {
@@ -31,7 +30,7 @@ func (p *Plan) Text(so []Progress) string {
 	return b.String()
 }
 
-// became says what became of a node: "blocked by DEPLOY sonarr@media".
+// became describes the state of a node: "blocked by DEPLOY sonarr@media".
 func (p *Plan) became(n int, so []Progress) string {
 	switch {
 	case n >= len(so):
@@ -42,7 +41,7 @@ func (p *Plan) became(n int, so []Progress) string {
 	return string(so[n].State)
 }
 
-// folded names nodes; where they are all of a kind, of several, of which there are so many, it says so.
+// folded names nodes. If they are all nodes of a kind with several nodes, it says only that.
 func (p *Plan) folded(nodes []int, of map[Kind]int) string {
 	var texts []string
 	for _, k := range kinds {
@@ -60,14 +59,14 @@ func (p *Plan) folded(nodes []int, of map[Kind]int) string {
 	return strings.Join(texts, ", ")
 }
 
-// InOrder lists the nodes by how many must be over before them, in a row.
+// InOrder lists the nodes by depth: the length of the longest chain that must end before them.
 func (p *Plan) InOrder() []int {
 	depths, order := p.depths(), indexes(len(p.Nodes))
 	slices.SortStableFunc(order, func(a, b int) int { return depths[a] - depths[b] })
 	return order
 }
 
-// depths are how many nodes are over once each is, in a row, at most.
+// depths returns for each node the length of the longest chain that ends with it.
 func (p *Plan) depths() []int {
 	depths := make([]int, len(p.Nodes))
 	var depth func(n int) int
@@ -86,7 +85,7 @@ func (p *Plan) depths() []int {
 	return depths
 }
 
-// colours are those of states in pictures.
+// colours are the colours of states in pictures.
 var colours = map[State]string{
 	Waiting: "#ffffff", Running: "#cfe2ff", Held: "#cff4fc", Done: "#d1e7dd", Failed: "#f8d7da", Blocked: "#e2e3e5", Superseded: "#fff3cd",
 }
@@ -98,7 +97,7 @@ func (p *Plan) colour(n int, so []Progress) string {
 	return colours[so[n].State]
 }
 
-// DOT is the plan for Graphviz. An edge after which its end may begin whatever became of its beginning is dashed.
+// DOT returns the plan for Graphviz. A dashed edge waits only for the end of a node, successful or not.
 func (p *Plan) DOT(so []Progress) string {
 	var b strings.Builder
 	b.WriteString("digraph plan {\n  rankdir=LR\n  node [shape=box, style=filled, fontname=\"sans-serif\"]\n")
@@ -116,7 +115,7 @@ func (p *Plan) DOT(so []Progress) string {
 	return b.String() + "}\n"
 }
 
-// Mermaid is the plan for pages that draw Mermaid, as those of GitHub do.
+// Mermaid returns the plan in Mermaid syntax, which GitHub pages render.
 func (p *Plan) Mermaid(so []Progress) string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")

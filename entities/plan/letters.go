@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// letters are those of states, in the same order: what a store and a history hold of a node is one letter.
+// letters are the letters of the states, in the same order. Store and history use one letter per node.
 const letters = ".rhdfbs"
 
 var lettered = []State{Waiting, Running, Held, Done, Failed, Blocked, Superseded}
 
-// Letter of a state.
+// Letter returns the letter of a state.
 func (s State) Letter() byte {
 	for n := range lettered {
 		if lettered[n] == s {
@@ -20,7 +20,7 @@ func (s State) Letter() byte {
 	return letters[0]
 }
 
-// OfLetter is the state that a letter stands for.
+// OfLetter returns the state of a letter.
 func OfLetter(letter byte) State {
 	if n := strings.IndexByte(letters, letter); n >= 0 {
 		return lettered[n]
@@ -28,7 +28,7 @@ func OfLetter(letter byte) State {
 	return Waiting
 }
 
-// Letters has a letter for each node.
+// Letters returns a letter per node.
 func Letters(so []Progress) string {
 	out := make([]byte, len(so))
 	for n := range so {
@@ -37,7 +37,7 @@ func Letters(so []Progress) string {
 	return string(out)
 }
 
-// Read is what letters say of the nodes. The cause of what is blocked is the first node that failed and is needed by it.
+// Read returns the states that letters encode. The cause of a blocked node is the first failed node that it needs.
 func (p *Plan) Read(text string) []Progress {
 	so := make([]Progress, len(p.Nodes))
 	for n := range min(len(so), len(text)) {

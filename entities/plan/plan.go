@@ -1,6 +1,6 @@
-// Package plan says in which order the services of an application are deployed and fitted together: a directed acyclic graph of
-// pieces of work, derived from what the services say of each other, and which of them may begin now (E1–E14). It is pure: the same
-// input gives the same plan, and what became of its nodes is the caller's to remember.
+// Package plan computes the order in which the services of an application are deployed and integrated: a directed acyclic graph of nodes,
+// derived from the declarations of the services, and which nodes may begin now (E1–E14). It is pure: the same input gives the same plan.
+// The caller stores the state of the nodes.
 package plan
 
 import (
@@ -10,68 +10,67 @@ import (
 	"strings"
 )
 
-// Kind is what a node does.
+// Kind is the action of a node.
 type Kind string
 
 // The kinds, in the order in which plans list them.
 const (
-	Deploy    Kind = "DEPLOY"    // brings a service to a target
-	Callback  Kind = "CALLBACK"  // captures what setting up produced, and renders again what depends on that
-	Sync      Kind = "SYNC"      // gives an aggregator what was collected for it, and has it read that
-	Redeploy  Kind = "REDEPLOY"  // deploys an aggregator that reads it only so
-	Reconcile Kind = "RECONCILE" // fits a service into the others
-	DNS       Kind = "DNS"       // makes the names of services lead to them
+	Deploy    Kind = "DEPLOY"    // deploys a service to a target
+	Callback  Kind = "CALLBACK"  // captures the results of a first setup, and renders again what depends on them
+	Sync      Kind = "SYNC"      // updates an aggregator with the fragments collected for it, and reloads it
+	Redeploy  Kind = "REDEPLOY"  // redeploys an aggregator that reads fragments only at a deployment
+	Reconcile Kind = "RECONCILE" // integrates a service with others
+	DNS       Kind = "DNS"       // points the names of services to their targets
 )
 
 var kinds = []Kind{Deploy, Callback, Sync, Redeploy, Reconcile, DNS}
 
-// Service is what a plan knows of a service.
+// Service is the input of a plan about a service.
 type Service struct {
 	Name string `json:"name"`
-	// Key is what workflows and the store know it by, where that is another name.
+	// Key is the name by which workflows and the store know it, if that differs.
 	Key     string   `json:"key,omitempty"`
 	Targets []string `json:"targets"` // where it is deployed
 	// Requires names services whose DEPLOY comes before its own.
 	Requires []string `json:"requires,omitempty"`
-	// SetupCallback: setting it up for the first time produces what others need.
+	// SetupCallback: its first setup produces values that others need.
 	SetupCallback bool `json:"setupCallback,omitempty"`
-	// Captured: its payload has what is captured, so that its DEPLOY waits for that. ReconcilesCaptured: its reconcilers have.
+	// Captured: its payload contains captured values, so its DEPLOY waits for them. ReconcilesCaptured: its reconcilers contain them.
 	Captured           bool `json:"captured,omitempty"`
 	ReconcilesCaptured bool `json:"reconcilesCaptured,omitempty"`
-	// Aggregator is how it takes what is collected for it, Sync or Redeploy; "" where nothing is. Feeds names the aggregators for
-	// which something of this service is collected.
+	// Aggregator is how the service receives collected fragments, Sync or Redeploy; "" if it collects none. Feeds names the aggregators that
+	// collect a fragment of this service.
 	Aggregator Kind     `json:"aggregator,omitempty"`
 	Feeds      []string `json:"feeds,omitempty"`
-	// Reconciles: it has reconcilers. They come after those of the services in ReconcilesAfter, which have some.
+	// Reconciles: it has reconcilers. They run after those of the services in ReconcilesAfter, which have reconcilers too.
 	Reconciles      bool     `json:"reconciles,omitempty"`
 	ReconcilesAfter []string `json:"reconcilesAfter,omitempty"`
-	// Integrations names services that it is fitted into, or that are fitted into it: when one of them changes, it is looked at too.
+	// Integrations names services that are integrated with it, in either direction. If one of them changes, this service is planned too.
 	Integrations []string `json:"integrations,omitempty"`
-	// DNS: it has names, which are Names.
+	// DNS: it has names, listed in Names.
 	DNS   bool     `json:"dns,omitempty"`
 	Names []string `json:"names,omitempty"`
 }
 
-// Scope is how much is planned.
+// Scope limits a plan.
 type Scope struct {
-	// All: everything. Otherwise what Changed, the names of services, makes necessary (E7).
+	// All: everything. Otherwise the nodes that the changed services require (E7).
 	All     bool
 	Changed []string
 	// Eager: RECONCILE does not wait for aggregators (E12).
 	Eager bool
 }
 
-// Node is one piece of work. Needs and After are indexes of nodes: those that must have succeeded before, and those that must
-// have ended.
+// Node is one step of work. Needs and After are indexes of nodes: those that must succeed before, and those that must only end before.
 type Node struct {
 	Kind    Kind   `json:"kind"`
-	Service string `json:"service,omitempty"` // none: CALLBACK and DNS
+	Service string `json:"service,omitempty"` // empty for CALLBACK and DNS
 	Target  string `json:"target,omitempty"`
 	Needs   []int  `json:"needs,omitempty"`
 	After   []int  `json:"after,omitempty"`
 }
 
-// String names the node: "DEPLOY sonarr@media", "DNS".
+// String returns the name of the node: "DEPLOY sonarr@media", "DNS".
 func (n *Node) String() string {
 	if n.Service == "" {
 		return string(n.Kind)
@@ -79,29 +78,29 @@ func (n *Node) String() string {
 	return string(n.Kind) + " " + n.Service + "@" + n.Target
 }
 
-// Named is the node of a name that String gives.
+// Named parses a name that String returned.
 func Named(name string) Node {
 	kind, of, _ := strings.Cut(name, " ")
 	service, target, _ := strings.Cut(of, "@")
 	return Node{Kind: Kind(kind), Service: service, Target: target}
 }
 
-// Collects tells whether a node gives an aggregator what was collected for it.
+// Collects reports whether a node passes collected fragments to an aggregator.
 func (n *Node) Collects() bool { return n.Kind == Sync || n.Kind == Redeploy }
 
-// Plan is a graph without cycles. Its nodes are ordered by kind, service and target.
+// Plan is a graph without cycles. Its nodes are sorted by kind, service and target.
 type Plan struct {
 	Nodes []Node `json:"nodes"`
-	// Serial are the targets on which one node runs at a time, by name.
+	// Serial names the targets that run one node at a time.
 	Serial []string `json:"serial,omitempty"`
 
 	turn []int // see inTurn
 }
 
-// Bytes is the plan as JSON: the same for the same input (E13).
+// Bytes returns the plan as JSON: the same for the same input (E13).
 func (p *Plan) Bytes() ([]byte, error) { return json.Marshal(p) }
 
-// Downstream lists what some nodes block when they fail, without those themselves.
+// Downstream lists the nodes that some nodes block if they fail, without those nodes.
 func (p *Plan) Downstream(from ...int) (blocked []int) {
 	seen := make([]bool, len(p.Nodes))
 	for _, n := range from {
@@ -112,7 +111,7 @@ func (p *Plan) Downstream(from ...int) (blocked []int) {
 	return blocked
 }
 
-// behindOf lists what needs some nodes, directly or not, and was not seen before.
+// behindOf lists the nodes that need some nodes, directly or not, and are not in seen.
 func behindOf(needed [][]int, seen []bool, from []int) (behind []int) {
 	for queue := slices.Clone(from); len(queue) > 0; queue = queue[1:] {
 		for _, n := range needed[queue[0]] {
@@ -125,7 +124,7 @@ func behindOf(needed [][]int, seen []bool, from []int) (behind []int) {
 	return behind
 }
 
-// IfFails is what becomes of the plan when the DEPLOYs of a service fail, and all else goes well that can; ok: there is one.
+// IfFails returns the final states if the DEPLOYs of a service fail and everything else that can run succeeds. ok is false if it has none.
 func (p *Plan) IfFails(service string) (so []Progress, ok bool) {
 	w := p.Walker(nil)
 	for n := range p.Nodes {
@@ -138,7 +137,7 @@ func (p *Plan) IfFails(service string) (so []Progress, ok bool) {
 	return w.so, ok
 }
 
-// needed lists for each node those that need it.
+// needed lists for each node the nodes that need it.
 func (p *Plan) needed() [][]int {
 	needed := make([][]int, len(p.Nodes))
 	for n := range p.Nodes {
@@ -149,9 +148,9 @@ func (p *Plan) needed() [][]int {
 	return needed
 }
 
-// UnknownError is that a service names one that there is not (E6).
+// UnknownError says that a service names another one that does not exist (E6).
 type UnknownError struct {
-	Service, Field, Name string // Service is "" where the changes name it
+	Service, Field, Name string // Service is "" if the changes name it
 }
 
 func (e *UnknownError) Error() string {
@@ -161,14 +160,14 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("service %s: %s names %q, and there is no such service", e.Service, e.Field, e.Name)
 }
 
-// AggregatorError is that a service feeds one that collects nothing.
+// AggregatorError says that a service feeds a service that collects nothing.
 type AggregatorError struct{ Service, Name string }
 
 func (e *AggregatorError) Error() string {
 	return fmt.Sprintf("service %s: feeds names %s, which is no aggregator", e.Service, e.Name)
 }
 
-// CycleError is that nodes wait for each other (E6). Path begins and ends with the same one.
+// CycleError says that nodes wait for each other (E6). Path begins and ends with the same node.
 type CycleError struct{ Path []Node }
 
 func (e *CycleError) Error() string {

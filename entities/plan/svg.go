@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Measures of a picture, in pixels.
+// Sizes of a picture, in pixels.
 const (
 	boxHeight = 28
 	rowHeight = 42
@@ -18,13 +18,13 @@ const (
 	charWidth = 7.3 // of text of 12 pixels
 )
 
-// kindColours are those of kinds in pictures.
+// kindColours are the colours of the kinds in pictures.
 var kindColours = map[Kind]string{
 	Deploy: "#2563eb", Callback: "#9333ea", Sync: "#0d9488", Redeploy: "#ea580c", Reconcile: "#b45309", DNS: "#4b5563",
 }
 
-// SVG is the plan as a picture: what may begin first on the left, kinds by the colour of their edge, states by that of what is inside,
-// and the longest way in bold. An edge that follows from others is not drawn; one that waits for an end of whatever kind is dashed.
+// SVG draws the plan. Nodes that may begin first are on the left. The border colour shows the kind, the fill colour the state, bold lines
+// the longest path. Edges that follow from others are omitted. A dashed edge waits for an end, successful or not.
 func (p *Plan) SVG(so []Progress) string {
 	l := p.layout()
 	var b strings.Builder
@@ -54,7 +54,7 @@ func (p *Plan) SVG(so []Progress) string {
 	return b.String() + "</svg>\n"
 }
 
-// drawEdges draws them below the boxes.
+// drawEdges draws the edges below the boxes.
 func (p *Plan) drawEdges(b *strings.Builder, l layout, longest []int) {
 	bold := func(from, to int) bool {
 		i := slices.Index(longest, from)
@@ -84,19 +84,19 @@ func (p *Plan) drawEdges(b *strings.Builder, l layout, longest []int) {
 
 func escaped(text string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a builder takes everything
+	_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder returns no error
 	return b.String()
 }
 
 func textWidth(text string) int { return int(charWidth * float64(len(text))) }
 
-// layout is where the boxes of nodes are.
+// layout is the positions of the boxes.
 type layout struct {
 	x, y, w       []int
 	width, height int
 }
 
-// layout puts a node right of all that it waits for, and beside what it is connected with.
+// layout places a node right of all nodes that it waits for, and near the nodes that it is connected with.
 func (p *Plan) layout() layout {
 	size := len(p.Nodes)
 	l := layout{x: make([]int, size), y: make([]int, size), w: make([]int, size)}
@@ -129,7 +129,7 @@ func (p *Plan) layout() layout {
 	return l
 }
 
-// untangle orders the nodes of layers by the middle of what they are connected with, to and fro.
+// untangle sorts the nodes of each layer by the mean position of their neighbours, in several passes in both directions.
 func (p *Plan) untangle(layers [][]int) {
 	before := make([][]int, len(p.Nodes))
 	for n := range p.Nodes {
@@ -170,11 +170,11 @@ func (p *Plan) untangle(layers [][]int) {
 	}
 }
 
-// implied tells of edges whether there is a longer way from one end to the other.
+// implied returns a function that reports whether a longer path connects both ends of an edge.
 func (p *Plan) implied() func(from, to int) bool {
 	words := (len(p.Nodes) + 63) / 64
-	above := make([][]uint64, len(p.Nodes)) // all that must be over before a node
-	twice := make([][]uint64, len(p.Nodes)) // and what must be before something that it waits for
+	above := make([][]uint64, len(p.Nodes)) // all nodes that must end before a node
+	twice := make([][]uint64, len(p.Nodes)) // all nodes that must end before one of its predecessors
 	for _, n := range p.InOrder() {
 		above[n], twice[n] = make([]uint64, words), make([]uint64, words)
 		for _, m := range slices.Concat(p.Nodes[n].Needs, p.Nodes[n].After) {

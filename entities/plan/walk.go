@@ -2,40 +2,40 @@ package plan
 
 import "slices"
 
-// State is what became of a node.
+// State is the state of a node.
 type State string
 
 // The states of a node.
 const (
 	Waiting    State = ""
 	Running    State = "running"
-	Held       State = "held" // it may go on, and waits for people or for others: meanwhile it takes no place
+	Held       State = "held" // may continue later, waits for users or for others; it does not count as running
 	Done       State = "done"
 	Failed     State = "failed"
-	Blocked    State = "blocked"    // what it needs failed
-	Superseded State = "superseded" // a newer plan came before it began
+	Blocked    State = "blocked"    // a node that it needs failed
+	Superseded State = "superseded" // a newer plan replaced this one before the node began
 )
 
-// Progress is what became of one node. Cause is the node that failed, where this one is blocked.
+// Progress is the state of one node. Cause is the failed node if this one is blocked.
 type Progress struct {
 	State State `json:"state,omitempty"`
 	Cause int   `json:"cause,omitempty"`
 }
 
-// over tells whether nothing more comes of a node.
+// over reports whether a state is final.
 func (s State) over() bool { return s != Waiting && s != Running && s != Held }
 
-// undeployed tells whether nothing is deployed by a DEPLOY that is so.
+// undeployed reports whether a DEPLOY in this state deployed nothing.
 func (s State) undeployed() bool { return s == Failed || s == Blocked }
 
-// Step is what a walk does next.
+// Step is the next step of a walk.
 type Step struct {
 	Begin []int // nodes that begin now
-	Block []int // nodes that never will, with the node that failed in their Progress
+	Block []int // nodes that never begin; their Progress names the failed node
 	Over  bool  // nothing runs, and nothing will
 }
 
-// Undeployed lists the services with a DEPLOY that failed or is blocked, in order.
+// Undeployed lists the services with a failed or blocked DEPLOY, in order.
 func (p *Plan) Undeployed(so []Progress) (names []string) {
 	for n := range so {
 		if p.Nodes[n].Kind == Deploy && so[n].State.undeployed() {
@@ -45,7 +45,7 @@ func (p *Plan) Undeployed(so []Progress) (names []string) {
 	return slices.Compact(names)
 }
 
-// serial tells whether one node runs on a target at a time.
+// serial reports whether a target runs one node at a time.
 func (p *Plan) serial(target string) bool {
 	_, is := slices.BinarySearch(p.Serial, target)
 	return is

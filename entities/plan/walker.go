@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// Walker goes through a plan: it is told what became of nodes, and says what begins next (E8–E10). What it does for one of them grows with the
-// edges of that node and not with the plan, so that a thousand nodes cost no more each than ten.
+// Walker executes a plan: it takes the states of nodes and returns which nodes begin next (E8–E10). The work per node grows with the edges
+// of the node, not with the plan, so a thousand nodes cost no more each than ten.
 type Walker struct {
 	plan          *Plan
 	so            []Progress
 	letters       []byte
 	count         map[State]int
-	needed, after [][]int // by node: those that need it, and those that come after it
-	unmet         []int   // by node: how many that it waits for are not so yet
-	place         []int   // by node: whose turn is how early
-	deploys, rest queue   // what is ready, of DEPLOY and of all others
+	needed, after [][]int // by node: the nodes that need it, and those that come after it
+	unmet         []int   // by node: how many of its dependencies are not met yet
+	place         []int   // by node: position in the order
+	deploys, rest queue   // ready nodes: DEPLOY, and all others
 	queued        []bool
-	parked        map[string]*parked // what is ready, while its serial target is busy
-	busy          map[string]int     // nodes that run, by serial target
-	failed        []int              // since what they block was noted
+	parked        map[string]*parked // ready nodes while their serial target is busy
+	busy          map[string]int     // running nodes by serial target
+	failed        []int              // failed since their dependents were last blocked
 	undeployed    []string
-	stale         bool // undeployed
+	stale         bool // undeployed is outdated
 	looked        int
 }
 
-// Walker begins where this became of the nodes so far.
+// Walker returns a walker that starts from the given states.
 func (p *Plan) Walker(so []Progress) *Walker {
 	size := len(p.Nodes)
 	w := &Walker{
@@ -52,22 +52,22 @@ func (p *Plan) Walker(so []Progress) *Walker {
 	return w
 }
 
-// So is what became of a node.
+// So returns the state of a node.
 func (w *Walker) So(n int) Progress { return w.so[n] }
 
-// Count is how many nodes are so.
+// Count returns how many nodes are in a state.
 func (w *Walker) Count(s State) int { return w.count[s] }
 
-// Letters has a letter for each node.
+// Letters returns a letter per node.
 func (w *Walker) Letters() string { return string(w.letters) }
 
-// Looked is how many nodes and edges were looked at so far.
+// Looked returns how many nodes and edges the walker has visited.
 func (w *Walker) Looked() int { return w.looked }
 
-// Over tells whether nothing more comes of any node.
+// Over reports whether all nodes are in a final state.
 func (w *Walker) Over() bool { return w.count[Waiting]+w.count[Running]+w.count[Held] == 0 }
 
-// Set notes what became of a node.
+// Set sets the state of a node.
 func (w *Walker) Set(n int, is State) {
 	was := w.so[n].State
 	if was == is {
@@ -87,7 +87,7 @@ func (w *Walker) Set(n int, is State) {
 	w.wait(n)
 }
 
-// tell has nodes know whether one that they wait for is as they need it.
+// tell updates the dependents of a node when the dependency becomes met or unmet.
 func (w *Walker) tell(nodes []int, was, is bool) {
 	if was == is {
 		return
@@ -103,7 +103,7 @@ func (w *Walker) tell(nodes []int, was, is bool) {
 	}
 }
 
-// occupy keeps how many run on a serial target. Once none does, whose turn it is there may begin.
+// occupy counts the running nodes of a serial target. When none runs, the next node may begin.
 func (w *Walker) occupy(n int, was, is State) {
 	target := w.plan.Nodes[n].Target
 	if !w.plan.serial(target) {
@@ -119,10 +119,10 @@ func (w *Walker) occupy(n int, was, is State) {
 	w.unpark(target)
 }
 
-// parked are the nodes of a serial target that are ready: apart, since a DEPLOY may begin where no command may.
+// parked holds the ready nodes of a busy serial target. DEPLOYs are separate, since a DEPLOY may begin where no command may.
 type parked struct{ deploys, rest queue }
 
-// unpark queues the next nodes of a serial target where none runs. The one that begins has the other parked again.
+// unpark queues the next nodes of an idle serial target. When one of them begins, the other is parked again.
 func (w *Walker) unpark(target string) {
 	p := w.parked[target]
 	if p == nil || w.busy[target] > 0 {
@@ -134,7 +134,7 @@ func (w *Walker) unpark(target string) {
 	}
 }
 
-// unparkOne takes a node out of those that are parked, and tells whether it may begin.
+// unparkOne takes a node from the parked ones, and reports whether it may begin.
 func (w *Walker) unparkOne(from *queue) bool {
 	n := heap.Pop(from).(int)
 	w.queued[n] = false
@@ -156,15 +156,15 @@ func (w *Walker) wait(n int) {
 	}
 }
 
-// Room is how much may run at once.
+// Room limits how much may run at once.
 type Room struct {
-	Limit    int // nodes; 0: as many as there are
-	Taken    int // of these places by what is no node
-	Commands int // how many nodes may begin that are no DEPLOY; below 0: as many as there are
+	Limit    int // nodes; 0: no limit
+	Taken    int // slots that something other than a node uses
+	Commands int // how many nodes other than DEPLOY may begin; below 0: no limit
 }
 
-// Step says what is next, and notes that it runs, or is blocked. At most one node for each serial target runs at once. What is held counts
-// neither there nor for the limit. Of those that are ready the ones with the longest way behind them begin first.
+// Step returns the next step, and marks its nodes as running or blocked. At most one node per serial target runs at once. Held nodes count
+// neither there nor for the limit. Of the ready nodes those with the longest chain behind them begin first.
 func (w *Walker) Step(room Room) (step Step) {
 	step.Block = w.block()
 	for room.Limit == 0 || w.count[Running]+room.Taken < room.Limit {
@@ -182,7 +182,7 @@ func (w *Walker) Step(room Room) (step Step) {
 	return step
 }
 
-// next takes the node out of the queues whose turn it is.
+// next takes the next node from the queues.
 func (w *Walker) next(commands bool) (n int, found bool) {
 	for {
 		from := &w.deploys
@@ -198,7 +198,7 @@ func (w *Walker) next(commands bool) (n int, found bool) {
 		switch target := w.plan.Nodes[n].Target; {
 		case w.busy[target] > 0:
 			w.park(target, n)
-		case w.so[n].State != Waiting || w.unmet[n] > 0: // it was ready once
+		case w.so[n].State != Waiting || w.unmet[n] > 0: // no longer ready
 			w.unpark(target)
 		default:
 			return n, true
@@ -218,7 +218,7 @@ func (w *Walker) park(target string, n int) {
 	}
 }
 
-// block notes what failed nodes keep from ever beginning. The cause is the failed node itself, of several the first.
+// block marks the nodes that can never begin because of failed nodes. The cause is the failed node itself; of several, the first.
 func (w *Walker) block() (blocked []int) {
 	slices.Sort(w.failed)
 	for _, cause := range w.failed {
@@ -228,7 +228,7 @@ func (w *Walker) block() (blocked []int) {
 		for from := []int{cause}; len(from) > 0; from = from[1:] {
 			w.looked += len(w.needed[from[0]])
 			for _, n := range w.needed[from[0]] {
-				if w.so[n].State == Waiting { // what is behind one that is blocked was blocked with it
+				if w.so[n].State == Waiting { // nodes behind a blocked one are already blocked
 					w.Set(n, Blocked)
 					w.so[n].Cause = cause
 					blocked, from = append(blocked, n), append(from, n)
@@ -240,7 +240,7 @@ func (w *Walker) block() (blocked []int) {
 	return blocked
 }
 
-// Undeployed lists the services with a DEPLOY that failed or is blocked, in order.
+// Undeployed lists the services with a failed or blocked DEPLOY, in order.
 func (w *Walker) Undeployed() []string {
 	if w.stale {
 		w.undeployed, w.stale = w.plan.Undeployed(w.so), false
@@ -248,7 +248,7 @@ func (w *Walker) Undeployed() []string {
 	return w.undeployed
 }
 
-// queue has nodes, the next one first.
+// queue is a heap of nodes, the next one first.
 type queue struct {
 	of    *Walker
 	nodes []int

@@ -6,20 +6,20 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Work is what an incarnation plans in one release channel: of what plans are built, and what runs for their nodes. It lies in the
-// incarnation; whoever reads it from there fills in the application, the channel and the keys of services.
+// Work is the plan input of an incarnation in one release channel: the services and targets, and the commands for the nodes. It is stored
+// in the incarnation without the application, the channel and the keys of services. The reader adds these.
 type Work struct {
 	Application string    `json:"application,omitempty"`
 	Channel     string    `json:"channel,omitempty"`
 	Services    []Service `json:"services"`
 	Targets     []Target  `json:"targets"` // by name
-	// Commands run for the nodes but for DEPLOY, in this order for each. Those of CALLBACK run for their services.
+	// Commands run for all nodes except DEPLOY, in this order for each node. Those of CALLBACK run for their services.
 	Commands []Command `json:"commands,omitempty"`
-	// Before and After run one after another around all nodes; one that fails keeps what follows from running (E15).
+	// Before and After run one after another around all nodes. After a failure nothing that follows runs (E15).
 	Before    []entities.Extension `json:"before,omitempty"`
 	After     []entities.Extension `json:"after,omitempty"`
 	Fragments []Fragment           `json:"fragments,omitempty"`
-	// Recipients are age recipients for whom what CALLBACK captures is encrypted.
+	// Recipients are age recipients for whom the values that CALLBACK captures are encrypted.
 	Recipients []string `json:"recipients,omitempty"`
 	// Limit is how many nodes may run at once; 0 is no limit. Eager: RECONCILE does not wait for aggregators (E12).
 	Limit int  `json:"limit,omitempty"`
@@ -30,33 +30,33 @@ type Work struct {
 type Target struct {
 	Name    string `json:"name"`
 	Address string `json:"address,omitempty"`
-	// ReportedBy is the step before everything else that reports the address; "": it is declared, or not known.
+	// ReportedBy is the initial step that reports the address; "": it is declared, or not known.
 	ReportedBy string `json:"reportedBy,omitempty"`
-	Serial     bool   `json:"serial,omitempty"` // one thing runs there at a time
+	Serial     bool   `json:"serial,omitempty"` // runs one node at a time
 }
 
-// Command runs for the nodes of a kind and a service. What it runs lies in the store, as of an extension; of that neither Stage, After
-// nor Every is said.
+// Command runs for the nodes of a kind and a service. The command itself is in the store, like that of an extension. Its Stage, After and
+// Every are not set.
 type Command struct {
 	Kind    Kind               `json:"kind"`
-	Service string             `json:"service,omitempty"` // none: of DNS
+	Service string             `json:"service,omitempty"` // empty for DNS
 	Run     entities.Extension `json:"run"`
-	// Captures are the names of the secrets that it prints, of CALLBACK.
+	// Captures are the names of the secrets that a CALLBACK prints.
 	Captures []string `json:"captures,omitempty"`
 }
 
-// Fragment is what a service has collected for an aggregator.
+// Fragment is the content of a service for an aggregator.
 type Fragment struct {
 	Service    string `json:"service"`
 	Aggregator string `json:"aggregator"`
 	Content    string `json:"content"`
-	// Captured: the content names what was captured, which is put in its place where the fragment is used.
+	// Captured: the content refers to captured values, which are inserted where the fragment is used.
 	Captured bool `json:"captured,omitempty"`
-	// Reported: so it does with what steps before everything else report.
+	// Reported: the content refers to values that initial steps report.
 	Reported bool `json:"reported,omitempty"`
 }
 
-// Plan is the plan of what changed. An error is one of Build.
+// Plan builds the plan for a scope. The errors are those of Build.
 func (w *Work) Plan(scope Scope) (*Plan, error) {
 	scope.Eager = scope.Eager || w.Eager
 	p, err := Build(w.Services, scope)
@@ -71,7 +71,7 @@ func (w *Work) Plan(scope Scope) (*Plan, error) {
 	return p, nil
 }
 
-// Runs lists what runs for all nodes, before and after them.
+// Runs lists the commands of all nodes, and those before and after them.
 func (w *Work) Runs() []entities.Extension {
 	all := slices.Concat(w.Before, w.After)
 	for _, c := range w.Commands {
@@ -80,7 +80,7 @@ func (w *Work) Runs() []entities.Extension {
 	return all
 }
 
-// Size is how many nodes the plan of everything has, and how many edges at most, without building it.
+// Size returns the number of nodes in the plan of everything, and an upper bound of the edges, without building the plan.
 func (w *Work) Size() (nodes, edges int) {
 	by := map[string]*Service{}
 	aggregators := 0
@@ -115,7 +115,7 @@ func (w *Work) Size() (nodes, edges int) {
 	return nodes + 2, edges
 }
 
-// CommandsOf lists what runs for a node, one after another.
+// CommandsOf lists the commands of a node, in order.
 func (w *Work) CommandsOf(n *Node) (all []Command) {
 	for _, c := range w.Commands {
 		if c.Kind == n.Kind && (c.Service == n.Service || n.Kind == Callback) {
@@ -125,10 +125,10 @@ func (w *Work) CommandsOf(n *Node) (all []Command) {
 	return all
 }
 
-// InputSchema names the version of Input. Within it fields are only added.
+// InputSchema names the version of Input. Within a version fields are only added.
 const InputSchema = "converge.plan/v1"
 
-// Input is what the commands of a node get as JSON. No secrets are in it.
+// Input is the JSON input of a node's commands. It contains no secrets.
 type Input struct {
 	Schema      string `json:"schema"`
 	Application string `json:"application"`
@@ -137,19 +137,19 @@ type Input struct {
 	Service     string `json:"service,omitempty"`
 	Target      string `json:"target,omitempty"`
 	Address     string `json:"address,omitempty"` // of the target
-	// Services, for DNS, are those with names; Fragments, for an aggregator, what was collected for it.
+	// Services, for DNS, are those with names. Fragments, for an aggregator, are the collected ones.
 	Services  []NamedService `json:"services,omitempty"`
 	Fragments []Fragment     `json:"fragments,omitempty"`
 }
 
-// NamedService is a service with names, and where it is.
+// NamedService is a service with DNS names, and its location.
 type NamedService struct {
 	Service string   `json:"service"`
 	Names   []string `json:"names"`
 	Targets []Target `json:"targets"`
 }
 
-// Input is what the commands of a node get.
+// Input returns the input of a node's commands.
 func (w *Work) Input(n *Node) Input {
 	in := Input{
 		Schema: InputSchema, Application: w.Application, Channel: w.Channel, Kind: n.Kind, Service: n.Service, Target: n.Target,

@@ -5,41 +5,41 @@ import (
 	"time"
 )
 
-// MaxCommits is how many commits are kept of an incarnation.
+// MaxCommits is the maximum number of commits kept per incarnation.
 const MaxCommits = 1000
 
-// Commit is a commit of a repository that a configuration comes from.
+// Commit is a commit of the repository of a configuration.
 type Commit struct {
-	SHA     string    `json:"sha"` // whole, in hex
+	SHA     string    `json:"sha"` // full, in hex
 	Author  string    `json:"author"`
-	At      time.Time `json:"at"` // when it was committed
+	At      time.Time `json:"at"` // commit time
 	Subject string    `json:"subject"`
 	// Elsewhere: it changes nothing in the directory of the configuration.
 	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
-// String is one line.
+// String formats the commit in one line.
 func (c Commit) String() string {
 	return fmt.Sprintf("%s %s: %s", c.SHA[:min(12, len(c.SHA))], c.Author, c.Subject)
 }
 
-// Commits are those that an incarnation contains and the one published before it does not.
+// Commits are the commits of an incarnation that the previously published one does not contain.
 type Commits struct {
 	Commit string `json:"commit"` // of the incarnation
-	// Since is that of the incarnation before; "": there is none, or the repository does not have it any more, and what is
-	// listed is the history of Commit.
+	// Since is the commit of the previous incarnation. "": there is none, or the repository no longer has it, and All is the history of
+	// Commit.
 	Since string   `json:"since,omitempty"`
 	All   []Commit `json:"all"`           // newest first, at most MaxCommits
 	Cut   string   `json:"cut,omitempty"` // why not all are listed; "": all are
 }
 
-// Brought is what a release brings to a release channel: the commits of its incarnation that are not in the one which is there.
+// Brought is the content of a release for a release channel: the commits of its incarnation that the current one does not contain.
 type Brought struct {
 	Channel     string               `json:"channel,omitempty"`
 	Version     string               `json:"version,omitempty"` // full version
-	Since       int64                `json:"since,omitempty"`   // the incarnation that is there; 0: nothing is
+	Since       int64                `json:"since,omitempty"`   // the current incarnation; 0: there is none
 	Incarnation int64                `json:"incarnation"`
-	Commits     []IncarnationCommits `json:"commits"` // newest first, only incarnations that have some
+	Commits     []IncarnationCommits `json:"commits"` // newest first, only incarnations with commits
 	// Unknown says which commits are not listed, and why; "": all are.
 	Unknown string `json:"unknown,omitempty"`
 }
@@ -50,7 +50,7 @@ type IncarnationCommits struct {
 	Commits     []Commit `json:"commits"`
 }
 
-// Count is how many commits are listed.
+// Count returns how many commits are listed.
 func (b Brought) Count() (n int) {
 	for _, i := range b.Commits {
 		n += len(i.Commits)
@@ -58,7 +58,7 @@ func (b Brought) Count() (n int) {
 	return n
 }
 
-// Bounded keeps the newest commits, at most so many.
+// Bounded keeps at most this many of the newest commits.
 func (b Brought) Bounded(most int) Brought {
 	all := b.Commits
 	b.Commits = nil

@@ -6,21 +6,20 @@ import "time"
 type Configured struct {
 	Service string `json:"service"`        // workflow id
 	Spec    string `json:"spec,omitempty"` // digest of the rules in force
-	// Release is the id of the newest release that the incarnation made by itself; "": none.
+	// Release is the id of the newest release that the incarnation created automatically; "": none.
 	Release string `json:"release,omitempty"`
-	// Waits: it is still to enter its first channel.
+	// Waits: it has not entered its first channel yet.
 	Waits bool `json:"waits,omitempty"`
-	// Held says why it cannot, where that is nothing that it can wait for its turn with; "": it can.
+	// Held says why it could not enter even at its turn; "": it could.
 	Held string `json:"held,omitempty"`
-	// Entered: some release of the incarnation has entered a channel; the newest such has Succeeded in one, or Failed. Since when.
+	// Entered: some release of the incarnation has entered a channel. Succeeded, Failed: the newest of these has in one. Since is when.
 	Entered   bool      `json:"entered,omitempty"`
 	Succeeded bool      `json:"succeeded,omitempty"`
 	Failed    bool      `json:"failed,omitempty"`
 	Since     time.Time `json:"since,omitzero"`
-	// Opening: the release of the incarnation is just being made.
+	// Opening: the release of the incarnation is being created.
 	Opening bool `json:"opening,omitempty"`
-	// Behind: it goes by another configuration than its application tells it to. Err says why it could not be asked. Neither is
-	// answered.
+	// Behind: it uses another configuration than the one of its application. Err says why it did not answer. Neither is part of an answer.
 	Behind bool   `json:"behind,omitempty"`
 	Err    string `json:"err,omitempty"`
 }

@@ -2,25 +2,25 @@ package protocol
 
 import "github.com/converge-engine/converge/entities"
 
-// ConfirmRequest asks what the store has of a publication (local activity). One of which it lacks something, or that is of
-// another application, is refused (G1).
+// ConfirmRequest requests the content of a publication in the store (local activity). A publication is refused if content is missing, or if
+// it belongs to another application (G1).
 type ConfirmRequest struct {
 	Application string `json:"application"`
 	Hash        string `json:"hash"`     // of the incarnation
 	Manifest    string `json:"manifest"` // digest
 }
 
-// ConfirmAnswer is what the incarnation itself says: who may do what, and how many services it has.
+// ConfirmAnswer is the content of the incarnation itself: permissions, and the number of services.
 type ConfirmAnswer struct {
 	Identity *entities.Identity `json:"identity,omitempty"`
 	Grants   []entities.Grant   `json:"grants,omitempty"`
 	Services int                `json:"services"`
-	// Floor is the highest number that the store has of the application.
+	// Floor is the highest number of the application in the store.
 	Floor int64 `json:"floor,omitempty"`
-	// Notifications are sent what people do to the whole application.
+	// Notifications receive user actions on the whole application.
 	Notifications []entities.Notification `json:"notifications,omitempty"`
-	// Names are the services that are called otherwise than first.
+	// Names are the renamed services.
 	Names ServiceNames `json:"names,omitempty"`
-	// Keys are what all services were called first.
+	// Keys are the first names of all services.
 	Keys []string `json:"keys,omitempty"`
 }

@@ -2,20 +2,20 @@ package protocol
 
 import "github.com/converge-engine/converge/entities"
 
-// DrainRequest is the payload of a Runtime's drain and turnup (A16). Force: services leave though nothing remains of them elsewhere, or
-// less than is needed, and come back all at once.
+// DrainRequest is the payload of a Runtime's drain and turnup (A16). Force: services leave even if nothing, or less than needed, remains of
+// them elsewhere, and return all at once.
 type DrainRequest struct {
 	Act
 	Force bool `json:"force,omitempty"`
 }
 
-// Placed answers a Service's placed query: where it is, and what there is to know to have it leave a runtime and come back.
+// Placed answers a Service's placed query: where it runs, and the facts that a drain needs to move it off a runtime and back.
 type Placed struct {
 	Service   string           `json:"service"` // workflow id
 	Instances []PlacedInstance `json:"instances"`
-	// Drains are the drained runtimes that it has heard of.
+	// Drains are the drained runtimes in its state.
 	Drains []entities.Pause `json:"drains,omitempty"`
-	// Err says why it could not be asked. It is not answered.
+	// Err says why it did not answer. It is not part of an answer.
 	Err string `json:"err,omitempty"`
 }
 
@@ -25,24 +25,24 @@ type PlacedInstance struct {
 	Channel string   `json:"channel"`
 	Runtime string   `json:"runtime"`
 	There   bool     `json:"there,omitempty"`  // something runs there
-	Stable  bool     `json:"stable,omitempty"` // it is well at its target, or nothing was released to it
+	Stable  bool     `json:"stable,omitempty"` // it is stable at its target, or has no release
 	Stays   string   `json:"stays,omitempty"`  // why it is not removed; "": it is
 	Needs   []string `json:"needs,omitempty"`  // workflow ids of the services that its channel waits for
-	Says    string   `json:"says,omitempty"`   // how far it is with leaving, where its runtime is drained
+	Says    string   `json:"says,omitempty"`   // its progress in leaving, if its runtime is drained
 }
 
-// DrainAnswer is how far a drain is.
+// DrainAnswer is the progress of a drain.
 type DrainAnswer struct {
 	InStore
 	Drain entities.Drain `json:"drain"`
 }
 
-// AloneRequest asks of which channels nothing would be left without a runtime.
+// AloneRequest asks which channels would have nothing left without a runtime.
 type AloneRequest struct {
 	Runtime string `json:"runtime"`
 }
 
-// AloneAnswer says so in words; "": of none. Unasked are services that could not be asked.
+// AloneAnswer names them, as text; "": none. Unasked are services that did not answer.
 type AloneAnswer struct {
 	Alone string `json:"alone,omitempty"`
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Version is the number of the state that workflows carry, and of the logic by which they go on with it. A worker leaves alone what
-// carries a newer one. CONTRIBUTING.md says when it is raised.
+// Version is the number of the state that workflows carry, and of the logic that continues with it. A worker does not process a state with
+// a newer number. CONTRIBUTING.md says when it is raised.
 const Version = 1
 
-// Carried is a workflow's state on its way into the next run: as it is when it is small, packed (gzip) when it
-// is not, and by digest in the store beyond that, so that no payload passes 64 KiB. What the state consists of is
-// the workflow's own business; its form has a number, and a worker that knows only older ones leaves it alone.
+// Carried is a workflow's state for the next run: plain if small, packed (gzip) if larger, and by digest in the store beyond that, so that
+// no payload exceeds 64 KiB. Each workflow defines its own state. Its format has a number; a worker that only knows older ones does not
+// process it.
 type Carried struct {
 	StateVersion int             `json:"stateVersion,omitempty"`
 	State        json.RawMessage `json:"state,omitempty"`
@@ -21,14 +21,14 @@ type Carried struct {
 	Spilled      string          `json:"spilled,omitempty"` // digest of packed bytes in the store
 }
 
-// Empty tells that nothing is carried.
+// Empty reports whether nothing is carried.
 func (c Carried) Empty() bool {
 	return c.StateVersion == 0 && len(c.State) == 0 && len(c.Packed) == 0 && c.Spilled == ""
 }
 
-// Input is what each workflow of Converge is started with.
+// Input is the start input of each workflow of Converge.
 type Input interface {
-	// Begins is the id that its workflow has, what the run before carried over, and how a first run begins.
+	// Begins returns the workflow id, the state that the previous run carried over, and how a first run begins.
 	Begins() (id string, carried Carried, first Beginning)
 }
 
@@ -54,9 +54,9 @@ func (in InstallationInput) Begins() (string, Carried, Beginning) {
 
 // Beginning says how a first run begins, which carries no state.
 type Beginning struct {
-	// Adopt: with the newest checkpoint that the store has of the workflow.
+	// Adopt: from the newest checkpoint of the workflow in the store.
 	Adopt bool `json:"adopt,omitempty"`
-	// Restart: nobody asked for it; the workflow was gone.
+	// Restart: no user requested it; the workflow was gone.
 	Restart *Restart `json:"restart,omitempty"`
 }
 
@@ -86,7 +86,7 @@ type RuntimeInput struct {
 // InstallationInput starts an Installation workflow, or carries its state into the next run.
 type InstallationInput struct {
 	ID string `json:"id"` // of its record in the store
-	// Pause: everything begins paused, whatever is known of it.
+	// Pause: everything begins paused, in spite of any known state.
 	Pause *entities.Pause `json:"pause,omitempty"`
 	Carried
 	Beginning
@@ -100,13 +100,13 @@ type ApplicationPin struct {
 	At          time.Time    `json:"at"`
 }
 
-// SpillRequest writes packed state to the store (local activity); the answer is its digest. One without state asks whether
-// the store would take it.
+// SpillRequest writes packed state to the store (local activity). The answer is its digest. Without state it only tests whether the store
+// is writable.
 type SpillRequest struct {
 	Packed Packed `json:"packed"`
 }
 
-// RestoreRequest reads one part of spilled state back (local activity).
+// RestoreRequest reads one part of spilled state (local activity).
 type RestoreRequest struct {
 	Digest string `json:"digest"`
 	Offset int    `json:"offset"`
@@ -118,10 +118,10 @@ type RestoreAnswer struct {
 	Total int    `json:"total"`
 }
 
-// Wake says nothing that changes anything: a workflow that gets it looks whether its run should end, since another
-// version of workers is current, and whether it may go on.
+// Wake changes no state. A workflow that receives it checks whether its run should end, since another version of workers is current, and
+// whether it may continue.
 type Wake struct {
-	Version string `json:"version,omitempty"` // for people: who asks
-	// Plan: a plan lets the service enter, it says, so that it asks now and not a little later (E1).
+	Version string `json:"version,omitempty"` // for people: the caller
+	// Plan: a plan reports that the service may enter, so the service evaluates its check now and not a little later (E1).
 	Plan bool `json:"plan,omitempty"`
 }

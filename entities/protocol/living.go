@@ -1,7 +1,7 @@
 package protocol
 
-// LivingOnes is a query for the workflows that live for ever, all but previews, whether they run or have been ended; Living
-// for those that run.
+// LivingOnes is a visibility query for the long-lived workflows, running or closed: all but previews. Living is the query for the running
+// ones.
 const (
 	LivingOnes = "WorkflowType IN ('" + ServiceWorkflow + "','" + ApplicationWorkflow + "','" + RuntimeWorkflow + "','" + InstallationWorkflow + "')"
 	Living     = LivingOnes + " AND ExecutionStatus = 'Running'"

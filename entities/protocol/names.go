@@ -1,23 +1,22 @@
-// Package protocol is the public interface between the CLI, other tools and the workflows: ids,
-// names and payloads of workflows, updates, signals, queries and activities. It is data only, so
-// that a client needs nothing else; docs/protocol.md prints it.
+// Package protocol is the public interface between the CLI, other tools and the workflows: ids, names and payloads of workflows, updates,
+// signals, queries and activities. It contains only data, so a client needs nothing else. docs/protocol.md documents it.
 package protocol
 
 import "strings"
 
-// TaskQueue is where workflows and, by default, all activities run.
+// TaskQueue is the task queue of workflows and, by default, of all activities.
 const TaskQueue = "converge"
 
-// RuntimeTaskQueue is where the activities of a runtime with `worker: remote` run.
+// RuntimeTaskQueue is the task queue for the activities of a runtime with `worker: remote`.
 func RuntimeTaskQueue(runtime string) string { return "runtime/" + runtime }
 
-// OwnTaskQueue tells whether only workers of Converge poll a queue, so that nobody else's workflow is to be started there.
+// OwnTaskQueue reports whether only workers of Converge poll a queue, so that no other workflow may be started on it.
 func OwnTaskQueue(queue string) bool {
 	return queue == TaskQueue || strings.HasPrefix(queue, RuntimeTaskQueue(""))
 }
 
-// ApplyWorkflowID is that of the workflow of a user that applies an instance on a runtime: there is one at a time. one is the
-// instance's key and the runtime: "shop/web/prod/main/edge".
+// ApplyWorkflowID is the id of the user's workflow that applies an instance on a runtime. Only one runs at a time. one is the instance's
+// key and the runtime: "shop/web/prod/main/edge".
 func ApplyWorkflowID(one string) string { return "apply/" + one }
 
 // Workflow types.
@@ -33,7 +32,7 @@ const (
 // RuntimeID is the workflow id of a runtime.
 func RuntimeID(runtime string) string { return "runtime/" + runtime }
 
-// InstallationID is the workflow id of the installation, of which a namespace has one.
+// InstallationID is the workflow id of the installation. A namespace has only one.
 func InstallationID() string { return "installation" }
 
 // ServiceID is the workflow id of a service.
@@ -47,7 +46,7 @@ func PreviewID(application, service, id string) string {
 	return "preview/" + application + "/" + service + "/" + id
 }
 
-// ShortID is what people call a service, by its workflow id: application/service.
+// ShortID returns the name of a service for people, from its workflow id: application/service.
 func ShortID(id string) string {
 	if application, service, ok := ParseServiceID(id); ok {
 		return application + "/" + service
@@ -55,7 +54,7 @@ func ShortID(id string) string {
 	return id
 }
 
-// ParseServiceID takes a service's workflow id apart.
+// ParseServiceID splits a service's workflow id.
 func ParseServiceID(id string) (application, service string, ok bool) {
 	rest, ok := strings.CutPrefix(id, "service/")
 	if !ok {
@@ -80,70 +79,70 @@ const (
 	Pin      = "pin"
 	Unpin    = "unpin"
 	Rollback = "rollback"
-	// RestartService is a Service's verb; Restart is that of its workflow.
+	// RestartService is a Service's verb; Restart is the record of a restarted workflow.
 	RestartService = "restart"
 	Delete         = "delete"
-	// Promote and Abort are of rollouts that go on in steps of their own: `converge rollout promote`.
+	// Promote and Abort steer rollouts with their own steps: `converge rollout promote`.
 	Promote = "promote"
 	Abort   = "abort"
 )
 
-// Rules of the installation are set by a verb of its own.
+// Rules of the installation are set by a separate verb.
 const (
 	Configure = "configure"
 )
 
-// PublishLibrary is an Installation's verb: a library is published under its name and version (LibraryRequest).
+// PublishLibrary is an Installation's verb: it publishes a library under its name and version (LibraryRequest).
 const PublishLibrary = "publish-library"
 
-// TakeOver is what a grant says of a publication that moves an application to another directory or store.
+// TakeOver is the verb that a grant names for a publication that moves an application to another directory or store.
 const TakeOver = "takeOver"
 
-// Signals between workflows, and of workers to them; nobody else sends them.
+// Signals between workflows, and from workers to workflows. Other clients do not send them.
 const (
 	SignalScopePause = "scope-pause" // Application, Runtime or Installation → Service: a pause of it begins or ends (ScopePause)
 	SignalGranted    = "granted"     // Runtime → Service: a lease is granted (LeaseSignal)
 	SignalHeld       = "held"        // Runtime → Service: is this lease still held? (LeaseSignal)
 
-	SignalWake = "wake" // a worker → any: have a look whether this run should end (Wake)
+	SignalWake = "wake" // a worker → any: check whether this run should end (Wake)
 
-	SignalLease = "request" // Service → Runtime: a lease is wanted (LeaseRequest)
+	SignalLease = "request" // Service → Runtime: a lease is requested (LeaseRequest)
 	SignalKeep  = "keep"    // Service → Runtime: it is still held (LeaseSignal)
-	SignalGive  = "release" // Service → Runtime: a lease is given back (LeaseSignal)
+	SignalGive  = "release" // Service → Runtime: a lease is returned (LeaseSignal)
 )
 
-// Grant is a Runtime's verb: a person lets a lease that waits go first, beyond the limit (LeaseAct).
-// A Runtime's `request` and `release` are Updates as well.
+// Grant is a Runtime's verb: a user grants a waiting lease at once, beyond the limit (LeaseAct). A Runtime's `request` and `release` are
+// Updates as well.
 const Grant = "grant"
 
-// Drain and TurnUp are a Runtime's verbs: what runs there leaves, and comes back (DrainRequest).
+// Drain and TurnUp are a Runtime's verbs: its services leave, and return (DrainRequest).
 const (
 	Drain  = "drain"
 	TurnUp = "turnup"
 )
 
-// Unmanage and Manage are an Application's verbs: its services are kept down, and looked after again (ManageRequest).
+// Unmanage and Manage are an Application's verbs: they stop and resume the management of services (ManageRequest).
 const (
 	Unmanage = "unmanage"
 	Manage   = "manage"
 )
 
-// Queries: all answer from workflow state alone.
+// Queries: all are answered from workflow state alone.
 const (
 	QueryStatus  = "status"
 	QueryExplain = "explain"
 	QueryHistory = "history" // the audit lines that are not in the store yet
-	QueryState   = "state"   // the whole state but for what waits to be carried out, to be played forward
-	// QueryTerminated answers what of a service runs and is to end at once, to the activities that are asked to end.
+	QueryState   = "state"   // the whole state without pending requests, for simulations
+	// QueryTerminated returns the running activities of a service that must end at once. These activities send it.
 	QueryTerminated = "terminated"
-	// QueryPlaced answers where a service is, to who drains a runtime (Placed).
+	// QueryPlaced returns where a service runs, for a drain (Placed).
 	QueryPlaced = "placed"
-	// QueryConfigured answers how far a service is with the configuration of an incarnation, which is asked for (Configured).
+	// QueryConfigured returns how far a service is with the configuration of a given incarnation (Configured).
 	QueryConfigured = "configured"
-	// QueryDeployed answers how far a service is with what a plan deploys (DeployedQuestion, Deployed).
+	// QueryDeployed returns how far a service is with a plan's deployment (DeployedQuestion, Deployed).
 	QueryDeployed = "deployed"
-	// QueryCheckpoint has the state handed over to be kept in the store, unless the workflow is in the middle of something, and
-	// answers whether it was. Nothing changes for the workflow.
+	// QueryCheckpoint submits the state to be stored, unless the workflow is in the middle of a step, and returns whether it was submitted.
+	// The workflow does not change.
 	QueryCheckpoint = "checkpoint"
 )
 
@@ -164,33 +163,33 @@ const (
 	ActivityPreflight = "Preflight" // evaluates checks once, now
 	ActivityExtension = "Extension"
 	ActivityRemove    = "Remove"
-	ActivitySteer     = "Steer"    // has a rollout go on, or go back
-	ActivityVerify    = "Verify"   // local: who a token proves
-	ActivityLease     = "Lease"    // local: signals a Runtime workflow, starting it when there is none
+	ActivitySteer     = "Steer"    // promotes or aborts a rollout
+	ActivityVerify    = "Verify"   // local: verifies a token
+	ActivityLease     = "Lease"    // local: signals a Runtime workflow, and starts it if there is none
 	ActivityHistory   = "History"  // local: appends audit lines to the store
 	ActivityAnnounce  = "Announce" // sends an audit line to webhooks
 	ActivityPause     = "Pause"    // announces a pause to the services of an application or a runtime
-	ActivityDrain     = "Drain"    // tells services in which order they leave a runtime, and come back
-	ActivityAlone     = "Alone"    // of which channels nothing would be left without a runtime
-	ActivityUnmanage  = "Unmanage" // ends the workflows of services that are kept down
-	ActivityPropose   = "Propose"  // local: writes down a joint release
-	ActivityDecide    = "Decide"   // asks services for their parts of a joint release, decides, and has them carry that out
-	ActivityReserve   = "Reserve"  // local: tries a service's part of a joint release
-	ActivityOutcome   = "Outcome"  // local: what was decided of a joint release
+	ActivityDrain     = "Drain"    // notifies services of the order in which they leave a runtime, and return
+	ActivityAlone     = "Alone"    // finds channels that would have nothing left without a runtime
+	ActivityUnmanage  = "Unmanage" // ends the workflows of unmanaged services
+	ActivityPropose   = "Propose"  // local: records a joint release
+	ActivityDecide    = "Decide"   // requests the parts of a joint release from services, decides, and makes them carry it out
+	ActivityReserve   = "Reserve"  // local: tests a service's part of a joint release
+	ActivityOutcome   = "Outcome"  // local: the decision about a joint release
 
 	ActivityRules     = "Rules"     // local: the rules of the installation
-	ActivityConfigure = "Configure" // local: keeps them
-	ActivityConfirm   = "Confirm"   // local: what the store has of a publication
-	ActivityInForce   = "InForce"   // local: the pause of something wider that is in force
+	ActivityConfigure = "Configure" // local: stores them
+	ActivityConfirm   = "Confirm"   // local: reads a publication from the store
+	ActivityInForce   = "InForce"   // local: the pause of a wider scope that is in force
 	ActivityGranted   = "Granted"   // local: whether a runtime has granted a lease
-	ActivityBaseline  = "Baseline"  // has services look what is in force, since the baseline is another one
-	ActivityLibrary   = "Library"   // local: keeps that a library is published
+	ActivityBaseline  = "Baseline"  // makes services reread the rules after a change of the baseline
+	ActivityLibrary   = "Library"   // local: records a published library
 
-	ActivityPlanBegin    = "PlanBegin"    // local: what a plan does, and how far it is
-	ActivityPlanKeep     = "PlanKeep"     // local: keeps how far it is, and grants entry
-	ActivityPlanFollow   = "PlanFollow"   // follows what is deployed
-	ActivityPlanCommands = "PlanCommands" // local: what runs for a piece of work
-	ActivityPlanRun      = "PlanRun"      // runs it
+	ActivityPlanBegin    = "PlanBegin"    // local: the graph and the state of a plan
+	ActivityPlanKeep     = "PlanKeep"     // local: stores the state of a plan, and grants entry
+	ActivityPlanFollow   = "PlanFollow"   // follows the deployments of a plan
+	ActivityPlanCommands = "PlanCommands" // local: the commands of a work item
+	ActivityPlanRun      = "PlanRun"      // runs one of them
 )
 
 // Search attributes.
@@ -202,11 +201,11 @@ const (
 	AttrWaitingFor  = "ConvergeWaitingFor"
 )
 
-// Error types of refused updates and failed activities, for callers that must tell them apart.
+// Error types of refused updates and failed activities, for callers that need to distinguish them.
 const (
-	ErrRefused   = "Refused"   // the request is wrong or not possible now; nothing changed
+	ErrRefused   = "Refused"   // the request is invalid or not possible now; nothing changed
 	ErrDamaged   = "Damaged"   // something in the store is damaged; it has to be written again first
 	ErrStore     = "Store"     // the store did not answer in time; nothing changed, try again
-	ErrIssuer    = "Issuer"    // whoever issues tokens did not answer in time; nothing changed, try again
-	ErrUnchanged = "Unchanged" // benign: a reading that is as known
+	ErrIssuer    = "Issuer"    // the token issuer did not answer in time; nothing changed, try again
+	ErrUnchanged = "Unchanged" // benign: a reading that equals the known one
 )

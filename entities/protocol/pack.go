@@ -8,11 +8,10 @@ import (
 	"io"
 )
 
-// PlainLimit is the size in bytes up to which a spec or a state goes through history as readable
-// JSON; beyond it, it is packed.
+// PlainLimit is the size in bytes up to which a spec or a state is readable JSON in history. Larger values are packed.
 const PlainLimit = 16 << 10
 
-// Packed is JSON, compressed with gzip: large values full of names shrink to a fraction.
+// Packed is JSON, compressed with gzip. Large values with many names become much smaller.
 type Packed []byte
 
 // Pack packs a value.
@@ -25,14 +24,15 @@ func Pack(v any) (Packed, error) {
 	return packed(gzip.NewWriter(&out), plain, &out)
 }
 
-// Packer packs again and again, one value at a time, quickly and less tightly: what it needs for that is most of a megabyte. The zero value is ready.
+// Packer packs many values, one at a time, faster and with less compression. It reuses its buffers, which take most of a megabyte. The zero
+// value is ready to use.
 type Packer struct{ zip *gzip.Writer }
 
-// Pack packs a value that is JSON already.
+// Pack packs a value that is already JSON.
 func (p *Packer) Pack(plain []byte) (Packed, error) {
 	var out bytes.Buffer
 	if p.zip == nil {
-		p.zip, _ = gzip.NewWriterLevel(&out, gzip.BestSpeed) // which is a level
+		p.zip, _ = gzip.NewWriterLevel(&out, gzip.BestSpeed) // the level is valid
 	}
 	p.zip.Reset(&out)
 	return packed(p.zip, plain, &out)
@@ -46,7 +46,7 @@ func packed(zip *gzip.Writer, plain []byte, out *bytes.Buffer) (Packed, error) {
 	return out.Bytes(), nil
 }
 
-// Unpack reads a packed value into v.
+// Unpack decodes a packed value into v.
 func (p Packed) Unpack(v any) error {
 	r, err := gzip.NewReader(bytes.NewReader(p))
 	if err != nil {
@@ -59,7 +59,7 @@ func (p Packed) Unpack(v any) error {
 	return json.Unmarshal(plain, v)
 }
 
-// Large tells whether a value is better packed.
+// Large reports whether a value should be packed.
 func Large(v any) bool {
 	plain, err := json.Marshal(v)
 	return err == nil && len(plain) > PlainLimit

@@ -5,31 +5,31 @@ import (
 	"errors"
 )
 
-// This file holds how an answer gets through Temporal that is larger than a payload may be (F8): the answer of a query in parts, each asked for
-// on its own, that of a local activity by way of the store.
+// This file transfers answers that are larger than a payload may be (F8): the answer of a query in parts, each requested separately; the
+// answer of a local activity through the store.
 
 const (
-	// MaxPayload is what no payload passes, in bytes.
+	// MaxPayload is the maximum size of a payload, in bytes.
 	MaxPayload = 64 << 10
-	// MaxAnswer is what goes in one piece: encryption, and what is around it, takes some, too.
+	// MaxAnswer is the maximum size in one piece. The rest is for encryption and the envelope.
 	MaxAnswer = 60 << 10
-	// PartSize is how many packed bytes a part has at most: base64 in JSON adds a third.
+	// PartSize is the maximum number of packed bytes in a part: base64 in JSON adds a third.
 	PartSize = 44 << 10
 )
 
 // PartSchema names the version of Part.
 const PartSchema = "converge.part/v1"
 
-// InParts is the argument of a query whose answer may come in parts. Without it an answer that is too large is cut short.
+// InParts is the argument of a query whose answer may come in parts. Without it, an answer that is too large is shortened.
 type InParts struct {
 	Parts bool `json:"parts"`
-	// Of is the answer that parts were had of, and From how many bytes; none: it begins.
+	// Of is the digest of the answer whose parts were received, and From how many bytes of it. Empty: the first request.
 	Of   string `json:"of,omitempty"`
 	From int    `json:"from,omitempty"`
 }
 
-// Part is one part of an answer: of its JSON, packed, Size bytes in all. Who asks for more of an answer that is not there any more gets the
-// first part of the present one.
+// Part is one part of an answer: of its JSON, packed, Size bytes in all. If the requested answer no longer exists, the first part of the
+// current one is returned.
 type Part struct {
 	Schema string `json:"schema"` // PartSchema
 	Of     string `json:"of"`     // digest of the packed answer
@@ -38,10 +38,10 @@ type Part struct {
 	Packed Packed `json:"packed"`
 }
 
-// mostAsks bounds how often one answer is asked for: one that is another one each time would be asked for without end.
+// mostAsks limits the requests for one answer. If the answer changed at each request, they would never end.
 const mostAsks = 1000
 
-// Whole asks for an answer, in parts where it is too large for one, and decodes it.
+// Whole requests an answer, in parts if it is too large for one, and decodes it.
 func Whole(ask func(InParts) (json.RawMessage, error), into any) error {
 	var packed Packed
 	of := ""
@@ -54,7 +54,7 @@ func Whole(ask func(InParts) (json.RawMessage, error), into any) error {
 		if !isPart {
 			return json.Unmarshal(raw, into)
 		}
-		if part.Of != of || part.From != len(packed) { // it begins anew
+		if part.Of != of || part.From != len(packed) { // the answer changed; start again
 			of, packed = part.Of, nil
 		}
 		if packed = append(packed, part.Packed...); len(packed) >= part.Size {
@@ -64,13 +64,13 @@ func Whole(ask func(InParts) (json.RawMessage, error), into any) error {
 	return errors.New("the answer changes faster than it can be read; ask again")
 }
 
-// partIn is the part that an answer is, if it is one.
+// partIn returns the part in an answer, if it is one.
 func partIn(raw json.RawMessage) (p Part, ok bool) {
 	err := json.Unmarshal(raw, &p)
 	return p, err == nil && p.Schema == PartSchema
 }
 
-// packedBeyond is a value packed where it is too large to go as it is.
+// packedBeyond returns a packed value if the value is too large to be sent plain.
 func packedBeyond(v any) Packed {
 	raw, err := json.Marshal(v)
 	if err != nil || len(raw) <= MaxAnswer {
@@ -83,14 +83,14 @@ func packedBeyond(v any) Packed {
 	return packed
 }
 
-// InStore is part of what local activities answer that may be too large: then that is the digest of the packed answer in the store, and nothing
-// else is filled in. Histories have it only of answers that are too large.
+// InStore is embedded in answers of local activities that may be too large. Then it contains the digest of the packed answer in the store,
+// and all other fields are empty. In histories it appears only in answers that are too large.
 type InStore struct {
 	AnswerInStore string `json:"answerInStore,omitempty"`
 }
 
-// Elsewhere is that digest; "": the answer is whole.
+// Elsewhere returns that digest; "": the answer is complete.
 func (s *InStore) Elsewhere() string { return s.AnswerInStore }
 
-// Leave leaves the answer to the store.
+// Leave replaces the answer by its digest in the store.
 func (s *InStore) Leave(digest string) { s.AnswerInStore = digest }

@@ -2,19 +2,18 @@ package protocol
 
 import "time"
 
-// PreviewInput starts a Preview workflow (`converge plan`), which asks runtimes what applies would
-// change, and changes nothing: what would be applied where. The payloads and the
-// definitions of the runtimes are in the store already.
+// PreviewInput starts a Preview workflow (`converge plan`). It asks runtimes what applies would change, and changes nothing. The payloads
+// and the definitions of the runtimes are already in the store.
 type PreviewInput struct {
 	Application string        `json:"application"`
 	Items       []PreviewItem `json:"items"`
 }
 
-// MaxPreviewItems is how many instances one Preview workflow asks about, so that its input stays
-// small; a client with more starts several.
+// MaxPreviewItems is the maximum number of instances in one Preview workflow, so that its input stays small. A client with more instances
+// starts several.
 const MaxPreviewItems = 50
 
-// PreviewItem is one instance and what would be applied to it.
+// PreviewItem is one instance and the payload to apply to it.
 type PreviewItem struct {
 	Service       string `json:"service"`
 	ServiceID     string `json:"serviceId"`
@@ -25,57 +24,56 @@ type PreviewItem struct {
 	Remote        bool   `json:"remote,omitempty"`
 	FullVersion   string `json:"fullVersion"`
 	Payload       string `json:"payload"` // digest in the store
-	// Removal: what taking the instance down would remove is asked for, and not what an apply would change.
+	// Removal: the question is what a removal of the instance would remove, and not what an apply would change.
 	Removal bool `json:"removal,omitempty"`
-	// Capabilities: what charts see of the runtime's cluster is asked for, and nothing of an instance.
+	// Capabilities: the question is about the capabilities of the runtime's cluster for charts, not about an instance.
 	Capabilities bool `json:"capabilities,omitempty"`
 }
 
-// PreviewRequest asks about one instance (activity).
+// PreviewRequest is a question about one instance (activity).
 type PreviewRequest struct {
 	Application string        `json:"application"`
 	Item        PreviewItem   `json:"item"`
 	Timeout     time.Duration `json:"timeout"`
 }
 
-// Codes of a preview that has no answer. A runtime's own codes (entities.ReadingError) come too.
+// Codes of a preview without an answer. Codes of runtimes (entities.ReadingError) also occur.
 const (
 	PreviewNoPlanner = "no-planner" // runtimes of this kind cannot say what an apply would change
-	PreviewNoWorker  = "no-worker"  // nobody polls the runtime's queue
-	PreviewNotReady  = "not-ready"  // the worker could not even ask: the store or the runtime is away
+	PreviewNoWorker  = "no-worker"  // no worker polls the runtime's queue
+	PreviewNotReady  = "not-ready"  // the worker could not send the question: the store or the runtime is unavailable
 	PreviewTimeout   = "timeout"
 	PreviewFailed    = "plan-failed"
 )
 
-// ItemPreview is what an apply would change of one instance, or why that is not known.
+// ItemPreview is what an apply would change for one instance, or why that is unknown.
 type ItemPreview struct {
 	Service string          `json:"service"`
 	Channel string          `json:"channel"`
 	Changes []PreviewChange `json:"changes,omitempty"`
-	Omitted int             `json:"omitted,omitempty"` // changes left out because they are too many
-	Totals  PreviewTotals   `json:"totals,omitzero"`   // of all changes, those left out included
+	Omitted int             `json:"omitted,omitempty"` // changes left out because there are too many
+	Totals  PreviewTotals   `json:"totals,omitzero"`   // of all changes, including those left out
 	Code    string          `json:"code,omitempty"`
 	Message string          `json:"message,omitempty"`
-	// Removal: it says what a removal would take down. A worker of an earlier version answers such a question as if an apply
-	// were meant, and does not say this.
+	// Removal: it says what a removal would remove. A worker of an earlier version answers such a question as for an apply, and does not set
+	// this.
 	Removal bool `json:"removal,omitempty"`
-	// Capabilities of the cluster, where these were asked for.
+	// Capabilities of the cluster, if these were requested.
 	Capabilities *Capabilities `json:"capabilities,omitempty"`
 }
 
-// Capabilities are what charts see of a cluster.
+// Capabilities are the facts about a cluster that charts see.
 type Capabilities struct {
 	KubeVersion string              `json:"kubeVersion"`
 	APIs        map[string][]string `json:"apis"` // kinds by GROUP/VERSION
 }
 
-// PreviewTotals counts objects by what would happen to them. An object with conflicts counts as
-// changed too.
+// PreviewTotals counts objects by their changes. An object with conflicts counts as changed too.
 type PreviewTotals struct {
 	Changed   int `json:"changed"` // created, updated, recreated, or refused
 	Removed   int `json:"removed"`
 	Orphaned  int `json:"orphaned"`
-	Conflicts int `json:"conflicts"` // objects with fields that belong to somebody else
+	Conflicts int `json:"conflicts"` // objects with fields of another owner
 	Refused   int `json:"refused"`   // objects that the server refuses for another reason
 }
 
@@ -87,39 +85,37 @@ func (t PreviewTotals) Add(o PreviewTotals) PreviewTotals {
 	}
 }
 
-// PreviewChange is what an apply would do to one object (runtimes.Change).
+// PreviewChange is the change that an apply would make to one object (runtimes.Change).
 type PreviewChange struct {
 	Action    string         `json:"action"` // create, update, recreate, prune, orphan, refuse; of a removal: remove, keep, refuse
 	Type      string         `json:"objectType"`
 	Name      string         `json:"name"`
 	Namespace string         `json:"namespace,omitempty"`
 	Fields    []PreviewField `json:"fields,omitempty"`
-	More      int            `json:"moreFields,omitempty"` // fields left out because they are too many
+	More      int            `json:"moreFields,omitempty"` // fields left out because there are too many
 	Conflicts []string       `json:"conflicts,omitempty"`
 	Message   string         `json:"message,omitempty"`
 }
 
-// PreviewField is one field that would change. Old and New are JSON, cut when long, empty when
-// absent.
+// PreviewField is one field that would change. Old and New are JSON, shortened when long, empty when absent.
 type PreviewField struct {
 	Path string `json:"path"`
 	Old  string `json:"old,omitempty"`
 	New  string `json:"new,omitempty"`
 }
 
-// PreviewAnswer is what a Preview workflow, or its activity, answers: the items in the order asked,
-// as they are when that is small, packed when it is not.
+// PreviewAnswer is the answer of a Preview workflow, or of its activity: the items in the order of the request, plain if small and packed
+// if not.
 type PreviewAnswer struct {
 	Items  []ItemPreview `json:"items,omitempty"`
 	Packed Packed        `json:"packed,omitempty"`
 }
 
-// maxPreview bounds an answer, packed, in bytes. As JSON it grows by a third, and no payload passes
-// 64 KiB.
+// maxPreview is the maximum size of a packed answer, in bytes. As JSON it grows by a third, and no payload exceeds 64 KiB.
 const maxPreview = 45 << 10
 
-// PackPreview makes the answer. When it would be too large even packed, every item keeps fewer of its
-// changes, the first ones, and says how many it left out.
+// PackPreview builds the answer. If it would be too large even when packed, every item keeps only the first of its changes, and counts the
+// omitted ones.
 func PackPreview(items []ItemPreview) (PreviewAnswer, error) {
 	if !Large(items) {
 		return PreviewAnswer{Items: items}, nil
@@ -149,7 +145,7 @@ func firstChanges(items []ItemPreview, keep int) []ItemPreview {
 	return out
 }
 
-// Previews are the items of an answer, whichever way it came.
+// Previews returns the items of an answer, plain or packed.
 func (a PreviewAnswer) Previews() ([]ItemPreview, error) {
 	if a.Packed == nil {
 		return a.Items, nil

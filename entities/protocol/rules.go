@@ -6,8 +6,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Rules are those of the installation, as the store has them (F4). There are none while Number is 0: then all may do
-// everything that can send a signal.
+// Rules are the rules of the installation in the store (F4). With Number 0 there are none: then every caller that can send a signal may do
+// everything.
 type Rules struct {
 	Number int64 `json:"number"`
 	entities.Rules
@@ -15,16 +15,16 @@ type Rules struct {
 	By entities.Who `json:"by"`
 }
 
-// BaselineRequest has all services look which rules they are to go by (G2), or those that could not be told before.
+// BaselineRequest makes all services check which rules apply to them (G2), or only those that could not be notified before.
 type BaselineRequest struct {
 	Rules int64    `json:"rules"` // number
 	Only  []string `json:"only,omitempty"`
 }
 
-// RulesRequest asks for the rules of the installation (local activity).
+// RulesRequest requests the rules of the installation (local activity).
 type RulesRequest struct{}
 
-// ConfigureRequest is the payload of an Installation's configure: the rules that are to hold from now on, all of them.
+// ConfigureRequest is the payload of an Installation's configure: the complete new rules.
 type ConfigureRequest struct {
 	Act
 	entities.Rules

@@ -6,11 +6,11 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// ServiceNames are what people call the services that are called otherwise than first, or were when they were declared last, by
-// what they were called first. Workflows, the store and runtimes know a service by its first name.
+// ServiceNames are the current or last declared names of renamed services, by first name. Workflows, the store and runtimes use the first
+// name of a service.
 type ServiceNames map[string]string
 
-// Key is the first name of the service that people call so.
+// Key returns the first name of the service with this name.
 func (n ServiceNames) Key(name string) string {
 	for _, key := range entities.SortedKeys(n) {
 		if n[key] == name {
@@ -20,5 +20,5 @@ func (n ServiceNames) Key(name string) string {
 	return name
 }
 
-// Title is what people call the service of that first name.
+// Title returns the current name of the service with this first name.
 func (n ServiceNames) Title(key string) string { return cmp.Or(n[key], key) }

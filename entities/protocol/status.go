@@ -6,8 +6,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// StatusSchema names the version of the Status document. Within it fields are only added; readers
-// tolerate unknown enum values.
+// StatusSchema names the version of the Status document. Within a version fields are only added. Readers tolerate unknown enum values.
 const StatusSchema = "converge.status/v1"
 
 // Status answers a Service's status query.
@@ -15,7 +14,7 @@ type Status struct {
 	Schema      string          `json:"schema"`
 	Application string          `json:"application"`
 	Service     string          `json:"service"`
-	Key         string          `json:"key,omitempty"` // what it was called first, where that is another name
+	Key         string          `json:"key,omitempty"` // first name of a renamed service
 	Description string          `json:"description,omitempty"`
 	Status      string          `json:"status"` // of the worst channel
 	Version     string          `json:"version,omitempty"`
@@ -23,29 +22,29 @@ type Status struct {
 	Spec        string          `json:"spec,omitempty"` // digest of the rules in force
 	Store       string          `json:"store,omitempty"`
 	ObservedAt  time.Time       `json:"observedAt,omitzero"`
-	Headline    string          `json:"headline"` // one line: what moves or what it waits for
+	Headline    string          `json:"headline"` // one line: the current activity, or what it waits for
 	Channels    []ChannelStatus `json:"channels"`
-	// MoreChannels is how many are not listed, of an answer that is cut short.
+	// MoreChannels is how many channels a shortened answer does not list.
 	MoreChannels int             `json:"moreChannels,omitempty"`
-	Releases     []ReleaseStatus `json:"releases"` // newest first, at most 1,000 and what is next or in progress
-	// MoreReleases is how many older ones are not listed.
+	Releases     []ReleaseStatus `json:"releases"` // newest first, at most 1,000, plus the next ones and those in progress
+	// MoreReleases is how many older releases are not listed.
 	MoreReleases int                    `json:"moreReleases,omitempty"`
 	Pauses       []entities.Pause       `json:"pauses"`
 	Pins         []PinStatus            `json:"pins"`
 	Refused      []entities.Refusal     `json:"refused"`
 	Deletion     *Deletion              `json:"deletion,omitempty"` // it is being taken down
 	Notes        []string               `json:"notes,omitempty"`    // e.g. "config i42 waits for the next release"
-	Journal      []entities.JournalLine `json:"journal,omitempty"`  // bounded tail, oldest first
+	Journal      []entities.JournalLine `json:"journal,omitempty"`  // limited to the newest lines, oldest first
 }
 
 // ChannelStatus is one channel of a service.
 type ChannelStatus struct {
 	Name       string            `json:"name"`
-	Key        string            `json:"key,omitempty"` // what runtimes know it by, if it had another name first
+	Key        string            `json:"key,omitempty"` // first name of a renamed channel, for runtimes
 	Runtime    string            `json:"runtime"`
-	ReportOnly bool              `json:"reportOnly,omitempty"` // nothing is written here; what would be stands among the reasons
+	ReportOnly bool              `json:"reportOnly,omitempty"` // nothing is applied here; pending changes are among the reasons
 	Status     string            `json:"status"`
-	Health     string            `json:"health,omitempty"` // the status without pauses and what waits to come: CONVERGED is well
+	Health     string            `json:"health,omitempty"` // the status without pauses and pending releases: CONVERGED is healthy
 	Current    string            `json:"current"`          // active version(s) the runtime reports, "" for none
 	Target     string            `json:"target"`
 	Desired    string            `json:"desired"`
@@ -55,50 +54,51 @@ type ChannelStatus struct {
 	Objects    []entities.Object `json:"objects"`
 	Omitted    int               `json:"omitted,omitempty"`
 	ObservedAt time.Time         `json:"observedAt,omitzero"`
-	// Unread: what runs cannot be read, whatever the status is of; Objects are what was read before. Of several instances, the first such.
+	// Unread: the current version cannot be read, with any status. Objects are from the last reading. For several instances it is the first
+	// such.
 	Unread     *Unread   `json:"unread,omitempty"`
-	NextChange time.Time `json:"nextChange,omitzero"` // when something is due by itself
-	// Instances of the channel, where there are several: those that are not as desired first, at most 50.
+	NextChange time.Time `json:"nextChange,omitzero"` // when the next change without an action is due
+	// Instances of the channel, if it has several: those that are not as desired first, at most 50.
 	Instances []InstanceStatus `json:"instances,omitempty"`
 	// MoreInstances is how many are not listed.
 	MoreInstances int `json:"moreInstances,omitempty"`
-	// Fleet counts them, where there are several.
+	// Fleet counts the instances, if there are several.
 	Fleet *FleetStatus `json:"fleet,omitempty"`
-	// Checks are what was last read of checks that are asked now, by id.
+	// Checks are the last results of the checks that are active now, by id.
 	Checks []CheckStatus `json:"checks,omitempty"`
-	// StableSince: the target's objects are stable since then, and what follows the deployment runs.
+	// StableSince: the target's objects are stable since then, and the phase after the deployment runs.
 	StableSince time.Time `json:"stableSince,omitzero"`
-	// StableFrom is when that was seen: pauses move StableSince, and not this.
+	// StableFrom is when that was observed. Pauses move StableSince, but not this.
 	StableFrom time.Time          `json:"stableFrom,omitzero"`
 	Rollback   *entities.Rollback `json:"rollback,omitempty"`
-	LeaseAsked time.Time          `json:"leaseAsked,omitzero"` // it waits for a place on its runtime since then
-	// MovesTo is the runtime that the configuration names, while the release that takes the channel there is still to come.
+	LeaseAsked time.Time          `json:"leaseAsked,omitzero"` // it waits for a lease on its runtime since then
+	// MovesTo is the runtime in the configuration, until a release moves the channel there.
 	MovesTo string `json:"movesTo,omitempty"`
 	// Lacks says which configuration has not reached the channel, and why.
 	Lacks string `json:"lacks,omitempty"`
-	// Left is what its instances have left on runtimes that they are not on any more.
+	// Left lists objects that its instances left on runtimes that they have moved away from.
 	Left []LeftStatus `json:"left,omitempty"`
 }
 
-// LeftStatus is what an instance has left on a runtime that it moved from, orphaned.
+// LeftStatus is an orphaned object that an instance left on a runtime that it moved away from.
 type LeftStatus struct {
 	Instance string    `json:"instance"` // "production", or "production/eu-3" in a fleet
 	Runtime  string    `json:"runtime"`
 	Version  string    `json:"version"` // full version that was the target there
 	At       time.Time `json:"at"`      // when it moved
-	Text     string    `json:"text"`    // what it is, and what becomes of it
+	Text     string    `json:"text"`    // what it is, and what happens to it
 }
 
-// CheckStatus is the newest reading of a check.
+// CheckStatus is the newest result of a check.
 type CheckStatus struct {
 	ID      string    `json:"id"`
 	Verdict string    `json:"verdict"`
 	Reason  string    `json:"reason,omitempty"`
 	Since   time.Time `json:"since,omitzero"` // of the verdict
 	At      time.Time `json:"at,omitzero"`    // of the reading
-	Next    time.Time `json:"next,omitzero"`  // when it may change by itself, or is tried again
+	Next    time.Time `json:"next,omitzero"`  // when it may change without an action, or is retried
 	Errors  int       `json:"errors,omitempty"`
-	// Interval that tries of what cannot be evaluated grow from, in nanoseconds.
+	// Interval is the initial interval of retries after errors, in nanoseconds.
 	Interval time.Duration `json:"interval,omitempty"`
 }
 
@@ -111,9 +111,9 @@ type PinStatus struct {
 	At      time.Time    `json:"at"`
 }
 
-// Reason is one line of why a channel is as it is, since when, and what would change it.
+// Reason is one reason for a channel's status: since when, and what would change it.
 type Reason struct {
-	Code    string    `json:"code,omitempty"` // what kind of line it is: gate, pause, pin, failure, rollback, command, progress
+	Code    string    `json:"code,omitempty"` // the kind of line: gate, pause, pin, failure, rollback, command, progress
 	Text    string    `json:"text"`
 	Since   time.Time `json:"since,omitzero"`
 	Unblock string    `json:"unblock,omitempty"`
@@ -123,26 +123,26 @@ type Reason struct {
 type ConditionStatus struct {
 	ID      string `json:"id"`
 	Kind    string `json:"kind"`              // of gate: channel-stable, approval, check, extension, …
-	Subject string `json:"subject,omitempty"` // what it is about within its kind: a topic, an extension
+	Subject string `json:"subject,omitempty"` // its subject within the kind: a topic, an extension
 	Verdict string `json:"verdict"`           // PASS, WAIT, FAIL, ERROR
-	// Code tells apart what the verdict does not: not-asked (something before it does not pass), bypassed, rejected.
+	// Code adds a detail to the verdict: not-asked (an earlier condition does not pass), bypassed, rejected.
 	Code      string    `json:"code,omitempty"`
 	Reason    string    `json:"reason"` // for people
 	Since     time.Time `json:"since,omitzero"`
 	NextCheck time.Time `json:"nextCheck,omitzero"`
 	Unblock   string    `json:"unblock,omitempty"`
-	// Bypassable: a person can let the release pass it.
+	// Bypassable: a user can let the release bypass it.
 	Bypassable bool `json:"bypassable,omitempty"`
-	// Plain: the reason says what is judged, so that the id adds nothing.
+	// Plain: the reason names the condition, so the id adds nothing.
 	Plain bool `json:"plain,omitempty"`
-	// Channels that the release must have succeeded in, of a channel-stable condition.
+	// Channels that the release must have succeeded in, for a channel-stable condition.
 	Channels []string `json:"channels,omitempty"`
-	// ApprovedBy are the people who approved, and Need is how many it takes.
+	// ApprovedBy are the users who approved. Need is how many approvals are required.
 	ApprovedBy []string `json:"approvedBy,omitempty"`
 	Need       int      `json:"need,omitempty"`
-	// Elsewhere is the channel that a shared extension ran for, when that is another one.
+	// Elsewhere is the channel that a shared extension ran for, if that is another one.
 	Elsewhere string `json:"elsewhere,omitempty"`
-	// Errors in a row of a check that cannot be evaluated, and the Interval, in nanoseconds, that its tries grow from.
+	// Errors counts failed evaluations of a check in a row. Interval is the initial interval of its retries, in nanoseconds.
 	Errors   int           `json:"errors,omitempty"`
 	Interval time.Duration `json:"interval,omitempty"`
 }
@@ -153,15 +153,15 @@ type ReleaseStatus struct {
 	Version     string            `json:"version"` // full version
 	Incarnation int64             `json:"incarnation"`
 	By          string            `json:"by"`
-	Proven      bool              `json:"proven,omitempty"` // By is who a token proved it to be (G7)
+	Proven      bool              `json:"proven,omitempty"` // a token proved By (G7)
 	At          time.Time         `json:"at"`
 	Phases      map[string]string `json:"phases"`
 	Reasons     map[string]string `json:"reasons,omitempty"` // channel → why it is in that phase
-	// Aspect that it gives values to, and which, for people; none: it is of a version (B5).
+	// Aspect is the aspect whose values it sets. Sets lists the values, for people. Empty: it releases a version (B5).
 	Aspect string `json:"aspect,omitempty"`
 	Sets   string `json:"sets,omitempty"`
-	// Keeps are the channels to which only its configuration, or its values, come, under the version that is there → that as a full version, once it
-	// is rendered.
+	// Keeps are the channels that get only its configuration, or its values, and keep their version → the resulting full version, once it is
+	// rendered.
 	Keeps map[string]string `json:"keeps,omitempty"`
 
 	Approvals  []entities.Approval `json:"approvals,omitempty"`
@@ -169,12 +169,12 @@ type ReleaseStatus struct {
 	Extensions []ExtensionStatus   `json:"extensions,omitempty"` // by key
 }
 
-// ExtensionStatus is how far an extension is for one release.
+// ExtensionStatus is the progress of an extension for one release.
 type ExtensionStatus struct {
 	Key   string `json:"key"` // Extension.RunKey
 	Name  string `json:"name"`
 	State string `json:"state"` // waiting, running, done, failed
-	// Deadline of the run that is under way: later it is ended, which is a failure.
+	// Deadline of the current run: after it the run is ended, and has failed.
 	Deadline time.Time `json:"deadline,omitzero"`
 	entities.ExtensionProgress
 }
@@ -187,7 +187,7 @@ type InstanceStatus struct {
 	Current string `json:"current"`
 	Target  string `json:"target"`
 	Reason  string `json:"reason,omitempty"`
-	// Unread: what runs there cannot be read.
+	// Unread: the current version cannot be read.
 	Unread *Unread `json:"unread,omitempty"`
 }
 
@@ -198,15 +198,15 @@ type Unread struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// Text is both in one line.
+// Text returns both in one line.
 func (u Unread) Text() string { return u.Code + ": " + u.Message }
 
 // FleetStatus counts the instances of a channel that has several.
 type FleetStatus struct {
 	Instances int    `json:"instances"`
-	Version   string `json:"version,omitempty"`  // the newest that is the target of one, as it was named
-	At        int    `json:"at"`                 // how many have converged at it, under whatever configuration
-	AtPaused  int    `json:"atPaused,omitempty"` // how many of them are paused, and so are counted among ByStatus too
+	Version   string `json:"version,omitempty"`  // the newest target version of any instance, as it was named
+	At        int    `json:"at"`                 // how many have converged at it, with any configuration
+	AtPaused  int    `json:"atPaused,omitempty"` // how many of them are paused, and so are in ByStatus too
 	// ByStatus counts those that are not CONVERGED.
 	ByStatus map[string]int `json:"byStatus,omitempty"`
 }
@@ -219,37 +219,36 @@ type Deletion struct {
 	Gone   []string     `json:"gone,omitempty"` // channels, or instances, whose objects are removed
 }
 
-// Explanation answers a Service's explain query: the lines a person reads, and what they are made
-// of.
+// Explanation answers a Service's explain query: the lines for people, and their source.
 type Explanation struct {
 	Lines  []string `json:"lines"`
 	Status Status   `json:"status"`
-	// Running is what workers are doing for the service at this moment. The query knows nothing of it, the command line does.
+	// Running lists the current activities of workers for the service. The query does not set it; the command line does.
 	Running []Progress `json:"running,omitempty"`
 }
 
-// Progress is how far an apply, a removal or an extension is: the details of its activity's heartbeats, for people. It is up
-// to some seconds old.
+// Progress is the progress of an apply, a removal or an extension, from the heartbeat details of its activity, for people. It is up to some
+// seconds old.
 type Progress struct {
 	Channel string    `json:"channel,omitempty"`
-	What    string    `json:"what,omitempty"`  // "extension smoke of v2"; empty: a worker has taken it, and has not begun
+	What    string    `json:"what,omitempty"`  // "extension smoke of v2"; empty: a worker has the task, but has not begun
 	Place   string    `json:"place,omitempty"` // where its command runs, unless it is the worker's machine
-	Tail    string    `json:"tail,omitempty"`  // the end of what it has printed so far, at most 500 bytes
+	Tail    string    `json:"tail,omitempty"`  // the end of its output so far, at most 500 bytes
 	Since   time.Time `json:"since,omitzero"`
-	Until   time.Time `json:"until,omitzero"` // it is ended then
+	Until   time.Time `json:"until,omitzero"` // its timeout
 }
 
 // HistorySchema names the version of the HistoryAnswer document.
 const HistorySchema = "converge.history/v1"
 
-// HistoryAnswer answers a Service's history query: the newest lines of the audit trail, which the
-// store does not have yet. The lines up to Stored are there (D13).
+// HistoryAnswer answers a Service's history query: the newest lines of the audit trail, which are not in the store yet. The lines up to
+// Stored are (D13).
 type HistoryAnswer struct {
 	Schema      string               `json:"schema"`
 	Application string               `json:"application"`
 	Service     string               `json:"service"`
 	Stored      int64                `json:"stored"` // number of the last line in the store
 	Lines       []entities.AuditLine `json:"lines"`  // oldest first
-	// Last is the last line that was ever noted: by its hash all lines can be verified.
+	// Last is the last recorded line. Its hash verifies all lines.
 	Last *entities.TrailEnd `json:"last,omitempty"`
 }

@@ -2,8 +2,8 @@ package protocol
 
 import "time"
 
-// SteerRequest has the rollouts of an instance go on, or go back (H3). A rollout that is of another version by now, or does not wait
-// at what it waited at, is left alone.
+// SteerRequest promotes or aborts the rollouts of an instance (H3). A rollout is left alone if it now has another version, or no longer
+// waits at the same step.
 type SteerRequest struct {
 	Application   string        `json:"application"`
 	Service       string        `json:"service"`
@@ -14,10 +14,10 @@ type SteerRequest struct {
 	Timeout       time.Duration `json:"timeout"`
 	Way           string        `json:"way"` // promote, abort
 	Full          bool          `json:"full,omitempty"`
-	At            string        `json:"at,omitempty"` // at what it waits
+	At            string        `json:"at,omitempty"` // where it waits
 }
 
-// SteerAnswer says what was done, a line for each rollout, or why nothing could be.
+// SteerAnswer lists the results, a line for each rollout, or the reason why nothing was possible.
 type SteerAnswer struct {
 	Did []string `json:"did,omitempty"`
 	Err string   `json:"err,omitempty"`

@@ -2,14 +2,14 @@ package protocol
 
 import "strings"
 
-// Where the audit trails of what belongs to no application are: as if these were applications. None has such a name.
+// Locations of the audit trails that belong to no application. They have the form of application names, but no application has such a name.
 const (
 	RuntimeTrails     = "_runtime"
 	InstallationTrail = "_installation"
 )
 
-// TrailOf says where the store keeps the audit trail of a workflow: of which application and service, which is empty for an
-// application's own.
+// TrailOf returns where the store keeps the audit trail of a workflow: its application and service. The service is empty for an
+// application's own trail.
 func TrailOf(id string) (application, service string) {
 	if id == InstallationID() {
 		return InstallationTrail, ""

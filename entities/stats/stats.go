@@ -1,6 +1,5 @@
-// Package stats compares what was released with a control group (D26): samples by the Mann-Whitney U test, counts by Fisher's
-// exact test. Both ask whether there is a change for the worse at all, and how large it is. It is arithmetic upon what somebody
-// else has read: no clock, no network, no random.
+// Package stats compares a release with a control group (D26): samples by the Mann-Whitney U test, counts by Fisher's exact test. Both test
+// whether there is a change for the worse, and how large it is. It is pure arithmetic on given samples: no clock, no network, no random.
 package stats
 
 import (
@@ -10,7 +9,7 @@ import (
 	"slices"
 )
 
-// Direction is in which direction a change is one for the worse.
+// Direction is the direction in which a change is for the worse.
 type Direction string
 
 // The directions.
@@ -20,25 +19,25 @@ const (
 	Either   Direction = "either"
 )
 
-// Plan is what is declared before anybody looks.
+// Plan is declared before the data is examined.
 type Plan struct {
 	Direction Direction
-	// Alpha is how often, at most, a release that changes nothing is taken for worse, by any of the comparisons: 0.01 is one in a
-	// hundred. Comparisons is how many share it: metrics times looks (Bonferroni).
+	// Alpha is the maximum probability that a release without any change counts as worse, over all comparisons: 0.01 is one in a hundred.
+	// Comparisons is how many comparisons share it: metrics times evaluations (Bonferroni).
 	Alpha       float64
 	Comparisons int
-	// Tolerance is the least change that counts, relative to the control group: 0.1 is 10 %.
+	// Tolerance is the smallest change that counts, relative to the control group: 0.1 is 10 %.
 	Tolerance float64
-	// MinSamples is how many samples each group has at least, or requests, where these are counted.
+	// MinSamples is the minimum of samples, or of requests for counts, in each group.
 	MinSamples int
-	// Drop leaves samples out that are no finite number; otherwise they are an error.
+	// Drop ignores samples that are not finite numbers; otherwise they are an error.
 	Drop bool
 }
 
-// Level is at which p a single comparison tells of a change.
+// Level is the p-value at which a single comparison is significant.
 func (p Plan) Level() float64 { return p.Alpha / float64(max(p.Comparisons, 1)) }
 
-// Least is how many samples each group needs at the very least: so many that p can fall to the level, and MinSamples.
+// Least is the minimum of samples in each group: enough for p to reach the level, and at least MinSamples.
 func (p Plan) Least() int {
 	n := max(p.MinSamples, 1)
 	for p.sided(1/ways(2*n, n)) > p.Level() && n < enough {
@@ -47,10 +46,10 @@ func (p Plan) Least() int {
 	return n
 }
 
-// enough samples for any level that a float64 can tell from zero.
+// enough samples for any level that a float64 can distinguish from zero.
 const enough = 600
 
-// sided is p of a test in one direction as it counts: for either direction two tests are made.
+// sided converts a one-sided p-value: for either direction two tests are made.
 func (p Plan) sided(one float64) float64 {
 	if p.Direction == Either {
 		return min(1, 2*one)
@@ -58,7 +57,7 @@ func (p Plan) sided(one float64) float64 {
 	return min(1, one)
 }
 
-// one is p in the directions that are for the worse, of the test that yields that of an increase, and whether it is an increase.
+// one returns the p-value for a change for the worse, and whether the change is an increase. The functions return one-sided p-values.
 func (p Plan) one(increase, decrease func() float64) (p1 float64, up bool) {
 	switch p.Direction {
 	case Decrease:
@@ -73,42 +72,42 @@ func (p Plan) one(increase, decrease func() float64) (p1 float64, up bool) {
 // Outcome of a comparison.
 type Outcome string
 
-// The outcomes. Same is that no change for the worse was shown, or none of the size of the tolerance: no proof that there is none.
+// The outcomes. Same: no change for the worse was shown, or none as large as the tolerance. It is no proof that there is none.
 const (
 	Same         Outcome = "same"
 	Worse        Outcome = "worse"
 	Inconclusive Outcome = "inconclusive" // too few samples
 )
 
-// Group is one of the two groups that are compared.
+// Group is one of the two compared groups.
 type Group struct {
 	Samples int     // or requests
 	Centre  float64 // the median, or the share
-	Dropped int     // samples that were no number
+	Dropped int     // samples that are not numbers
 }
 
-// Evidence is a comparison with all that it rests upon.
+// Evidence is a comparison with all its inputs and results.
 type Evidence struct {
 	Outcome       Outcome
-	Test          string // by its name, for people
+	Test          string // its name, for people
 	Released      Group
 	Control       Group
-	Correlation   float64 // of samples with the ones before them; 0: none that could be told from chance
-	P, Level      float64 // 0 where there are too few samples
-	Effect        float64 // of what was released, relative to the control group: 0.1 is 10 % more; ±Inf: from nothing
+	Correlation   float64 // of samples with the previous ones; 0: not distinguishable from chance
+	P, Level      float64 // 0 with too few samples
+	Effect        float64 // of the release, relative to the control group: 0.1 is 10 % more; ±Inf: from zero
 	Plan          Plan
 	Distinguished bool // P is at most Level
-	// Needed is how many samples each group needs: to be judged at all, or for such an effect to be shown in 4 of 5 cases. 0: as
-	// many as there are, or no number of them would do.
+	// Needed is how many samples each group needs: to be judged at all, or to show such an effect in 4 of 5 cases. 0: the present number is
+	// enough, or no number is.
 	Needed int
 }
 
-// ErrNone is that a group has no samples at all: missing data is no evidence (D26).
+// ErrNone says that a group has no samples at all: missing data is no evidence (D26).
 var ErrNone = errors.New("no samples")
 
-// Samples compares samples, in the order of time. Where these repeat each other they count for as many as they are worth. The
-// effect is the Hodges-Lehmann shift (the median of all differences between the groups) relative to the control group's median.
-// Errors: ErrNone, and samples that are no finite number, unless they are dropped.
+// Samples compares samples, in the order of time. Autocorrelated samples count as the equivalent number of independent ones. The effect is
+// the Hodges-Lehmann shift (the median of all differences between the groups) relative to the control group's median. Errors: ErrNone, and
+// samples that are not finite numbers, unless they are dropped.
 func Samples(p Plan, released, control []float64) (Evidence, error) {
 	e := Evidence{Plan: p, Test: "Mann-Whitney"}
 	var err error
@@ -136,17 +135,17 @@ func Samples(p Plan, released, control []float64) (Evidence, error) {
 	return e, nil
 }
 
-// inflation is how much larger the variance of a mean is than of as many samples that do not repeat each other.
+// inflation is the factor by which correlation increases the variance of a mean, compared with independent samples.
 func (e *Evidence) inflation() float64 { return (1 + e.Correlation) / (1 - e.Correlation) }
 
-// worth is how many samples that do not repeat each other tell as much as n of these do.
+// worth returns how many independent samples contain as much information as n of these.
 func (e *Evidence) worth(n int) int { return int(float64(n)/e.inflation() + rounding) }
 
-// asMany is how many of these samples are worth n.
+// asMany returns how many of these samples contain as much information as n independent ones.
 func (e *Evidence) asMany(n int) int { return needed(float64(n) * e.inflation()) }
 
-// correlated is p where samples repeat each other: its deviation is as much less as that of a mean is larger, and it is never
-// below the least that so many could give.
+// correlated corrects p for correlated samples: its deviation shrinks as the deviation of a mean grows. The result is never below the
+// minimum for this number of samples.
 func (e *Evidence) correlated(p, least float64) float64 {
 	if e.Correlation == 0 {
 		return p
@@ -154,7 +153,7 @@ func (e *Evidence) correlated(p, least float64) float64 {
 	return max(upper(quantile(p)/math.Sqrt(e.inflation())), least)
 }
 
-// group are the samples of a group that are finite numbers, and their median.
+// group returns the samples that are finite numbers, and their median.
 func (p Plan) group(of string, samples []float64) ([]float64, Group, error) {
 	numbers := slices.DeleteFunc(slices.Clone(samples), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 	dropped := len(samples) - len(numbers)
@@ -172,8 +171,8 @@ func (p Plan) group(of string, samples []float64) ([]float64, Group, error) {
 // Count is how many requests of a group were of some kind, such as errors.
 type Count struct{ Of, Total int }
 
-// Counts compares two shares. The effect is the difference of the shares relative to the control group's. A group without any
-// request has too few. Errors: counts that are none.
+// Counts compares two shares. The effect is the difference of the shares relative to the control group's share. A group without requests
+// has too few. It returns an error for invalid counts.
 func Counts(p Plan, released, control Count) (Evidence, error) {
 	e := Evidence{Plan: p, Test: "exact Fisher"}
 	for _, c := range []Count{released, control} {
@@ -198,7 +197,7 @@ func (c Count) group() Group {
 	return Group{Samples: c.Total, Centre: float64(c.Of) / float64(max(c.Total, 1))}
 }
 
-// judge tells of a change when it is both distinguished and as large as the tolerance.
+// judge reports Worse if the change is both significant and at least as large as the tolerance.
 func (e *Evidence) judge(increase, decrease func() float64) {
 	var up bool
 	e.Level = e.Plan.Level()
@@ -209,7 +208,7 @@ func (e *Evidence) judge(increase, decrease func() float64) {
 	}
 }
 
-// exceeds tells whether the effect is for the worse, and at least the tolerance.
+// exceeds reports whether the effect is for the worse, and at least the tolerance.
 func (e *Evidence) exceeds() bool {
 	effect := e.Effect
 	switch e.Plan.Direction {
@@ -221,10 +220,10 @@ func (e *Evidence) exceeds() bool {
 	return effect > 0 && effect >= e.Plan.Tolerance-rounding
 }
 
-// rounding is what 1.1 - 1 is off by.
+// rounding is larger than the error of 1.1 - 1.
 const rounding = 1e-12
 
-// String says all of it in one line, of less than 300 bytes.
+// String formats all of it in one line, of less than 300 bytes.
 func (e Evidence) String() string {
 	what := "samples"
 	if e.Test == "exact Fisher" {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// ranked are the ranks of two groups together, doubled, so that the mean rank of equal samples is whole.
+// ranked is the ranks of two groups together, doubled, so that the mean rank of equal samples is an integer.
 type ranked struct {
-	ranks []int   // of all, ascending
+	ranks []int   // of all samples, ascending
 	n     int     // samples of the first group
 	sum   int     // of the first group's ranks
 	ties  float64 // the sum of t³ - t over runs of t equal samples
@@ -53,15 +53,15 @@ func newRanked(first, second []float64) ranked {
 	return r
 }
 
-// exactMost bounds the work of an exact test, in additions: 35 samples in each group are below.
+// exactMost limits the work of an exact test, in additions. 35 samples in each group are below it.
 const exactMost = 1e7
 
-// exactly tells whether p is exact: it is, unless that takes too long.
+// exactly reports whether p is computed exactly. It is, unless that takes too long.
 func (r ranked) exactly() bool {
 	return float64(len(r.ranks))*float64(r.n)*float64(r.most()) <= exactMost
 }
 
-// most is the largest sum of ranks that the first group could have.
+// most returns the largest possible rank sum of the first group.
 func (r ranked) most() int {
 	most := 0
 	for _, rank := range r.ranks[len(r.ranks)-r.n:] {
@@ -70,7 +70,7 @@ func (r ranked) most() int {
 	return most
 }
 
-// increase is p of the first group having such large ranks by chance alone.
+// increase returns the probability that the first group has such large ranks by chance.
 func (r ranked) increase() float64 {
 	if r.exactly() {
 		return r.exact()
@@ -78,7 +78,7 @@ func (r ranked) increase() float64 {
 	return r.normal()
 }
 
-// exact counts the ways to choose the first group out of all ranks, by their number and sum. So it holds for ties too.
+// exact counts the ways to choose the first group out of all ranks, by their number and sum. So it handles ties too.
 func (r ranked) exact() float64 {
 	most := r.most()
 	count := make([][]float64, r.n+1)
@@ -113,31 +113,31 @@ func (r ranked) normal() float64 {
 	return upper((r.u() - n*m/2 - 0.5) / math.Sqrt(variance))
 }
 
-// u is how many pairs of the groups have the greater sample in the first one; equal ones count half.
+// u returns how many pairs of the groups have the greater sample in the first one; equal ones count half.
 func (r ranked) u() float64 { return float64(r.sum)/2 - float64(r.n)*float64(r.n+1)/2 }
 
-// superiority is how likely a sample of the first group is greater than one of the second.
+// superiority returns the probability that a sample of the first group is greater than one of the second.
 func (r ranked) superiority() float64 {
 	return r.u() / (float64(r.n) * float64(len(r.ranks)-r.n))
 }
 
-// upper is how likely a normal variable is greater than z.
+// upper returns the probability that a normal variable is greater than z.
 func upper(z float64) float64 { return math.Erfc(z/math.Sqrt2) / 2 }
 
-// quantile is the z that a normal variable exceeds with probability p.
+// quantile returns the z that a normal variable exceeds with probability p.
 func quantile(p float64) float64 { return math.Sqrt2 * math.Erfcinv(2*p) }
 
-// fisher is p of so many in the first group by chance alone, given how many there are in both: the upper tail of the
-// hypergeometric distribution.
+// fisher returns the probability of so many in the first group by chance, given the total of both: the upper tail of the hypergeometric
+// distribution.
 func fisher(first, second Count) float64 {
 	of, total := first.Of+second.Of, first.Total+second.Total
-	if first.Of*total <= of*first.Total { // not more than expected: all but the lower tail, whose terms can be told from zero
+	if first.Of*total <= of*first.Total { // not more than expected: one minus the lower tail, whose terms are distinguishable from zero
 		if first.Of == 0 || second.Of == second.Total {
 			return 1
 		}
 		return 1 - fisher(Count{first.Total - first.Of + 1, first.Total}, Count{second.Total - second.Of - 1, second.Total})
 	}
-	// How likely each next number is follows from the one before.
+	// Each term follows from the one before.
 	term := math.Exp(chooses(of, first.Of) + chooses(total-of, first.Total-first.Of) - chooses(total, first.Total))
 	sum := 0.0
 	for k := first.Of; k <= min(of, first.Total); k++ {
@@ -150,7 +150,7 @@ func fisher(first, second Count) float64 {
 	return min(1, sum)
 }
 
-// chooses is the logarithm of how many ways there are to choose k of n.
+// chooses returns the logarithm of the binomial coefficient: k of n.
 func chooses(n, k int) float64 {
 	gamma := func(v int) float64 { l, _ := math.Lgamma(float64(v) + 1); return l }
 	return gamma(n) - gamma(k) - gamma(n-k)
@@ -158,9 +158,9 @@ func chooses(n, k int) float64 {
 
 func ways(n, k int) float64 { return math.Exp(chooses(n, k)) }
 
-// correlation is that of the difference of the groups at one time with the one at the time before (lag 1), by ranks: what is in
-// both, such as a busy hour, is in no difference. It is 0 unless nine of ten independent series have less, it is corrected for
-// being estimated too low of few samples (Kendall 1954), and is at most 0.99.
+// correlation returns the lag-1 autocorrelation, by ranks, of the differences between the groups. Effects on both groups, such as a busy
+// hour, cancel out. It is 0 unless it exceeds the value that nine of ten independent series stay below. It is corrected for the low bias
+// with few samples (Kendall 1954), and is at most 0.99.
 func correlation(first, second []float64) float64 {
 	differences := make([]float64, min(len(first), len(second)))
 	for i := range differences {
@@ -175,7 +175,7 @@ func correlation(first, second []float64) float64 {
 		for to < len(sorted) && sorted[to] == d {
 			to++
 		}
-		rank := float64(from+to)/2 - n/2 // from their mean
+		rank := float64(from+to)/2 - n/2 // relative to their mean
 		if all += rank * rank; i > 0 {
 			with += rank * before
 		}
@@ -198,7 +198,7 @@ func shift(first, second []float64) float64 {
 	return median(differences)
 }
 
-// median sorts.
+// median sorts its argument.
 func median(samples []float64) float64 {
 	slices.Sort(samples)
 	n := len(samples)
@@ -209,13 +209,13 @@ func relative(difference, to float64) float64 {
 	if difference == 0 {
 		return 0
 	}
-	return difference / math.Abs(to) // to zero: infinite
+	return difference / math.Abs(to) // relative to zero: infinite
 }
 
-// power is in how many cases a change is to be shown, for what is needed.
+// power is the probability of showing a change that Needed is computed for.
 const power = 0.8
 
-// needed rounds up; 0: more than anybody has.
+// needed rounds up. It returns 0 for an impractically large number.
 func needed(n float64) int {
 	if math.IsNaN(n) || n > 1e9 {
 		return 0
@@ -232,13 +232,13 @@ func (p Plan) z() float64 {
 	return quantile(level) + quantile(1-power)
 }
 
-// noether is how many samples each group needs for samples of the first to be greater with such a probability (Noether 1987).
+// noether returns how many samples each group needs if samples of the first are greater with a given probability (Noether 1987).
 func noether(p Plan, superiority float64) int {
 	z, d := p.z(), superiority-0.5
 	return needed(z * z / (6 * d * d))
 }
 
-// proportions is how many requests each group needs to show a difference of two shares.
+// proportions returns how many requests each group needs to show a difference of two shares.
 func proportions(p Plan, a, b float64) int {
 	z, d := p.z(), a-b
 	return needed(z * z * (a*(1-a) + b*(1-b)) / (d * d))

@@ -11,27 +11,27 @@ import (
 	"github.com/converge-engine/converge/entities/explain"
 )
 
-// This file sums a trail up in the numbers of software delivery that DORA defines (dora.dev): how often, how soon, how often in
-// vain, and how long until that was mended.
+// This file summarizes a trail in the DORA metrics of software delivery (dora.dev): deployment frequency, lead time, failure rate and
+// recovery time.
 
-// Deployment is what became of a release in a channel, once it succeeded or failed there. What returns to an earlier version,
-// a pin and a restart are none.
+// Deployment is the outcome of a release in a channel, once it succeeded or failed there. A return to an earlier version, a pin and a
+// restart do not count.
 type Deployment struct {
 	Release string `json:"release"` // id
 	Version string `json:"version"`
-	// Accepted, as a release; Started is when its target was set; Succeeded, objects stable and soak over; Failed, at first, or
-	// taken back; Restored is when the channel next had something that succeeded. Zero is what did not happen.
+	// Accepted is when the release was accepted. Started is when it became the target. Succeeded is when the objects were stable and the soak
+	// time was over. Failed is the first failure, or the rollback. Restored is the next success in the channel. A zero time did not happen.
 	Accepted  time.Time `json:"accepted,omitzero"`
 	Started   time.Time `json:"started"`
 	Succeeded time.Time `json:"succeeded,omitzero"`
 	Failed    time.Time `json:"failed,omitzero"`
 	Restored  time.Time `json:"restored,omitzero"`
-	// RolledBackBy is who took it back: "" is nobody.
+	// RolledBackBy is who rolled it back; "" if it was not rolled back.
 	RolledBackBy string `json:"rolledBackBy,omitempty"`
-	Automatic    bool   `json:"automatic,omitempty"` // Converge took it back
+	Automatic    bool   `json:"automatic,omitempty"` // Converge rolled it back
 }
 
-// ended is when it first succeeded or failed.
+// ended returns when it first succeeded or failed.
 func (d *Deployment) ended() time.Time {
 	if d.Failed.IsZero() || !d.Succeeded.IsZero() && d.Succeeded.Before(d.Failed) {
 		return d.Succeeded
@@ -39,7 +39,7 @@ func (d *Deployment) ended() time.Time {
 	return d.Failed
 }
 
-// Delivery is what was deployed to a channel of a service over a period, oldest first.
+// Delivery is the deployments to a channel of a service over a period, oldest first.
 type Delivery struct {
 	Service     string       `json:"service"`
 	Channel     string       `json:"channel"`
@@ -50,14 +50,14 @@ type Delivery struct {
 	spans []chart.Span
 }
 
-// Numbers sum deployments up. Times are medians in seconds, and absent of nothing.
+// Numbers summarize deployments. Times are medians in seconds, and absent without data.
 type Numbers struct {
 	Succeeded int `json:"succeeded"`
-	// PerWeek is the deployment frequency: those that succeeded.
+	// PerWeek is the deployment frequency: successful deployments.
 	PerWeek float64 `json:"deploymentFrequencyPerWeek"`
 	// LeadTime is the lead time for changes, from the acceptance of the release to its success.
 	LeadTime *float64 `json:"leadTimeSeconds,omitempty"`
-	// Failed also counts what people took back after it had succeeded.
+	// Failed also counts deployments that users rolled back after a success.
 	Failed      int      `json:"failed"`
 	FailureRate *float64 `json:"changeFailureRate,omitempty"` // of all deployments, 0 to 1
 	Automatic   int      `json:"automaticRollbacks"`
@@ -67,9 +67,9 @@ type Numbers struct {
 	Unrestored int      `json:"notRestored"` // failed, and nothing has succeeded there since
 }
 
-// Report is what went to some channels of a service from a time until now, a Delivery for each. Without channels they are those
-// declared that no other one waits for: the last ones. A deployment is of the period in which it first succeeded or failed. What a
-// channel did under a former name counts as its own. Known are all channels that there are or were.
+// Report returns a Delivery for each of some channels of a service, from a time until now. The default is the last channels: the declared
+// ones that no other channel waits for. A deployment belongs to the period in which it first succeeded or failed. A renamed channel keeps
+// its history. known lists all channels, past and present.
 func Report(in Input, from time.Time, channels ...string) (out []Delivery, known []string) {
 	m := &maker{Input: in, held: map[string][]hold{}}
 	m.read()
@@ -98,7 +98,7 @@ func Report(in Input, from time.Time, channels ...string) (out []Delivery, known
 	return out, m.channels
 }
 
-// last are the declared channels that no other one waits for; where none is known to be declared, of all that there were.
+// last returns the declared channels that no other one waits for. Without declared channels it uses all known ones.
 func (m *maker) last() (out []string) {
 	var declared []string
 	for _, c := range m.Status.Channels {
@@ -117,7 +117,7 @@ func (m *maker) last() (out []string) {
 	return out
 }
 
-// deployments are those of a channel that succeeded or failed.
+// deployments returns those of a channel that succeeded or failed.
 func (m *maker) deployments(channel string) []Deployment {
 	var out []Deployment
 	var of []*release
@@ -145,7 +145,7 @@ func (m *maker) deployments(channel string) []Deployment {
 	return slices.DeleteFunc(out, func(d Deployment) bool { return d.ended().IsZero() })
 }
 
-// restored is when something first succeeded in a channel after a failure; zero: not yet.
+// restored returns the first success in a channel after a failure; zero if there is none.
 func (m *maker) restored(channel string, failed time.Time) time.Time {
 	for _, x := range m.runs {
 		if x.channel == channel && x.succeeded.After(failed) {
@@ -155,7 +155,7 @@ func (m *maker) restored(channel string, failed time.Time) time.Time {
 	return time.Time{}
 }
 
-// course is what went on in a channel from a time on, each span with its version. Of two aspects it is what came last.
+// course returns the spans of a channel from a time on, each with its version. With two aspects the later run counts.
 func (m *maker) course(channel string, from time.Time) []chart.Span {
 	var out []chart.Span
 	for _, x := range m.runs {
@@ -177,7 +177,7 @@ func (m *maker) course(channel string, from time.Time) []chart.Span {
 	return out
 }
 
-// Sum sums deployments of a period up.
+// Sum summarizes the deployments of a period.
 func Sum(deployments []Deployment, period time.Duration) Numbers {
 	n := Numbers{}
 	var leads, recoveries []time.Duration
@@ -210,7 +210,7 @@ func Sum(deployments []Deployment, period time.Duration) Numbers {
 	return n
 }
 
-// median in seconds; nil of nothing.
+// median returns the median in seconds, or nil without data.
 func median(all []time.Duration) *float64 {
 	if len(all) == 0 {
 		return nil
@@ -220,8 +220,7 @@ func median(all []time.Duration) *float64 {
 	return &middle
 }
 
-// Total is all deployments of some deliveries as one, over a period. A service that is there with several channels has its
-// releases counted once.
+// Total combines the deployments of several deliveries over a period. The releases of a service with several channels count once.
 func Total(all []Delivery, period time.Duration) Delivery {
 	total := Delivery{Deployments: []Deployment{}}
 	var seen []string
@@ -236,12 +235,12 @@ func Total(all []Delivery, period time.Duration) Delivery {
 	return total
 }
 
-// ReportHeader heads the Cells of deliveries.
+// ReportHeader is the header for the Cells of deliveries.
 var ReportHeader = []string{
 	"SERVICE", "CHANNEL", "RELEASES", "DEPLOYED", "PER WEEK", "LEAD TIME", "FAILED", "FAILURE RATE", "ROLLED BACK", "RECOVERED IN",
 }
 
-// Cells are the numbers of a delivery for people.
+// Cells formats the numbers of a delivery for people.
 func (d *Delivery) Cells() []string {
 	n := d.Numbers
 	rate, back, recovered := "-", fmt.Sprint(n.Automatic), lasts(n.Recovery)
@@ -267,7 +266,7 @@ func lasts(seconds *float64) string {
 	return explain.Duration(time.Duration(*seconds * float64(time.Second)))
 }
 
-// ReportChart draws what went on in each channel, under its numbers.
+// ReportChart draws the history of each channel, with its numbers below.
 func ReportChart(title string, all []Delivery, from, now time.Time) chart.Chart {
 	c := chart.Chart{Title: title, From: from, To: now, End: now}
 	for _, d := range all {

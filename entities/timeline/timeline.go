@@ -1,7 +1,6 @@
-// Package timeline says what was and is where and when: for each of the newest releases of a service, and each channel, when it
-// waited, went out, ran and failed; and what that comes to over a period, in the numbers of software delivery. It reads an
-// audit trail and the status, and decides nothing; what no line says it leaves out. It imports entities, the protocol, the words of explain and the chart
-// that it makes.
+// Package timeline reconstructs the history of releases: for each of the newest releases of a service, and each channel, when it waited,
+// deployed, ran and failed; and the metrics of software delivery over a period. It reads an audit trail and the status. It decides nothing
+// and adds nothing that no audit line says. It imports entities, the protocol, the texts of explain, and the chart package for its output.
 package timeline
 
 import (
@@ -18,16 +17,16 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Input is what a timeline is made of.
+// Input is the input of a timeline.
 type Input struct {
-	// Lines of the audit trail, oldest first: the service's own, and pauses of what is wider.
+	// Lines of the audit trail, oldest first: those of the service, and pauses of a wider scope.
 	Lines []entities.AuditLine
-	// Status of the service; of one that is gone the zero value.
+	// Status of the service; the zero value if the service is gone.
 	Status protocol.Status
-	// Needs are the channels that a release must have succeeded in first, by channel.
+	// Needs lists, by channel, the channels in which a release must succeed first.
 	Needs map[string][]string
 	Now   time.Time
-	// Last is how many releases are shown, the newest; 0 is all.
+	// Last is how many of the newest releases are shown; 0 is all.
 	Last int
 }
 
@@ -36,10 +35,10 @@ type Entry struct {
 	Version string       `json:"version"`
 	Release string       `json:"release"` // id
 	Channel string       `json:"channel"`
-	Spans   []chart.Span `json:"spans"` // To is zero of what goes on
+	Spans   []chart.Span `json:"spans"` // To is zero for a span that has not ended
 }
 
-// Of makes the timeline: the newest release first, and of each the channels in order.
+// Of returns the timeline: the newest release first, each with its channels in order.
 func Of(in Input) []Entry {
 	m := &maker{Input: in, held: map[string][]hold{}}
 	m.read()
@@ -63,38 +62,38 @@ type maker struct {
 	Input
 	channels []string
 	releases []*release        // oldest first
-	runs     []run             // what was the target of a channel, oldest first
+	runs     []run             // the targets of channels, oldest first
 	held     map[string][]hold // by channel; "" is the whole service
 }
 
-// release is one that the trail tells of.
+// release is a release in the trail.
 type release struct {
 	id, version string
-	aspect      string // that it gives values to: a line of its own
+	aspect      string // the aspect whose values it sets; each aspect is an independent line
 	at          time.Time
-	over        map[string]time.Time // channels in which it was called off, and "" for all
-	returns     bool                 // somebody takes another one back by it
+	over        map[string]time.Time // channels in which it was cancelled, and "" for all
+	returns     bool                 // a user rolls back another release with it
 }
 
-// run is a time that a channel had a release as its target.
+// run is a period in which a release was the target of a channel.
 type run struct {
 	channel, version string
-	line             string    // the aspect that it is of
-	of               *release  // nil: none, or one that the trail does not tell of
-	from, to         time.Time // to is zero while it has
-	// succeeded, failed and cancelled are zero where it did not, or was not.
+	line             string    // its aspect
+	of               *release  // nil: none, or a release that is not in the trail
+	from, to         time.Time // to is zero until the run ends
+	// succeeded, failed and cancelled are zero if that did not happen.
 	succeeded, failed, cancelled time.Time
 
-	back  bool                // it was returned to
-	steps int                 // after the first, in which it went through a fleet
-	taken *entities.AuditLine // that took it back
+	back  bool                // the target of a rollback
+	steps int                 // further rollout steps through a fleet
+	taken *entities.AuditLine // the line that rolled it back
 }
 
 // hold is something that held a channel.
 type hold struct {
 	what     string
-	key      string // of a pause or a pin: what begins it names it as what ends it does
-	release  string // that it held; "" is any
+	key      string // of a pause or a pin: the same for its begin and its end
+	release  string // the release that it held; "" is any
 	from, to time.Time
 }
 
@@ -113,7 +112,7 @@ func (m *maker) read() {
 	}
 }
 
-// rename has all that a channel did so far be that of its new name. Another one may bear the old one since.
+// rename moves the history of a channel to its new name. Another channel may use the old name since.
 func (m *maker) rename(old, name string) {
 	if !slices.ContainsFunc(m.Status.Channels, func(c protocol.ChannelStatus) bool { return c.Name == old }) {
 		m.channels = slices.DeleteFunc(m.channels, func(c string) bool { return c == old })
@@ -133,7 +132,7 @@ func (m *maker) rename(old, name string) {
 	delete(m.held, old)
 }
 
-// line takes in a line of the trail.
+// line processes a line of the trail.
 func (m *maker) line(l entities.AuditLine) {
 	switch l.Kind {
 	case entities.EventRelease:
@@ -163,21 +162,21 @@ func (m *maker) line(l entities.AuditLine) {
 	}
 }
 
-// target takes in that a release goes to a channel, or on to further instances there.
+// target records that a release goes to a channel, or to further instances there.
 func (m *maker) target(l entities.AuditLine) {
 	at, of := m.of(l), m.release(l.Release)
 	if at != nil && at.of != nil && at.of == of && at.succeeded.IsZero() && at.failed.IsZero() && at.cancelled.IsZero() {
 		at.steps++
 		return
 	}
-	for at != nil { // a pin, or its end, has all go
+	for at != nil { // a pin, or its end, ends the runs of all aspects
 		at.to = l.At
 		at = m.of(l)
 	}
 	m.runs = append(m.runs, run{channel: l.Channel, line: of.line(), of: of, version: l.Version, from: l.At})
 }
 
-// succeeded takes in that what a channel is at has arrived. What had failed, and was tried again, begins anew with that.
+// succeeded records a success of the current target. A failed run that was retried becomes a new run.
 func (m *maker) succeeded(l entities.AuditLine) {
 	at, of := m.of(l), m.release(l.Release)
 	switch {
@@ -192,7 +191,7 @@ func (m *maker) succeeded(l entities.AuditLine) {
 	}
 }
 
-// approved takes in a word on an approval: until the last one it was waited for.
+// approved records an approval. Until the last approval the release waited for it.
 func (m *maker) approved(l entities.AuditLine) {
 	for _, channel := range m.channels {
 		for n := range m.held[channel] {
@@ -203,7 +202,7 @@ func (m *maker) approved(l entities.AuditLine) {
 	}
 }
 
-// cancel takes in that a release was called off, in a channel or everywhere: what was on its way goes no further.
+// cancel records that a release was cancelled, in a channel or everywhere. Runs in progress end.
 func (m *maker) cancel(l entities.AuditLine) {
 	r := m.release(l.Release)
 	if r == nil {
@@ -217,7 +216,7 @@ func (m *maker) cancel(l entities.AuditLine) {
 	}
 }
 
-// unpinned tells whether a pin ended at a moment: what is released by the same act returns to what was there before.
+// unpinned reports whether a pin ended at a time. A release of the same action returns to the version before the pin.
 func (m *maker) unpinned(at time.Time) bool {
 	for _, holds := range m.held {
 		if slices.ContainsFunc(holds, func(h hold) bool { return strings.HasPrefix(h.key, entities.EventPin) && h.to.Equal(at) }) {
@@ -227,7 +226,7 @@ func (m *maker) unpinned(at time.Time) bool {
 	return false
 }
 
-// toggle takes in that a pause or a pin begins, or ends the one that there is.
+// toggle records the begin of a pause or a pin, or the end of the current one.
 func (m *maker) toggle(l entities.AuditLine) {
 	key, what := l.Kind, "paused"
 	if l.Kind == entities.EventPin {
@@ -243,23 +242,23 @@ func (m *maker) toggle(l entities.AuditLine) {
 		case h.key == key:
 			h.to = l.At
 			return
-		case l.Kind == entities.EventPin && strings.HasPrefix(h.key, entities.EventPin): // another pin takes its place
+		case l.Kind == entities.EventPin && strings.HasPrefix(h.key, entities.EventPin): // replaced by another pin
 			h.to = l.At
 		}
 	}
 	m.held[l.Channel] = append(m.held[l.Channel], hold{what: what + entities.Because(l.Reason), key: key, from: l.At})
 }
 
-// rollback: what was there is taken back, and what had succeeded there before is the target again.
+// rollback records a rollback. The last successful version of the channel becomes the target again.
 func (m *maker) rollback(l entities.AuditLine) {
 	left := m.of(l)
 	if left == nil || left.version != l.Version && (left.of == nil || left.of != m.release(l.Release)) {
-		return // a release may be kept under another version than its own
+		return // a release may keep a version other than its own
 	}
 	left.failed, left.taken = cmp.Or(left.failed, l.At), &l
 	asks := false
 	for _, r := range m.releases {
-		if l.Who != nil && r.at.Equal(l.At) { // by the same act: it passes the gates first, and is a target of its own then
+		if l.Who != nil && r.at.Equal(l.At) { // a release of the same action passes the gates first, and becomes a target of its own
 			r.returns, r.aspect, asks = true, left.line, true
 		}
 	}
@@ -270,7 +269,7 @@ func (m *maker) rollback(l entities.AuditLine) {
 	m.goBack(l, left.line)
 }
 
-// goBack has what succeeded of an aspect before be there again.
+// goBack starts a run of the last successful version of an aspect.
 func (m *maker) goBack(l entities.AuditLine, line string) {
 	for _, r := range slices.Backward(m.runs) {
 		if r.channel == l.Channel && r.line == line && r.version != l.Version && !r.succeeded.IsZero() && r.failed.IsZero() {
@@ -278,12 +277,12 @@ func (m *maker) goBack(l entities.AuditLine, line string) {
 			return
 		}
 	}
-	if under := m.at(l.Channel, nil); under != nil { // the first values of an aspect: what they came to is there without any
+	if under := m.at(l.Channel, nil); under != nil { // rollback of the first values of an aspect: their base version continues without values
 		m.runs = append(m.runs, run{channel: l.Channel, line: line, version: under.version, from: l.At, back: true})
 	}
 }
 
-// of is the run that a line of the trail is about: of the aspect of the release that it names, else what came to the channel last.
+// of returns the run that a line is about: of the aspect of its release, or else the latest run of the channel.
 func (m *maker) of(l entities.AuditLine) *run {
 	if of := m.release(l.Release); of != nil {
 		return m.at(l.Channel, &of.aspect)
@@ -291,7 +290,7 @@ func (m *maker) of(l entities.AuditLine) *run {
 	return m.at(l.Channel, nil)
 }
 
-// at is what came to a channel last, of one aspect if one is given, and is there.
+// at returns the latest run of a channel that has not ended, of one aspect if given.
 func (m *maker) at(channel string, line *string) *run {
 	for n := range slices.Backward(m.runs) {
 		if x := &m.runs[n]; x.channel == channel && x.to.IsZero() && (line == nil || x.line == *line) {
@@ -301,7 +300,7 @@ func (m *maker) at(channel string, line *string) *run {
 	return nil
 }
 
-// line of a release that may be unknown.
+// line returns the aspect of a release. The release may be nil.
 func (r *release) line() string {
 	if r == nil {
 		return ""
@@ -309,7 +308,7 @@ func (r *release) line() string {
 	return r.aspect
 }
 
-// release is the newest of an id: a service that was begun anew counts from one again.
+// release returns the newest release with an id. A recreated service numbers its releases from one again.
 func (m *maker) release(id string) *release {
 	for _, r := range slices.Backward(m.releases) {
 		if r.id == id {
@@ -319,7 +318,7 @@ func (m *maker) release(id string) *release {
 	return nil
 }
 
-// spans is what a release did in a channel.
+// spans returns the spans of a release in a channel.
 func (m *maker) spans(r *release, channel string) []chart.Span {
 	var out []chart.Span
 	for _, x := range m.runs {
@@ -340,7 +339,7 @@ func (m *maker) spans(r *release, channel string) []chart.Span {
 	return nil
 }
 
-// ran is a run as spans.
+// ran returns the spans of a run.
 func (m *maker) ran(x run) []chart.Span {
 	settled := x.succeeded
 	if settled.IsZero() || !x.failed.IsZero() && x.failed.Before(settled) {
@@ -368,7 +367,7 @@ func (m *maker) ran(x run) []chart.Span {
 	return out
 }
 
-// stableSince is when the objects of a run that goes on became stable, and what follows the deployment began.
+// stableSince returns when the objects of a current run became stable and the phase after the deployment began.
 func (m *maker) stableSince(x run) time.Time {
 	for _, c := range m.Status.Channels {
 		if c.Name == x.channel && c.Target == x.version && x.to.IsZero() && x.succeeded.IsZero() && x.cancelled.IsZero() {
@@ -378,7 +377,7 @@ func (m *maker) stableSince(x run) time.Time {
 	return time.Time{}
 }
 
-// waited tells until when a release waited that never came to a channel: zero while it does.
+// waited returns until when a release waited that never reached a channel: zero while it waits.
 func (m *maker) waited(r *release, channel string) (until time.Time, ok bool) {
 	for _, s := range m.Status.Releases {
 		if s.ID == r.id {
@@ -394,7 +393,7 @@ func (m *maker) waited(r *release, channel string) (until time.Time, ok bool) {
 		return at, true
 	}
 	n := slices.Index(m.releases, r)
-	for _, x := range m.runs { // something newer went there
+	for _, x := range m.runs { // a newer release went there
 		if x.channel == channel && x.of != nil && x.line == r.aspect && slices.Index(m.releases, x.of) > n {
 			return x.from, true
 		}
@@ -402,7 +401,7 @@ func (m *maker) waited(r *release, channel string) (until time.Time, ok bool) {
 	return until, false
 }
 
-// wait is a wait of a release, labelled by what held it, the longest first.
+// wait returns the span of a wait. Its reasons are sorted by duration, the longest first.
 func (m *maker) wait(r *release, channel string, until time.Time) chart.Span {
 	type held struct {
 		what string
@@ -427,8 +426,8 @@ func (m *maker) wait(r *release, channel string, until time.Time) chart.Span {
 	return span
 }
 
-// holds is all that may have held a release before a channel: what people did, what it waits for now, the channels that it had to
-// succeed in, and other releases that were going out there. Of the same length the most telling comes first.
+// holds returns everything that may have held a release before a channel: actions of users, current conditions, channels that come first,
+// and other releases in progress there. Of reasons with the same duration the most informative comes first.
 func (m *maker) holds(r *release, channel string) []hold {
 	var out []hold
 	for _, h := range slices.Concat(m.held[channel], m.held[""]) {
@@ -458,7 +457,7 @@ func (m *maker) holds(r *release, channel string) []hold {
 	return out
 }
 
-// through is when a release succeeded in a channel; zero: not yet.
+// through returns when a release succeeded in a channel; zero if it has not.
 func (m *maker) through(r *release, channel string) time.Time {
 	for _, x := range m.runs {
 		if x.channel == channel && x.of == r && !x.succeeded.IsZero() {
@@ -482,24 +481,24 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Chart draws entries from the first of their moments to now.
+// Chart draws entries from their first time to now.
 func Chart(title string, entries []Entry, now time.Time) chart.Chart {
 	c := chart.Chart{Title: title, From: now, To: now}
 	for _, e := range entries {
 		c.Rows = append(c.Rows, chart.Row{Name: e.Name(), Spans: e.Spans})
 		c.From = earlier(c.From, e.Spans[0].From)
 	}
-	c.End = now.Add(max(now.Sub(c.From)/20, time.Second)) // so that what goes on is seen to
+	c.End = now.Add(max(now.Sub(c.From)/20, time.Second)) // space for spans that have not ended
 	return c
 }
 
-// Name is what an entry is called in a chart.
+// Name is the name of an entry in a chart.
 func (e Entry) Name() string { return e.Version + " " + e.Channel }
 
-// columns of text that a time axis has.
+// columns is the width of the time axis in text.
 const columns = 40
 
-// Lines draw entries as text, in a time zone: the axis, a row for each, and what the blocks stand for.
+// Lines draws entries as text, in a time zone: the axis, a row per entry, and the legend.
 func Lines(entries []Entry, now time.Time, zone *time.Location) []string {
 	c := Chart("", entries, now)
 	name := func(e Entry) string { return entities.Visible(e.Name()) }
@@ -514,7 +513,7 @@ func Lines(entries []Entry, now time.Time, zone *time.Location) []string {
 	return append(lines, fmt.Sprintf("%*s  %s", width, "", chart.Legend))
 }
 
-// told says how long a release waited for what, and what it does now, or did last.
+// told says how long a release waited and for what, and its current or last activity.
 func told(e Entry, now time.Time, zone *time.Location) string {
 	first, last := e.Spans[0], e.Spans[len(e.Spans)-1]
 	text := ""
@@ -528,7 +527,7 @@ func told(e Entry, now time.Time, zone *time.Location) string {
 	return text + past[last.Kind] + " until " + chart.Moment(last.To, now, zone) + because(last)
 }
 
-// because is what held a span the longest.
+// because returns the longest reason of a span.
 func because(s chart.Span) string {
 	if len(s.Reasons) == 0 {
 		return ""

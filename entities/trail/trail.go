@@ -1,10 +1,10 @@
-// Package trail finds out whether an audit trail is as it was written. Each line names the one before by its hash, and whoever
-// knows the hash of the last line so knows all of them: pure rules upon what the store has, and what the workflow says of the
-// end. It refuses nothing and repairs nothing; it imports entities alone.
+// Package trail verifies that an audit trail is unchanged. Each line contains the hash of the line before it. So the hash of the last line
+// vouches for all lines. The package has pure rules over the lines in the store and the end that the workflow reports. It refuses nothing
+// and repairs nothing. It imports package entities only.
 //
-// A trail grows together from more than one run: a workflow that is reset, or started again, goes on from its checkpoint. What
-// the run before had written that the checkpoint does not know is beside the chain, and counted so: the line after the place
-// where the two part says that the workflow was started again.
+// A trail may consist of several runs: a workflow that is reset or restarted continues from its checkpoint. Lines that the earlier run
+// wrote after that checkpoint are outside the chain, and are counted separately. The next line in the chain after the fork records the
+// restart.
 package trail
 
 import (
@@ -16,20 +16,20 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Report says what was found.
+// Report is the result of a verification.
 type Report struct {
-	Lines   int `json:"lines"`   // all that there are
-	Chained int `json:"chained"` // that are just as the end of the trail says
-	Beside  int `json:"beside"`  // that a run had written which the workflow went on without
-	// Earlier are those of what the service was before it was taken down, where it counted from one again: nothing vouches
-	// for them, and anybody could have put them there.
+	Lines   int `json:"lines"`   // all lines in the store
+	Chained int `json:"chained"` // in the chain that ends at the reported end
+	Beside  int `json:"beside"`  // written by an earlier run after the checkpoint from which the workflow continued
+	// Earlier counts the lines from before the service was taken down, if numbers then restarted at one. Nothing vouches for these lines: any
+	// writer could have added them.
 	Earlier int `json:"earlier,omitempty"`
-	// End is the last line that is vouched for by the workflow or its checkpoint, by its number; 0: by nobody.
+	// End is the number of the last line that the workflow or its checkpoint vouches for; 0 if there is none.
 	End      int64     `json:"end,omitempty"`
-	Problems []Problem `json:"problems,omitempty"` // by number
+	Problems []Problem `json:"problems,omitempty"` // sorted by number
 }
 
-// Problem is something that is not as it was written: lines From to To.
+// Problem is a range of lines, From to To, that differs from the written ones.
 type Problem struct {
 	From int64  `json:"from"`
 	To   int64  `json:"to"`
@@ -37,10 +37,10 @@ type Problem struct {
 	Text string `json:"text"`
 }
 
-// What may have been done to a line.
+// What names the kind of a problem.
 type What string
 
-// What may have been done.
+// The kinds of problem.
 const (
 	Changed  What = "changed"
 	Removed  What = "removed"
@@ -48,14 +48,14 @@ const (
 	CutOff   What = "cut-off" // at the end
 )
 
-// End is how the workflow says that its trail ends. Exact: nothing was noted since; else its checkpoint says so, and more may
-// have been.
+// End is the end of the trail as the workflow reports it. If Exact, nothing was recorded since. Otherwise it is from a checkpoint, and
+// later lines may exist.
 type End struct {
 	entities.TrailEnd
 	Exact bool
 }
 
-// Verify compares lines, in any order, with each other and with the end that they should have.
+// Verify compares lines, in any order, with each other and with the expected end.
 func Verify(lines []entities.KeptLine, end End) Report {
 	v := verifier{byHash: map[string]*entities.KeptLine{}, seen: map[string]bool{}, next: map[string]*entities.KeptLine{}, parts: map[string]*entities.KeptLine{}}
 	for _, l := range lines {
@@ -79,15 +79,15 @@ type verifier struct {
 	sorted []*entities.KeptLine // by time
 	byHash map[string]*entities.KeptLine
 	seen   map[string]bool
-	next   map[string]*entities.KeptLine // what follows a line in the chain
-	parts  map[string]*entities.KeptLine // where a line parts from the chain, as far as that has been followed
-	first  *entities.KeptLine            // that was reached last
-	// earlier: what is followed now is of a life before.
+	next   map[string]*entities.KeptLine // the next line in the chain, by hash
+	parts  map[string]*entities.KeptLine // where a line forks from the chain, as far as followed so far
+	first  *entities.KeptLine            // the last line reached
+	// earlier is true while lines from before a takedown are followed.
 	earlier bool
 	report  Report
 }
 
-// end is where to begin, from the end backwards.
+// end returns the line to start from. Lines are followed backwards.
 func (v *verifier) end(end End) *entities.KeptLine {
 	vouched := v.byHash[end.Hash]
 	if vouched != nil {
@@ -116,7 +116,7 @@ func (v *verifier) end(end End) *entities.KeptLine {
 	return last
 }
 
-// latest is the last line by its number among those of the last life that a condition holds for.
+// latest returns the line with the highest number, in the newest life of the service, that satisfies a condition.
 func (v *verifier) latest(holds func(*entities.KeptLine) bool) (found *entities.KeptLine) {
 	for _, l := range v.sorted {
 		if !v.seen[l.Hash] && holds(l) && (found == nil || l.N >= found.N || l.N == 1 && l.At.After(found.At)) {
@@ -126,7 +126,7 @@ func (v *verifier) latest(holds func(*entities.KeptLine) bool) (found *entities.
 	return found
 }
 
-// after are the lines that follow from one, itself included, by their hashes.
+// after returns the hashes of the lines that follow a line, including its own.
 func (v *verifier) after(of *entities.KeptLine) map[string]bool {
 	after := map[string]bool{of.Hash: true}
 	byNumber := slices.Clone(v.sorted)
@@ -139,7 +139,7 @@ func (v *verifier) after(of *entities.KeptLine) map[string]bool {
 	return after
 }
 
-// follow goes from a line to those before it, and says where that leads to none.
+// follow walks from a line back through its predecessors, and reports each missing or changed line.
 func (v *verifier) follow(l *entities.KeptLine) {
 	clear(v.parts)
 	for l != nil && !v.seen[l.Hash] {
@@ -175,10 +175,10 @@ func (v *verifier) take(l *entities.KeptLine) {
 	}
 }
 
-// below is the line with the next lower number, of the same life where there are several.
+// below returns the line with the next lower number. With several lives it stays in the same one.
 func (v *verifier) below(of *entities.KeptLine) (found *entities.KeptLine) {
 	later, _ := slices.BinarySearchFunc(v.sorted, of.At, func(l *entities.KeptLine, at time.Time) int {
-		return cmp.Or(l.At.Compare(at), -1) // those of that very time are not later
+		return cmp.Or(l.At.Compare(at), -1) // lines at the same time are not later
 	})
 	for _, l := range slices.Backward(v.sorted[:later]) {
 		if v.seen[l.Hash] || l.N >= of.N || found != nil && l.N <= found.N {
@@ -191,7 +191,7 @@ func (v *verifier) below(of *entities.KeptLine) (found *entities.KeptLine) {
 	return found
 }
 
-// lifeBefore is the last line of what a service was before it was taken down and began anew with number one.
+// lifeBefore returns the last line before the service was taken down and its numbers restarted at one.
 func (v *verifier) lifeBefore() *entities.KeptLine {
 	if v.first == nil || v.first.N != 1 {
 		return nil
@@ -204,7 +204,7 @@ func (v *verifier) lifeBefore() *entities.KeptLine {
 	return nil
 }
 
-// rest judges what no chain leads to.
+// rest classifies the lines outside any chain.
 func (v *verifier) rest() {
 	for _, l := range v.sorted {
 		switch {
@@ -217,11 +217,11 @@ func (v *verifier) rest() {
 	}
 }
 
-// branches tells whether a line follows from one of the chain.
+// branches reports whether a line follows from a line of the chain.
 func (v *verifier) branches(l *entities.KeptLine) bool { return v.parting(l) != nil }
 
-// parting is the line of the chain from which another one follows. A trail is long, and lines follow from each other: what was
-// found of one is not looked for again.
+// parting returns the line of the chain from which another line forks. It caches its results, because a trail is long and lines follow from
+// each other.
 func (v *verifier) parting(l *entities.KeptLine) *entities.KeptLine {
 	var passed []string
 	from := l
@@ -242,7 +242,7 @@ func (v *verifier) parting(l *entities.KeptLine) *entities.KeptLine {
 	return from
 }
 
-// restarted tells whether the chain goes on, where a line parts from it, with a workflow that was started again.
+// restarted reports whether the chain continues after the fork with a restart of the workflow.
 func (v *verifier) restarted(l *entities.KeptLine) bool {
 	next := v.next[v.parting(l).Hash]
 	return next != nil && next.Kind == entities.EventRestart

@@ -49,10 +49,10 @@ var application = [...]Row{
 	},
 }
 
-// MaxJointServices bounds the services of one release, so that what is said of all of them at once fits into a payload.
+// MaxJointServices limits the services of one joint release, so that the answer about all of them fits into one payload.
 const MaxJointServices = 200
 
-// checkJoint refuses what could be no joint release.
+// checkJoint rejects an invalid joint release.
 func checkJoint(r Request) error {
 	if len(r.Joint.Services) == 0 {
 		return errors.New(`"services" is missing; expected the version of each, such as {"web": {"version": "v2"}}`)
@@ -74,14 +74,14 @@ func checkJoint(r Request) error {
 	return nil
 }
 
-// jointRE is the id of a joint release: never like the numbers that a service gives its own.
+// jointRE matches the id of a joint release. Such an id never looks like the numeric ids of a service's own releases.
 var jointRE = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func repeatJoint(before json.RawMessage) json.RawMessage {
 	return amended(before, func(answer *protocol.JointAnswer) { answer.Repeated = true })
 }
 
-// checkMissing refuses what is no name of a service.
+// checkMissing rejects invalid service names.
 func checkMissing(services []string) error {
 	for _, name := range services {
 		if name == "" || name == protocol.AllServices || len(name) > MaxName {
@@ -91,7 +91,7 @@ func checkMissing(services []string) error {
 	return nil
 }
 
-// namesService refuses what stands for all services elsewhere.
+// namesService rejects "*", which means all services elsewhere.
 func namesService(r Request) error {
 	if r.Service == protocol.AllServices {
 		return errors.New(`"service" is "*"; leave it out for the whole application`)

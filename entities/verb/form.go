@@ -11,25 +11,25 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep a payload may be nested. State carries it some levels deeper, and JSON is read to 10,000 only: what
-// comes near that would be accepted, and the state that it is in could never be read again.
+// maxDepth limits the nesting of a payload. The state nests the payload some levels deeper, and encoding/json reads at most 10,000 levels.
+// Without this limit a payload near that bound would be accepted, and the state with it could never be read again.
 const maxDepth = 100
 
-// CheckForm refuses JSON that two readers could take for different things, or that could not be carried: text that is not
-// UTF-8, an object that names a field twice, in capitals or not, nesting without end. It expects what CheckRaw has let pass.
+// CheckForm rejects JSON that two parsers could read differently, and JSON that cannot be stored: text that is not UTF-8, an object with a
+// field twice (ignoring case), unlimited nesting. The payload must have passed CheckRaw.
 func CheckForm(verb string, raw json.RawMessage) error {
 	if !utf8.Valid(raw) {
 		return fmt.Errorf("payload of %s: not UTF-8", verb)
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber() // whether one is in range is said by whoever wants it
+	d.UseNumber() // the field's own type checks the range
 	if err := checkValue(d, maxDepth, false); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("payload of %s: %w", verb, err)
 	}
 	return nil
 }
 
-// checkValue reads one value. The names of its fields are ours, whatever their case, unless people chose them.
+// checkValue reads one value. Field names are ours, and match in any case, unless users chose them.
 func checkValue(d *json.Decoder, deep int, chosen bool) error {
 	token, err := d.Token()
 	open, ok := token.(json.Delim)
@@ -61,11 +61,11 @@ func checkValue(d *json.Decoder, deep int, chosen bool) error {
 			return err
 		}
 	}
-	_, err = d.Token() // that closes it
+	_, err = d.Token() // the closing delimiter
 	return err
 }
 
-// folded is a name as encoding/json compares it: letters that differ by case alone are one.
+// folded normalizes a name as encoding/json compares it, ignoring case.
 func folded(name string) string {
 	return strings.Map(func(r rune) rune {
 		for {

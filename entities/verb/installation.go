@@ -27,7 +27,7 @@ var installation = [...]Row{
 	},
 }
 
-// maxExcept bounds the applications that a pause of everything leaves alone.
+// maxExcept limits the applications that a pause of the installation excludes.
 const maxExcept = 50
 
 func checkExcept(r Request) error {
@@ -42,7 +42,7 @@ func checkExcept(r Request) error {
 	return nil
 }
 
-// checkRules refuses rules that nobody could go by.
+// checkRules rejects invalid rules.
 func checkRules(r Request) error {
 	if i := r.Rules.Identity; i != nil && (i.Issuer == "" || i.Audience == "") {
 		return errors.New(`"identity" needs "issuer" and "audience"`)
@@ -73,7 +73,7 @@ func checkRules(r Request) error {
 	return r.Rules.Baseline.Check()
 }
 
-// checkLibrary refuses what could be no library; what it holds is looked at in the store.
+// checkLibrary rejects an invalid library name. The content of the library is checked in the store.
 func checkLibrary(r Request) error {
 	l := r.Library
 	switch {
@@ -94,7 +94,7 @@ var (
 	digestRE  = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// ruled are the verbs that the rules of the installation may name: those of runtimes and its own, and the first publication.
+// ruled lists the verbs that the rules of the installation may name: those of runtimes, its own, and the first publication.
 var ruled = []string{
 	protocol.Configure, protocol.Grant, protocol.Drain, protocol.Pause, protocol.Publish, protocol.PublishLibrary, protocol.SignalGive, protocol.Resume, protocol.TurnUp,
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Bounds in bytes of what anybody may send. All of it stays in state for a while, and state that
-// outgrows what the server accepts at once would end the workflow for good.
+// Limits in bytes for all input. All of it stays in the workflow state for a while. A state larger than the server accepts at once would
+// end the workflow for good.
 const (
 	MaxPayload = 64 << 10
-	MaxName    = 256     // of who asks, and of ids
+	MaxName    = 256     // of users, and of ids
 	MaxReason  = 2 << 10 // free text
 	MaxToken   = 16 << 10
 )
 
-// CheckRaw refuses a payload that no verb could take, before anything is kept of it.
+// CheckRaw rejects a payload that is invalid for every verb, before any of it is stored.
 func CheckRaw(verb string, raw json.RawMessage) error {
 	switch {
 	case len(raw) == 0:
@@ -33,22 +33,21 @@ func CheckRaw(verb string, raw json.RawMessage) error {
 	return nil
 }
 
-// tooLarge is how what stands for a payload that is too large begins, which is no payload.
+// tooLarge is the start of the placeholder for a payload that is too large. The placeholder is no valid payload.
 const tooLarge = `"too large: `
 
-// TooLarge stands for a payload of so many bytes where that itself would be too much to hand on.
+// TooLarge returns a placeholder for a payload of a number of bytes that is too large to pass on.
 func TooLarge(bytes int) json.RawMessage {
 	return fmt.Appendf(nil, `%s%d bytes; at most %d"`, tooLarge, bytes, MaxPayload)
 }
 
-// Strictly decodes what a person sends, within bounds, refusing fields that its type does not have: one that is misspelt
-// is not one that is left out.
+// Strictly decodes the input of a user, within limits. It rejects unknown fields, so that a misspelt field does not count as a missing one.
 func Strictly(verb string, raw json.RawMessage, into any) error {
 	return decode(verb, raw, into, (*json.Decoder).DisallowUnknownFields)
 }
 
-// Tolerantly decodes what another workflow sends, within bounds. Fields that its type does not have are of a newer
-// version, which means nothing by them that an older one would have to know.
+// Tolerantly decodes the input of another workflow, within limits. It ignores unknown fields: they come from a newer version, which adds no
+// field that an older version has to understand.
 func Tolerantly(verb string, raw json.RawMessage, into any) error {
 	return decode(verb, raw, into, func(*json.Decoder) {})
 }
@@ -65,13 +64,13 @@ func decode(verb string, raw json.RawMessage, into any, as func(*json.Decoder)) 
 	return nil
 }
 
-// checkAct refuses what every verb's payload carries when it is missing or too long.
+// checkAct rejects an Act with a missing or too long field. Every payload contains an Act.
 func checkAct(a protocol.Act) error {
 	switch {
 	case strings.TrimSpace(a.By) == "" && a.Token == "":
 		return errors.New(`"by" is missing; expected who asks`)
 	case a.By != strings.TrimSpace(a.By) || strings.ContainsFunc(a.By, invisible):
-		// "bob" and "bob " would count as two people who approved.
+		// "bob" and "bob " would count as two approvers.
 		return fmt.Errorf(`"by" is %q; expected a name without blanks around it and without what cannot be seen`, Clip(a.By, MaxName))
 	}
 	return firstTooLong([]field{

@@ -34,7 +34,7 @@ func needsLease(r Request) error {
 	return nil
 }
 
-// checkLease refuses what is no request for a lease.
+// checkLease rejects an invalid lease request.
 func checkLease(r Request) error {
 	switch l := r.Lease; {
 	case l.ID == "" || l.Holder == "":

@@ -165,12 +165,12 @@ var service = [...]Row{
 
 var ofRollout = of(func(r *Request, p *protocol.RolloutRequest) { r.Act, r.Channel, r.Full = p.Act, p.Channel, p.Full })
 
-// steer has rollouts go on, or go back: the verbs are called as the ways are.
+// steer promotes or aborts rollouts. The name of the verb is the way to steer.
 func steer(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 	return s.SteerRollout(state.Steering{Way: r.Verb, Channel: r.Channel, Full: r.Full, Who: who, Reason: r.Reason}, now)
 }
 
-// oneOrAll: the channel that is named, or all.
+// oneOrAll returns the named channel, or nil for all channels.
 func oneOrAll(_ *state.State, r Request) []string {
 	if r.Channel == "" {
 		return nil
@@ -178,10 +178,10 @@ func oneOrAll(_ *state.State, r Request) []string {
 	return []string{r.Channel}
 }
 
-// ofTopic are the channels that an approval of the topic opens.
+// ofTopic returns the channels that an approval of the topic opens.
 func ofTopic(s *state.State, r Request) []string { return s.TopicChannels(r.Topic) }
 
-// Concerned are the channels of a service that a request acts upon.
+// Concerned returns the channels of a service that a request acts on.
 func (row *Row) Concerned(s *state.State, r Request) []string {
 	if row.Channels != nil {
 		if some := row.Channels(s, r); len(some) > 0 {
@@ -191,11 +191,11 @@ func (row *Row) Concerned(s *state.State, r Request) []string {
 	return s.Spec.ChannelNames()
 }
 
-// CheckNames refuses what does not exist. It is all that can be judged of a request before its token is looked at.
+// CheckNames rejects names that do not exist. This is the only check possible before the token is verified.
 func CheckNames(s *state.State, r Request) error {
 	version := cmp.Or(r.Version, r.OlderThan, r.AllBut)
 	if r.Verb == protocol.Pin {
-		version = "" // of what a channel was at, which need not be a release that is still known
+		version = "" // a version that a channel had before; its release may be forgotten
 	}
 	if err := s.CheckNames(version, r.Channel); err != nil {
 		return err
@@ -215,7 +215,7 @@ func needsJoint(r Request) error {
 	return nil
 }
 
-// nothingYet: what it does stands in the store.
+// nothingYet changes no state. The effect of the verb is in the store.
 func nothingYet(*state.State, Request, entities.Who, time.Time) (state.Effect, error) {
 	return nil, nil
 }
@@ -252,7 +252,7 @@ func noteRelease(answer json.RawMessage, text string) json.RawMessage {
 	return amended(answer, func(a *protocol.ReleaseAnswer) { a.Note = sentences(a.Note, text) })
 }
 
-// Follows says what comes of what the verb did, and what still stands before it (I1). What changes nothing has no consequence.
+// Follows describes the consequences of a verb, and what still blocks it (I1). A verb that changes nothing has no consequences.
 func (row *Row) Follows(s *state.State, r Request, now time.Time) string {
 	if row.Guard == Reader {
 		return ""

@@ -1,9 +1,9 @@
-// Package verb holds what people, CI and other workflows may ask of a Service, an Application or a Runtime. A verb is
-// one row of a table: what its payload is, what it cannot go without, what it concerns, who may use it, and, of a
-// service, what it does. Whatever is said of verbs elsewhere (handlers, the CLI, grants, docs/protocol.md) is held to
-// these rows. A payload is read strictly where a person sent it, within bounds, and refused with what would have been right.
+// Package verb defines the verbs that users, CI and other workflows send to a Service, an Application, a Runtime or the Installation. A
+// verb is one row of a table: its payload, required fields, the channels that it concerns, who may use it and, for a service, its effect.
+// All other places that list verbs (handlers, the CLI, grants, docs/protocol.md) are checked against these rows. A payload from a user is
+// decoded strictly, within limits. The error for an invalid payload names the expected form.
 //
-// It imports entities, state, decide and protocol; it changes nothing: what a verb does is returned as an effect.
+// It imports entities, state, decide and protocol. It changes nothing: the result of a verb is returned as an effect.
 package verb
 
 import (
@@ -19,50 +19,50 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// Row is one verb: an Update and a Signal of the same name with the same JSON.
+// Row is one verb: an Update and a Signal with the same name and the same JSON.
 type Row struct {
 	Name        string
-	Description string   // one line, for a person who has not used it
-	Needed      []string // fields that the payload cannot go without, beside who asks
+	Description string   // one line, for a new user
+	Needed      []string // required fields of the payload, besides the caller
 	Guard       Guard
-	// Store: what is asked for is read from the store, so that it waits while that does not answer.
+	// Store: the verb reads from the store, so it waits while the store is unavailable.
 	Store bool
-	// Parts: the services that are concerned judge by their own grants who may; here it only is found out who asks.
+	// Parts: each service concerned checks permissions with its own grants. The receiver only identifies the caller.
 	Parts bool
-	// Channels are those of a service that a request concerns, for which it takes a grant; nil: the whole.
+	// Channels returns the channels of a service that a request concerns and needs a grant for; nil means the whole service.
 	Channels func(*state.State, Request) []string
-	// Do is what the verb does to a service, or why it may not be done. Of a verb that reads the store it says only
-	// the latter, and the effect is nil.
+	// Do returns the effect of the verb on a service, or an error if it is not allowed. For a verb that reads the store it only checks, and
+	// the effect is nil.
 	Do func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error)
-	// Repeat marks the answer that a request id was given before as repeated; nil: it is given again as it is.
+	// Repeat marks the earlier answer to a request id as repeated; nil returns the answer unchanged.
 	Repeat func(json.RawMessage) json.RawMessage
 
-	say      func(answer json.RawMessage, text string) json.RawMessage // nil: as of an Answer
+	say      func(answer json.RawMessage, text string) json.RawMessage // nil: the same as for an Answer
 	payload  payload
-	unsigned bool                // a service sends it too, without saying who asks
-	complete func(Request) error // refuses what Needed does not tell
+	unsigned bool                // services send it too, without a caller
+	complete func(Request) error // rejects requests that have all Needed fields but are incomplete
 }
 
-// Guard says what it takes to use a verb.
+// Guard is the authorization that a verb requires.
 type Guard int
 
 // The guards.
 const (
-	// Operator: a grant where one names the verb, and proof where the identity names it or "*".
+	// Operator requires a grant if one names the verb, and proof of identity if the identity settings name the verb or "*".
 	Operator Guard = iota
-	// Reader: the same, but "*" does not ask for proof of it, since it changes nothing.
+	// Reader is like Operator, but "*" does not require proof, since the verb changes nothing.
 	Reader
-	// Open: neither is asked for.
+	// Open requires neither a grant nor proof.
 	Open
 )
 
-// Request is the payload of any verb, decoded; which fields are filled depends on the verb.
+// Request is the decoded payload of any verb. Which fields are set depends on the verb.
 type Request struct {
 	protocol.Act
 	Verb        string
-	At          time.Time // when it came, where that is a while ago
-	Content     string    // digest of all that came with a token, but for the token
-	Asks        string    // digest of what is asked for under a request id, whoever asks
+	At          time.Time // when it arrived, if that was a while ago
+	Content     string    // digest of a payload with a token, without the token
+	Asks        string    // digest of a request with a request id, without the caller
 	Version     string
 	OlderThan   string // of a Service's cancel: a version
 	AllBut      string // of a Service's cancel: a version
@@ -73,7 +73,7 @@ type Request struct {
 	Stay        bool // of a Service's unpin
 	Full        bool // of a Service's promote
 	WhilePaused bool // of a Service's rollback
-	// Ways are the targets that were rendered for it (state.RollingBack).
+	// Ways are the targets that were rendered for the rollback (state.RollingBack).
 	Ways        map[entities.InstanceID]entities.Target
 	Terminate   bool                    // of a Service's cancel
 	Force       bool                    // of a Runtime's drain and turnup
@@ -89,13 +89,13 @@ type Request struct {
 	Library     protocol.LibraryName    // of an Installation's publish-library
 }
 
-// payload is the type of a verb's payload, and how it becomes a Request.
+// payload is the type of a verb's payload, and its conversion to a Request.
 type payload struct {
 	empty func() any
 	into  func(r *Request, p any)
 }
 
-// of makes a payload of its type.
+// of returns the payload of a type.
 func of[P any](fill func(r *Request, p *P)) payload {
 	return payload{
 		empty: func() any { return new(P) },
@@ -103,14 +103,13 @@ func of[P any](fill func(r *Request, p *P)) payload {
 	}
 }
 
-// Payload is an empty payload of the verb, a pointer to its type in package protocol.
+// Payload returns an empty payload of the verb: a pointer to its type in package protocol.
 func (row *Row) Payload() any { return row.payload.empty() }
 
-// Decode reads a payload strictly: a misspelt field must not be a field left out. What it accepts is
-// complete and within bounds.
+// Decode decodes a payload strictly, so that a misspelt field does not count as a missing one. The result is complete and within limits.
 func (row *Row) Decode(raw json.RawMessage) (Request, error) { return row.read(raw, Strictly) }
 
-// DecodeSignal is Decode of a signal. What a service sent may come from a newer version, and is read tolerantly.
+// DecodeSignal is Decode for a signal. A signal from a service may come from a newer version, so it is decoded tolerantly.
 func (row *Row) DecodeSignal(raw json.RawMessage) (Request, error) {
 	var act protocol.Act
 	if row.unsigned && json.Unmarshal(raw, &act) == nil && act.By == "" {
@@ -149,15 +148,15 @@ func (row *Row) read(raw json.RawMessage, as func(string, json.RawMessage, any) 
 	return r, nil
 }
 
-// ContentOf is the digest of what a payload has beside its token, however that is written.
+// ContentOf returns the digest of a payload without its token. The field may be written in any case.
 func ContentOf(raw json.RawMessage) string {
 	return contentOf(raw, "token")
 }
 
-// contentOf is the digest of what a payload has beside some fields.
+// contentOf returns the digest of a payload without some fields.
 func contentOf(raw json.RawMessage, but ...string) string {
 	var fields map[string]json.RawMessage
-	_ = json.Unmarshal(raw, &fields) // it was decoded before
+	_ = json.Unmarshal(raw, &fields) // cannot fail: it was decoded before
 	for _, name := range entities.SortedKeys(fields) {
 		if slices.ContainsFunc(but, func(field string) bool { return strings.EqualFold(name, field) }) {
 			delete(fields, name)
@@ -177,7 +176,7 @@ func (row *Row) Say(answer json.RawMessage, text string) json.RawMessage {
 	return amended(answer, func(a *protocol.Answer) { a.Message = sentences(a.Message, text) })
 }
 
-// amended is an answer with a change.
+// amended returns an answer with a change.
 func amended[A any](answer json.RawMessage, change func(*A)) json.RawMessage {
 	var a A
 	if json.Unmarshal(answer, &a) != nil {
@@ -190,7 +189,7 @@ func amended[A any](answer json.RawMessage, change func(*A)) json.RawMessage {
 	return answer
 }
 
-// sentences are those that there are.
+// sentences joins two texts; the first may be empty.
 func sentences(one, other string) string {
 	if one == "" {
 		return other
@@ -198,14 +197,14 @@ func sentences(one, other string) string {
 	return one + ". " + other
 }
 
-// FromService tells whether a request is what a service sends, which says not who asks.
+// FromService reports whether a service sent the request: it has no caller and no token.
 func (row *Row) FromService(r Request) bool { return row.unsigned && r.By == "" && r.Token == "" }
 
-// Urgent tells whether a verb is carried out while the store does not answer, proof or not: what goes wrong just then has to
-// be stopped and taken back (F5).
+// Urgent reports whether a verb also runs while the store is unavailable, with or without proof. A failure at that time must still be
+// stopped and rolled back (F5).
 func (row *Row) Urgent() bool { return row.Name == protocol.Pause || row.Name == protocol.Rollback }
 
-// Find is the row of a verb, or nil.
+// Find returns the row of a verb, or nil.
 func Find(rows []Row, name string) *Row {
 	for n := range rows {
 		if rows[n].Name == name {
@@ -215,7 +214,7 @@ func Find(rows []Row, name string) *Row {
 	return nil
 }
 
-// Names are the verbs of a table, in its order.
+// Names returns the verbs of a table, in its order.
 func Names(rows []Row) []string {
 	out := make([]string, len(rows))
 	for n := range rows {
@@ -224,7 +223,7 @@ func Names(rows []Row) []string {
 	return out
 }
 
-// Grantable are the verbs that a grant, or an identity that asks for proof, may name, sorted.
+// Grantable returns the verbs that a grant, or an identity that requires proof, may name, sorted.
 func Grantable() []string {
 	return slices.Sorted(slices.Values(append(grantable(Service(), Application()), protocol.TakeOver)))
 }
@@ -242,20 +241,19 @@ func grantable(tables ...[]Row) []string {
 	return out
 }
 
-// Service are the verbs of a service.
+// Service returns the verbs of a service.
 func Service() []Row { return service[:] }
 
-// Application are the verbs of an application.
+// Application returns the verbs of an application.
 func Application() []Row { return application[:] }
 
-// Runtime are the verbs of a runtime. Services send request, keep and release; people send the others, and
-// release to take a lease back.
+// Runtime returns the verbs of a runtime. Services send request, keep and release. Users send the others, and release to take a lease back.
 func Runtime() []Row { return runtime[:] }
 
-// Installation are the verbs of the installation.
+// Installation returns the verbs of the installation.
 func Installation() []Row { return installation[:] }
 
-// The payloads that several verbs share.
+// Payloads that several verbs share.
 var (
 	justAct   = of(func(r *Request, p *protocol.Act) { r.Act = *p })
 	scoped    = of(func(r *Request, p *protocol.ScopeRequest) { r.Act, r.Channel = p.Act, p.Channel })
@@ -275,7 +273,7 @@ var (
 	ofLease   = of(func(r *Request, p *protocol.LeaseAct) { r.Act, r.ID = p.Act, p.ID })
 )
 
-// CheckSpelling refuses names that could be taken for others.
+// CheckSpelling rejects names that could be confused with others.
 func (r Request) CheckSpelling() error {
 	names := []field{{"by", r.By, 0}, {"id", r.ID, 0}}
 	for n := range r.Rules.Grants {
@@ -294,13 +292,13 @@ func (r Request) CheckSpelling() error {
 	return nil
 }
 
-// invisible: a character that shows nothing, or does something to a terminal.
+// invisible reports whether a character is not printable or could control a terminal.
 func invisible(r rune) bool { return !unicode.IsPrint(r) }
 
-// checkFields refuses names that are longer than any name is, and what its verb needs when it is not there. The version
-// of a release has bounds of its own (State.CheckRelease).
+// checkFields rejects names that are too long, and missing required fields. The version of a release has its own limits
+// (State.CheckRelease).
 func (row *Row) checkFields(r Request) error {
-	most := 4 * MaxName // the id of a lease is made of names
+	most := 4 * MaxName // the id of a lease consists of several names
 	if row.Store {
 		r.Version, most = "", MaxName
 	}
@@ -337,5 +335,5 @@ func firstTooLong(fields []field) error {
 	return nil
 }
 
-// Clip cuts text off, between characters.
+// Clip shortens text at a character boundary.
 func Clip(text string, limit int) string { return entities.Clip(text, limit) }

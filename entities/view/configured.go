@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// Configured is how far a service is with the configuration of an incarnation.
+// Configured reports how far a service is with the configuration of an incarnation.
 func Configured(s *state.State, d *decide.Decision, incarnation int64) protocol.Configured {
 	out := protocol.Configured{Service: protocol.ServiceID(s.Application, s.Service), Spec: s.SpecDigest, Opening: s.IsOpening()}
 	newer := int64(0)
@@ -37,12 +37,12 @@ func Configured(s *state.State, d *decide.Decision, incarnation int64) protocol.
 	return out
 }
 
-// comes tells whether a release is still to come in a channel.
+// comes reports whether a release is still pending in a channel.
 func comes(r *state.Release) bool {
 	return slices.ContainsFunc(entities.SortedKeys(r.Phases), func(c string) bool { return r.Phases[c].Phase == maestro.Pending })
 }
 
-// howFar says whether a release has entered a channel, and how it ended in the first one.
+// howFar records whether a release has entered a channel, and how it ended in the first one.
 func howFar(r *state.Release, out *protocol.Configured) {
 	for _, c := range entities.SortedKeys(r.Phases) {
 		p := r.Phases[c]
@@ -65,8 +65,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// held says why a release can enter none of its channels, where others need not wait for it: people hold it, or it waits for other
-// services itself. "": it may enter one.
+// held returns why a release can enter none of its channels, if other services need not wait for it: it is paused or pinned, or waits for
+// other services itself. "" means that it may enter a channel.
 func held(s *state.State, d *decide.Decision, r *state.Release) (why string) {
 	for n := range d.Channels {
 		c := &d.Channels[n]
@@ -104,7 +104,7 @@ func heldIn(s *state.State, c *decide.ChannelDecision, r *state.Release) string 
 	return ""
 }
 
-// pausedIn is the pause that holds all that there is in a channel.
+// pausedIn returns a pause if all instances of a channel are paused.
 func pausedIn(s *state.State, c *entities.ChannelSpec) (p entities.Pause, paused bool) {
 	for _, i := range c.Instances {
 		if p, paused = s.PauseOf(c.ID(i)); !paused {

@@ -10,10 +10,10 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file cuts a status short that is too large for one payload, for clients that do not ask for it in parts (F8): what needs somebody stays,
-// and what is left out is counted.
+// This file shortens a status that is too large for one payload, for clients that do not fetch it in parts (F8). It keeps the entries that
+// need attention, and counts the omitted ones.
 
-// What of a status that is cut short goes to what, in bytes.
+// How many bytes of a shortened status each part gets.
 const (
 	cutChannels = 26 << 10
 	cutChannel  = 3 << 10
@@ -23,7 +23,7 @@ const (
 	cutLines    = 6 << 10 // of an explanation
 )
 
-// Cut cuts a status short.
+// Cut shortens a status.
 func Cut(s protocol.Status) protocol.Status {
 	channels, releases := len(s.Channels), len(s.Releases)
 	s.Channels, s.Releases = cutToWorst(s.Channels), entities.Fitting(s.Releases, cutReleases)
@@ -42,7 +42,7 @@ func Cut(s protocol.Status) protocol.Status {
 	return s
 }
 
-// cutToWorst are the channels that are in the worst states, as many as fit, in their order.
+// cutToWorst returns the channels with the worst states, as many as fit, in their original order.
 func cutToWorst(all []protocol.ChannelStatus) []protocol.ChannelStatus {
 	worst := make([]int, len(all))
 	for n := range all {
@@ -63,7 +63,7 @@ func cutToWorst(all []protocol.ChannelStatus) []protocol.ChannelStatus {
 	return out
 }
 
-// cutOne leaves the details of a channel out, as far as they do not fit.
+// cutOne omits the details of a channel that do not fit.
 func cutOne(c protocol.ChannelStatus) protocol.ChannelStatus {
 	if raw, err := json.Marshal(c); err == nil && len(raw) <= cutChannel {
 		return c
@@ -83,7 +83,7 @@ func cutOne(c protocol.ChannelStatus) protocol.ChannelStatus {
 	return c
 }
 
-// CutExplanation cuts an explanation short.
+// CutExplanation shortens an explanation.
 func CutExplanation(e protocol.Explanation) protocol.Explanation {
 	lines := len(e.Lines)
 	e.Lines, e.Status = slices.Clone(entities.Fitting(e.Lines, cutLines)), Cut(e.Status)

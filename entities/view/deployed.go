@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// Deployed is how far a service is with what a plan deploys in a channel. What was skipped is as far as what came in its place. Where the
-// configuration that the plan is of brings nothing, what it found still to come counts.
+// Deployed reports how far a service is with a plan's deployment in a channel. A skipped release counts as the release that replaced it. If
+// the configuration of the plan creates no release, the pending releases that the plan found count.
 func Deployed(s *state.State, d *decide.Decision, q protocol.DeployedQuestion) protocol.Deployed {
 	out := protocol.Deployed{Spec: s.SpecDigest}
 	switch {
@@ -42,7 +42,7 @@ func Deployed(s *state.State, d *decide.Decision, q protocol.DeployedQuestion) p
 	return out
 }
 
-// plannedOf are the releases, oldest first, that a plan is of, and those before and after them that may stand for them.
+// plannedOf returns the releases of a plan, oldest first, and the releases before and after them that may count instead.
 func plannedOf(s *state.State, q protocol.DeployedQuestion) (before, own, after []*state.Release) {
 	found := false
 	for _, r := range s.Releases {
@@ -60,7 +60,8 @@ func plannedOf(s *state.State, q protocol.DeployedQuestion) (before, own, after 
 	return before, own, after
 }
 
-// newestOf is the release that decides: one that has succeeded in the channel, or else the newest. Skipped: there are only such.
+// newestOf returns the release that counts: the newest that succeeded in the channel, or else the newest. skipped is true if all releases
+// were skipped.
 func newestOf(all []*state.Release, channel string) (newest *state.Release, skipped bool) {
 	for _, r := range slices.Backward(all) {
 		switch p, there := r.PhaseIn(channel); {
@@ -76,7 +77,7 @@ func newestOf(all []*state.Release, channel string) (newest *state.Release, skip
 	return newest, skipped
 }
 
-// how is what became of a release in a channel; nil: nothing was to be deployed.
+// how returns the outcome of a release in a channel. A nil release means that there was nothing to deploy.
 func how(s *state.State, d *decide.Decision, channel string, r *state.Release) (became plan.State, text string) {
 	if r == nil {
 		return plan.Done, "nothing changes"
@@ -94,7 +95,7 @@ func how(s *state.State, d *decide.Decision, channel string, r *state.Release) (
 	return plan.Running, r.FullVersion
 }
 
-// heldBack says why a release does not go on in a channel although its plan lets it; "": it does.
+// heldBack returns why a release does not proceed in a channel although its plan allows it, or "" if it proceeds.
 func heldBack(s *state.State, d *decide.Decision, channel string, r *state.Release) string {
 	spec, _ := s.Spec.Channel(channel)
 	if p, paused := pausedIn(s, &spec); paused {

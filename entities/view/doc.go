@@ -1,4 +1,4 @@
-// Package view is what a service's state and the last decision look like from outside: the status document that
-// queries answer, its headline, and what saved views are filtered by. It reads, and decides nothing; how a status is
-// written for people is entities/explain. It imports state, decide and protocol.
+// Package view builds the external view of a service's state and its last decision: the status document of queries, its headline, and the
+// attributes for saved views. It is read-only and decides nothing. Package entities/explain formats a status for people. It imports state,
+// decide and protocol.
 package view

@@ -11,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// headline is the one line that says what a service does or waits for.
+// headline is one line that says what a service does or waits for.
 func headline(s *state.State, d *decide.Decision, worst entities.Status) string {
 	newest := s.Newest()
 	switch {
@@ -34,7 +34,7 @@ func headline(s *state.State, d *decide.Decision, worst entities.Status) string 
 	return string(worst)
 }
 
-// convergedHeadline says what runs where, in as few words as it takes.
+// convergedHeadline says what runs where, as briefly as possible.
 func convergedHeadline(s *state.State, newest *state.Release) string {
 	channels, versions, but := map[string][]string{}, []string{}, []string{}
 	for n := range s.Spec.Channels {
@@ -64,7 +64,7 @@ func convergedHeadline(s *state.State, newest *state.Release) string {
 	return strings.Join(but, "; ")
 }
 
-// at is what a channel that has converged is at: the newest release where that has succeeded, with or without a change.
+// at returns the version of a converged channel: the newest release if it succeeded there, with or without a change.
 func at(s *state.State, newest *state.Release, channel string) string {
 	there := "nothing"
 	for _, i := range s.In(channel) {
@@ -80,7 +80,7 @@ func at(s *state.State, newest *state.Release, channel string) string {
 	return there
 }
 
-// channelHeadline says what is the matter with the channel that is worst.
+// channelHeadline describes the problem of the channel with the worst status.
 func channelHeadline(s *state.State, c *decide.ChannelDecision) string {
 	i := concerned(s, c)
 	switch c.Status {
@@ -103,7 +103,7 @@ func channelHeadline(s *state.State, c *decide.ChannelDecision) string {
 	return fmt.Sprintf("%s %s in %s", version, c.Status, c.Channel) + entities.Because(why)
 }
 
-// waiting says which version a status is about, and the first reason of it.
+// waiting returns the version that a status is about, and its first reason.
 func waiting(s *state.State, c *decide.ChannelDecision, i *state.Instance) (version, why string) {
 	version, why = s.Newest().FullVersion, append(c.Texts(), "")[0]
 	if i.Delivery.Target != nil {
@@ -119,7 +119,7 @@ func waiting(s *state.State, c *decide.ChannelDecision, i *state.Instance) (vers
 	return version, why
 }
 
-// concerned is the instance that a channel's status is about: the first that is in it.
+// concerned returns the first instance with the channel's status.
 func concerned(s *state.State, c *decide.ChannelDecision) *state.Instance {
 	for _, d := range c.Instances {
 		if i := s.Instances[d.ID]; i != nil && d.Status == c.Status {
@@ -162,7 +162,7 @@ func rollbackHeadline(c *decide.ChannelDecision, i *state.Instance) string {
 	return fmt.Sprintf("%s was rolled back to %s in %s%s", b.From, to, c.Channel, why)
 }
 
-// pausedHeadline says who holds a channel and what waits for it.
+// pausedHeadline says who paused a channel and which release waits.
 func pausedHeadline(c *decide.ChannelDecision) string {
 	line := c.Channel + " is " + strings.Join(c.Texts(), "; ")
 	if c.Next != nil {
@@ -171,15 +171,13 @@ func pausedHeadline(c *decide.ChannelDecision) string {
 	return line
 }
 
-// The server terminates a workflow whose attribute has more than 2,048 bytes. What is left out of the
-// list is told by its last entry.
+// The server terminates a workflow with a search attribute of more than 2,048 bytes. The last entry says that the list is shortened.
 const (
 	maxWaitingFor  = 2000
 	moreWaitingFor = "more"
 )
 
-// WaitingFor names the approvals that can be given now, so that a saved view lists them
-// ("approval:go-live"): as many as fit.
+// WaitingFor names the approvals that can be given now, so that a saved view lists them ("approval:go-live"), as many as fit.
 func WaitingFor(d *decide.Decision) []string {
 	out := []string{}
 	for n := range d.Channels {
@@ -193,7 +191,7 @@ func WaitingFor(d *decide.Decision) []string {
 	return fitting(out, maxWaitingFor-len(moreWaitingFor)-len(`,""`))
 }
 
-// fitting are the first entries of a list that fit into so many bytes of JSON.
+// fitting returns the first entries of a list that fit into a number of bytes of JSON.
 func fitting(list []string, limit int) []string {
 	size := len(`[]`)
 	for n, entry := range list {

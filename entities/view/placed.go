@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// Placed is where a service is, and what there is to know to have it leave a runtime and come back.
+// Placed reports where a service runs, and the facts that a drain needs to move it off a runtime and back.
 func Placed(s *state.State, d *decide.Decision) protocol.Placed {
 	out := protocol.Placed{Service: protocol.ServiceID(s.Application, s.Service), Instances: []protocol.PlacedInstance{}}
 	for _, p := range s.Pauses {
@@ -50,7 +50,7 @@ func placed(s *state.State, c *entities.ChannelSpec, now decide.InstanceDecision
 	return out
 }
 
-// needs are the services that a channel waits for, by workflow id, sorted.
+// needs returns the services that a channel waits for, by workflow id, sorted.
 func needs(application string, c *entities.ChannelSpec) (out []string) {
 	for n := range c.Checks {
 		if on := c.Checks[n].Needs(); on != "" {
@@ -61,7 +61,7 @@ func needs(application string, c *entities.ChannelSpec) (out []string) {
 	return slices.Compact(out)
 }
 
-// decided is what was decided about an instance.
+// decided returns the decision about an instance.
 func decided(d *decide.Decision, id entities.InstanceID) decide.InstanceDecision {
 	for n := range d.Channels {
 		c := &d.Channels[n]

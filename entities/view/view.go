@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-// Of is what a state and the last decision made from it look like from outside.
+// Of builds the status of a service from its state and the last decision about it.
 func Of(s *state.State, d *decide.Decision) protocol.Status {
 	out := protocol.Status{
 		Schema: protocol.StatusSchema, Application: s.Application, Service: s.Title(), Key: key(s), Store: s.Store,
@@ -67,7 +67,7 @@ func Of(s *state.State, d *decide.Decision) protocol.Status {
 	return out
 }
 
-// key is what the service was called first, where it is called otherwise by now.
+// key returns the original name of a service that was renamed, or "".
 func key(s *state.State) string {
 	if s.Title() == s.Service {
 		return ""
@@ -115,7 +115,7 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 	}
 	switch c.Status {
 	case entities.StatusConverging, entities.StatusDegraded, entities.StatusRollingBack:
-		out.NextChange = c.Due // elsewhere what is due is bookkeeping, and moves nothing
+		out.NextChange = c.Due // in other states the due time is for bookkeeping only
 	}
 	switch {
 	case c.Held != nil:
@@ -155,8 +155,8 @@ func channel(s *state.State, c *decide.ChannelDecision) protocol.ChannelStatus {
 	return out
 }
 
-// mayBeStable tells whether it counts since when a channel is stable: something is on its way, or goes in steps, one stable after the
-// other.
+// mayBeStable reports whether a channel's stable time matters: a delivery is in progress, or the rollout has steps that wait for stable
+// instances.
 func mayBeStable(s *state.State, channel string) bool {
 	spec, _ := s.Spec.Channel(channel)
 	return spec.Rollout != nil || slices.ContainsFunc(s.In(channel), func(i *state.Instance) bool {
@@ -164,7 +164,7 @@ func mayBeStable(s *state.State, channel string) bool {
 	})
 }
 
-// channelsOf are the channels that a condition names.
+// channelsOf returns the channels that a condition names.
 func channelsOf(s *state.State, channel, condition string) []string {
 	spec, _ := s.Spec.Channel(channel)
 	for _, c := range spec.Conditions {
@@ -175,8 +175,7 @@ func channelsOf(s *state.State, channel, condition string) []string {
 	return nil
 }
 
-// joins names the instances of a fleet that nothing was brought to yet, though others have something, and that no release is on its
-// way to; or "".
+// joins names the instances of a fleet that have no version yet and no release on its way, although other instances have one; or "".
 func joins(s *state.State, channel string) string {
 	var none []string
 	all := s.In(channel)
@@ -198,7 +197,7 @@ func joins(s *state.State, channel string) string {
 	return "nothing was brought yet to " + strings.Join(none, ", ")
 }
 
-// notes says what of the configuration is not in a channel, what is still on another runtime than it names, and what was left on others.
+// notes lists the configuration that a channel lacks, a pending move to another runtime, and objects left on other runtimes.
 func notes(c *protocol.ChannelStatus) []string {
 	var lines []string
 	if c.Lacks != "" {
@@ -216,10 +215,10 @@ func notes(c *protocol.ChannelStatus) []string {
 	return lines
 }
 
-// shownLeft is how many things that were left on other runtimes, or instances that have nothing yet, are named for a channel.
+// shownLeft limits how many leftovers on other runtimes, or instances without a version, are named per channel.
 const shownLeft = 3
 
-// runtimes names the runtime that a channel is on, where all its instances are on one.
+// runtimes returns the runtime of a channel if all its instances are on the same one.
 func runtimes(s *state.State, channel string) string {
 	c, _ := s.Spec.Channel(channel)
 	name := ""
@@ -233,7 +232,7 @@ func runtimes(s *state.State, channel string) string {
 	return name
 }
 
-// drained sorts what is on a runtime that is drained last.
+// drained is a sort key: instances on a drained runtime come last.
 func drained(i *state.Instance) int {
 	if i.Drained {
 		return 1
@@ -241,7 +240,7 @@ func drained(i *state.Instance) int {
 	return 0
 }
 
-// addInstance adds what one instance says of its channel.
+// addInstance adds the facts of one instance to its channel.
 func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 	d := &i.Delivery
 	out.Objects = append(out.Objects, i.Observed.Reading.Objects...)
@@ -261,7 +260,8 @@ func addInstance(out *protocol.ChannelStatus, i *state.Instance) {
 	}
 }
 
-// unread is why what runs of an instance cannot be read, or nil: nobody reads what is declared no longer, or taken down.
+// unread returns why the current version of an instance cannot be read, or nil. An instance that is no longer declared, or taken down, is
+// not read.
 func unread(s *state.State, i *state.Instance) *protocol.Unread {
 	e := i.Observed.Reading.Err
 	if e == nil || !s.Declared(i.ID) || s.DownIn(i.ID.Channel) != nil {
@@ -270,10 +270,10 @@ func unread(s *state.State, i *state.Instance) *protocol.Unread {
 	return &protocol.Unread{Code: e.Code, Message: e.Message, Since: i.Observed.ErrSince}
 }
 
-// shownInstances is how many instances of a fleet are listed.
+// shownInstances limits how many instances of a fleet are listed.
 const shownInstances = 50
 
-// instances lists those of a fleet, what is not as desired first.
+// instances lists the instances of a fleet, worst status first.
 func instances(s *state.State, out *protocol.ChannelStatus, c *decide.ChannelDecision) {
 	all := slices.Clone(c.Instances)
 	slices.SortStableFunc(all, func(a, b decide.InstanceDecision) int {
@@ -302,7 +302,7 @@ func instances(s *state.State, out *protocol.ChannelStatus, c *decide.ChannelDec
 	}
 }
 
-// fleet counts the instances of a fleet; nil: it is none.
+// fleet counts the instances of a fleet, or returns nil if the channel has none.
 func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 	if len(c.Instances) == 0 {
 		return nil
@@ -310,7 +310,7 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 	r, at := newRollUp(s), map[string]*protocol.FleetStatus{} // by version
 	out := &protocol.FleetStatus{}
 	for _, d := range c.Instances {
-		if !s.Declared(d.ID) { // what is left of one that is not of the fleet any more
+		if !s.Declared(d.ID) { // a leftover of an instance that left the fleet
 			continue
 		}
 		out.Instances++
@@ -319,7 +319,7 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 			if at[version] == nil {
 				at[version] = &protocol.FleetStatus{Version: version}
 			}
-			paused := d.Status == entities.StatusPaused && i.Delivery.Converged && d.Current.Stable // a pause takes nothing away
+			paused := d.Status == entities.StatusPaused && i.Delivery.Converged && d.Current.Stable // a pause does not change the version
 			if d.Status == entities.StatusConverged || paused {
 				at[version].At++
 			}
@@ -341,10 +341,10 @@ func fleet(s *state.State, c *decide.ChannelDecision) *protocol.FleetStatus {
 	return out
 }
 
-// rollUp orders the versions that the instances of a fleet are to be at.
+// rollUp orders the target versions of a fleet.
 type rollUp struct {
-	named map[string]string // the version that was named, by the full one: one of another configuration may leave instances as they are
-	order map[string]int    // of the newest release of a version, or of values
+	named map[string]string // the short version by full version; a new configuration may leave instances at an older full version
+	order map[string]int    // the position of the newest release of a version, or of a value
 }
 
 func newRollUp(s *state.State) rollUp {
@@ -356,7 +356,7 @@ func newRollUp(s *state.State) rollUp {
 	return r
 }
 
-// title is what a full version is counted as: under whatever configuration, with the values that came to it.
+// title returns the version that a full version counts as, in any configuration: the short version with the values added later.
 func (r rollUp) title(full string) string {
 	if version, known := r.named[full]; known {
 		return version
@@ -365,8 +365,7 @@ func (r rollUp) title(full string) string {
 	return entities.JoinVersion(cmp.Or(r.named[version], version), values)
 }
 
-// newest of some versions: the one of which a release is the newest, and of several the one whose other ones are. Of none that a
-// release is known of it is "".
+// newest returns the version with the newest release. A tie is decided by the values. It returns "" if no release of the versions is known.
 func (r rollUp) newest(versions []string) string {
 	best, of := "", []int(nil)
 	for _, title := range versions {
@@ -395,7 +394,7 @@ func reasonSince(status entities.Status, c *state.Channel, insts []*state.Instan
 	return c.Since
 }
 
-// resume is the command that ends the first pause of these instances, or "".
+// resume returns the command that ends the first pause of these instances, or "".
 func resume(s *state.State, insts []*state.Instance) string {
 	for _, i := range insts {
 		if p, ok := s.PauseOf(i.ID); ok {
@@ -405,7 +404,7 @@ func resume(s *state.State, insts []*state.Instance) string {
 	return ""
 }
 
-// unblock is the command that would change a status which does not end by itself.
+// unblock returns the command that changes a status that does not end without an action.
 func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance) string {
 	switch c.Status {
 	case entities.StatusPaused:
@@ -420,7 +419,7 @@ func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance)
 		}
 	case entities.StatusCancelled, entities.StatusDeleted:
 		return commanded(c)
-	case entities.StatusFailed: // that it may be taken back, where something forbids that, says more than that it can be tried again
+	case entities.StatusFailed: // how to permit a forbidden rollback matters more than how to retry
 		return cmp.Or(commanded(c), again(s, c, insts))
 	case entities.StatusFailedRollback, entities.StatusRolledBack:
 		return again(s, c, insts)
@@ -428,7 +427,7 @@ func unblock(s *state.State, c *decide.ChannelDecision, insts []*state.Instance)
 	return ""
 }
 
-// commanded is the command that the reasons of a channel name, or "".
+// commanded returns the command in the reasons of a channel, or "".
 func commanded(c *decide.ChannelDecision) string {
 	for _, r := range c.Reasons {
 		if r.Code == decide.ReasonCommand {
@@ -438,7 +437,7 @@ func commanded(c *decide.ChannelDecision) string {
 	return ""
 }
 
-// again is the command that has what failed, or was taken back, tried once more, or "".
+// again returns the command that retries a failed or rolled back version, or "".
 func again(s *state.State, c *decide.ChannelDecision, insts []*state.Instance) string {
 	version := ""
 	for _, i := range insts {
@@ -457,7 +456,7 @@ func again(s *state.State, c *decide.ChannelDecision, insts []*state.Instance) s
 	return fmt.Sprintf("release a fix, or: converge retry %s/%s %s", s.Application, s.Title(), version)
 }
 
-// checks are the newest readings of checks that are asked now.
+// checks returns the newest results of the checks that are active.
 func checks(s *state.State, channel string, c *state.Channel) []protocol.CheckStatus {
 	var out []protocol.CheckStatus
 	for _, id := range entities.SortedKeys(c.Checks) {
@@ -473,14 +472,14 @@ func checks(s *state.State, channel string, c *state.Channel) []protocol.CheckSt
 	return out
 }
 
-// Bounds of the releases that are listed: of services with many channels fewer are.
+// Limits of the listed releases. Services with many channels list fewer.
 const (
 	shownReleases = 1000
 	leastReleases = 60
 	shownPhases   = 30_000
 )
 
-// releases lists them, newest first. Of very many that wait the older ones are counted only, but for those whose turn it is.
+// releases lists the releases, newest first. Beyond the limit, older waiting releases are only counted, except the next ones.
 func releases(s *state.State, d *decide.Decision, out *protocol.Status) {
 	room, next := max(leastReleases, min(shownReleases, shownPhases/max(1, len(d.Channels)))), d.Next()
 	for _, r := range slices.Backward(s.Releases) {
@@ -496,7 +495,7 @@ func releases(s *state.State, d *decide.Decision, out *protocol.Status) {
 }
 
 func inProgress(r *state.Release) bool {
-	// In any order: the answer is the same.
+	// The order does not matter.
 	//workflowcheck:ignore
 	for _, p := range r.Phases {
 		if p.Phase == maestro.InProgress {
@@ -534,7 +533,7 @@ func release(s *state.State, r *state.Release) protocol.ReleaseStatus {
 	return out
 }
 
-// kept is the full version that a release brings to a channel that keeps its version, or "".
+// kept returns the full version of a release in a channel that keeps its version, or "".
 func kept(s *state.State, r *state.Release, channel string) string {
 	spec, _ := s.Spec.Channel(channel)
 	for _, i := range spec.Instances {
@@ -545,7 +544,7 @@ func kept(s *state.State, r *state.Release, channel string) string {
 	return ""
 }
 
-// deadline is when a run of an extension that is under way is ended; zero when none is, or nothing says how long it may take.
+// deadline returns when a running extension times out. It is zero if none runs or there is no timeout.
 func deadline(spec *entities.Spec, key string, e *state.ExtensionState) time.Time {
 	c, _ := spec.Channel(e.Channel)
 	for _, x := range c.Extensions {
