@@ -91,7 +91,7 @@ func unobserved(o *unstructured.Unstructured) string {
 }
 
 // rolloutHealth evaluates a Rollout of Argo Rollouts in the same way as its GetRolloutPhase. The controller's phase counts once it
-// has seen the spec, and also, after a promotion by a person, that promotion.
+// has seen the spec and, after a promotion by a person, once it has seen that too.
 func rolloutHealth(o *unstructured.Unstructured) judgement {
 	v := rolloutPhase(o)
 	v.steerable = true
