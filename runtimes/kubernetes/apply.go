@@ -108,7 +108,7 @@ func (r *Runtime) begin(ctx context.Context, in runtimes.Instance) (*apply, erro
 	}
 	objects, err := r.declare(ctx, in)
 	if runtimes.IsPermanent(err) {
-		return nil, err // the error is complete, and no server was asked
+		return nil, err // the error is complete, and no request was sent
 	}
 	if err != nil {
 		return nil, explain(ctx, "read the payload", err)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// askAgainEvery limits how often a server is asked for a kind that it did not have.
+	// askAgainEvery is the shortest interval between two requests for a kind that a server did not have.
 	askAgainEvery = 2 * time.Second
 	// askWithin is the timeout of one request; several callers may wait for its answer.
 	askWithin = 30 * time.Second
@@ -99,7 +99,7 @@ func (c *cluster) lookUp(ctx context.Context, kind schema.GroupVersionKind, anew
 	return resource{}, false, nil
 }
 
-// ask answers from the cache. With anew it asks the server, unless the last answer is recent.
+// ask answers from the cache. With the last argument it asks the server, unless the last answer is recent.
 func (c *cluster) ask(ctx context.Context, path string, anew bool) (*answer, error) {
 	clients, err := c.connect(ctx)
 	if err != nil {

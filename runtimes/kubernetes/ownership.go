@@ -19,7 +19,7 @@ import (
 )
 
 // present is the live object with the name of a declared one, nil if there is none. It is an error if Converge may not take it over
-// (D11). The watched object is trusted if it carries our labels; if the watch has no such object, the server is asked.
+// (D11). The watched object is trusted if it carries our labels. If the watch has no such object, it is read from the server.
 func (a *apply) present(ctx context.Context, t *trial) (*unstructured.Unstructured, error) {
 	if v, err := a.cluster.view(ctx, t.at, t.GetNamespace()); err == nil {
 		if o := v.get(t.GetNamespace(), t.GetName()); o != nil && o.GetDeletionTimestamp() == nil && a.hasLabels(o) &&

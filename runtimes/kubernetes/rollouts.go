@@ -87,7 +87,7 @@ type patch struct {
 	fields      map[string]any
 }
 
-// steps are the necessary patches of a Rollout. There are none if it does not wait, or is already aborted.
+// steps are the necessary patches of a Rollout. There are none if it does not wait, or has already gone back.
 func steps(o *unstructured.Unstructured, s runtimes.Steer) (all []patch) {
 	status := func(says string, fields map[string]any) patch {
 		return patch{says: says, subresource: []string{"status"}, fields: map[string]any{"status": fields}}

@@ -176,7 +176,7 @@ func leavingOut(found []difference, theirs []path) []difference {
 func (d declared) watched() bool { return len(d.theirs) == 0 && len(d.ignore) == 0 }
 
 // yield is the object to send over the live one. The live object must be complete, unless the watched copy is enough. The digest
-// stays the same, for comparisons of what was declared.
+// remains that of the declared object, for comparisons.
 func (d declared) yield(live *unstructured.Unstructured) (declared, error) {
 	theirs := d.theirsIn(live)
 	if len(theirs) == 0 && len(d.ignore) == 0 {

@@ -55,7 +55,7 @@ type view struct {
 var errEnded = errors.New("the watch was ended")
 
 const (
-	// anewAfter is how long the cache answers for a kind that is not served, before the server is asked again.
+	// anewAfter is how long the cache answers for a kind that is not served, before the next request to the server.
 	anewAfter = 2 * time.Second
 	// unwantedAfter is how long an unread view is kept: no service uses its namespace or kind any more.
 	unwantedAfter = time.Hour
@@ -88,7 +88,7 @@ func (c *cluster) view(ctx context.Context, r resource, namespace string) (*view
 	return v, nil
 }
 
-// what is the name of a view in messages: "deployments.apps in shop".
+// what returns the name of a view in messages: "deployments.apps in shop".
 func what(r resource, namespace string) string {
 	switch {
 	case namespace != "":

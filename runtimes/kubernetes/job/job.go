@@ -130,10 +130,10 @@ const (
 	cleanup      = 30 * time.Second // for the removal, after the caller's context has ended
 )
 
-// Run runs the command until it ends. A command that ran is no error, whatever its exit code. An *Error says why there is no result.
-// A retry does not help if runtimes.Permanent wraps it. Any other error is of the API server, or of ctx. In every case Run removes
-// the created objects, within half a minute after ctx ended, unless another Run has taken them over. With an error, the result holds
-// the output up to that moment, as far as it can be read.
+// Run runs the command until it ends. A command that ran is no error, with any exit code. An *Error says why there is no result. A
+// retry does not help if runtimes.Permanent wraps it. Any other error is of the API server, or of ctx. In every case Run removes the
+// created objects, within half a minute after ctx ended, unless another Run has taken them over. With an error, the result holds the
+// output up to that moment, as far as it can be read.
 func Run(ctx context.Context, client *api.Client, r Request) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
