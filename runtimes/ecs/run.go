@@ -111,7 +111,7 @@ type command struct {
 
 // Limits of a run.
 const (
-	mostTries = 10               // of one attempt, if this process stopped earlier ones
+	mostTries = 10               // of one attempt, if Converge stopped earlier ones
 	cleanup   = 30 * time.Second // for stopping, after the caller's context has ended
 )
 
@@ -145,7 +145,7 @@ func (c *command) run(ctx context.Context) (TaskResult, error) {
 	return TaskResult{}, failure(runtimes.CodeFetchFailed, "the tasks of %d attempts were stopped before", mostTries)
 }
 
-// attempt starts a task and waits until its container ends; nil: the task is an earlier one that this runtime stopped.
+// attempt starts a task and waits until its container ends; nil: the task is an earlier one that Converge stopped.
 func (c *command) attempt(ctx context.Context, n int) (*types.Task, error) {
 	arn, err := c.start(ctx, n)
 	if err != nil || arn == "" {

@@ -72,7 +72,8 @@ func (c *cluster) tasks(ctx context.Context, s *types.Service) ([]types.Task, er
 	return out.Tasks, nil
 }
 
-// reasons are the newest tasks of a service's current deployments, or of a revision, that were not stopped by a request.
+// reasons are the newest stopped tasks of a service's current deployments, or of a revision, except those that the scheduler stopped
+// without an error.
 func reasons(tasks []types.Task, s *types.Service, back string) (events []entities.Event) {
 	started := map[string]bool{}
 	for _, d := range s.Deployments {
