@@ -5,7 +5,7 @@ import "fmt"
 // Fence identifies the target of a write among all targets of an instance, so that a runtime refuses a write that is older than the
 // last one, from any sender (F2). This covers writes from another store, whose claims are unknown to ours.
 type Fence struct {
-	Installation string `json:"installation"` // the installation that counts
+	Installation string `json:"installation"` // the installation whose sequence it is
 	Epoch        int64  `json:"epoch"`        // of the installation: raised when it is moved
 	Sequence     int64  `json:"sequence"`     // of the target, from 1; a repeated apply keeps it
 	Target       string `json:"target,omitempty"`

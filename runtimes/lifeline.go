@@ -18,10 +18,10 @@ var ErrAsked = errors.New("asked to end")
 const CutGrace = time.Second
 
 // Lifeline is the time until which no other worker can own the work of a context. It advances as long as the server receives
-// heartbeats of the worker. A stopped worker cannot end its own work at that time. For terminated work it is over at once.
+// heartbeats of the worker. A frozen worker cannot end its own work at that time. For terminated work it is over at once.
 type Lifeline func() time.Time
 
-// Over reports whether the time of a lifeline has passed; without a lifeline it never has.
+// Over reports whether the time of a lifeline has passed; a nil lifeline is never over.
 func (l Lifeline) Over() bool { return l != nil && !time.Now().Before(l()) }
 
 type lifelineKey struct{}

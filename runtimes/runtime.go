@@ -176,7 +176,7 @@ type Action string
 const (
 	ActionCreate   Action = "create"
 	ActionUpdate   Action = "update"
-	ActionRecreate Action = "recreate" // deleted and recreated
+	ActionRecreate Action = "recreate" // deleted and created again
 	ActionPrune    Action = "prune"    // no longer declared, removed
 	ActionOrphan   Action = "orphan"   // no longer declared, left in place
 	ActionRefuse   Action = "refuse"   // not applied: Conflicts or Message say why

@@ -140,7 +140,7 @@ type exit struct {
 
 // run starts the process and returns when it has ended. When ctx ends first, the whole group gets SIGTERM, then after the grace
 // SIGKILL, and the error is that of ctx. The grace is short if another worker is about to take over. It is the rest of the time if
-// the command is only asked to end. run returns in any case: it closes pipes that a grandchild holds after the drain.
+// there is only a request to end. run returns in any case: it closes pipes that a grandchild holds after the drain.
 func (p process) run(ctx context.Context) (exit, error) {
 	if err := ctx.Err(); err != nil {
 		return exit{code: -1}, err

@@ -32,8 +32,8 @@ type Once struct {
 	Document, About string
 	// Hidden are secrets in the document.
 	Hidden []string
-	// Captures: the output contains secrets. After the command has succeeded, Captures gets its stdout. Its error describes what is
-	// wrong with stdout, without quoting it. The output goes nowhere else.
+	// Captures: the output contains secrets. After the command has succeeded, Captures gets its stdout. Its error describes the
+	// problem of that stdout without quoting it. The output goes nowhere else.
 	Captures func(stdout []byte) error
 	// Timeout covers everything, for a Job including the wait for a node.
 	Timeout time.Duration

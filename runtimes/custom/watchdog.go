@@ -18,9 +18,9 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// The watchdog ends the commands of a worker that is stopped (SIGSTOP, a debugger, a hung disk). Another worker takes over from that
-// worker, and two applies of one instance must not run at the same time. The watchdog is a separate process of this same program.
-// The worker sends it a deadline for each command every second.
+// The watchdog ends the commands of a frozen worker (SIGSTOP, a debugger, a hung disk). Another worker takes over from that worker,
+// and two applies of one instance must not run at the same time. The watchdog is a separate process of this same program. The worker
+// sends it a deadline for each command every second.
 //
 // When the whole machine is suspended, the watchdog and the commands stop and resume together.
 

@@ -28,7 +28,7 @@ const (
 type rate struct{ burst, perSecond float64 }
 
 // rates are the limits of ECS (developer guide, request-throttling) and of CloudWatch Logs (quotas, GetLogEvents). The limit of task
-// reads is not in that guide; it has the value of a similar group.
+// reads could not be found there; it has the value of a similar group.
 func rates() map[group]rate {
 	return map[group]rate{
 		serviceReads: {100, 20}, serviceWrites: {50, 5}, definitionReads: {50, 20}, definitionWrites: {20, 1}, taskReads: {100, 20}, tagWrites: {20, 10},
@@ -108,7 +108,7 @@ func (p *pace) throttled(g group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b, now := p.buckets[g], time.Now()
-	if now.Before(b.until) { // several calls were under way
+	if now.Before(b.until) { // one of several calls that were under way
 		return
 	}
 	b.pause = min(max(firstPause, 2*b.pause), longestPause)

@@ -106,7 +106,7 @@ func meanings() map[types.ServiceDeploymentLifecycleStage]string {
 	}
 }
 
-// during says what ECS is doing, until when, and what it waits for.
+// during describes the current action of ECS, how long it takes, and its cause of waiting.
 func during(s *types.Service, d *types.ServiceDeployment) string {
 	line := fmt.Sprintf("%s, stage %s: %s", s.DeploymentConfiguration.Strategy, d.LifecycleStage, meanings()[d.LifecycleStage])
 	if weight, ok := weightOf(d); ok && d.LifecycleStage == types.ServiceDeploymentLifecycleStageProductionTrafficShift {

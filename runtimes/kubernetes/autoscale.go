@@ -74,8 +74,8 @@ func findScalers(objects []declared) {
 	}
 }
 
-// findScaler asks the cluster whether there is an autoscaler for an object whose replicas are about to change, or were written by an
-// autoscaler. If known is false, the cluster could not be asked.
+// findScaler reads from the cluster whether there is an autoscaler for an object whose replicas are about to change, or were written
+// by an autoscaler. If known is false, this could not be read.
 func (r *Runtime) findScaler(ctx context.Context, clients *clients, d declared) (name string, known bool) {
 	at, err := r.cluster.resource(ctx, kindAutoscaler)
 	if err != nil {
@@ -106,8 +106,8 @@ func (a *apply) scaled(ctx context.Context, t *trial) {
 	}
 }
 
-// takesReplicas reports whether an apply would change replicas that an autoscaler in the cluster scales. No earlier step has asked
-// for it, because it has written nothing so far.
+// takesReplicas reports whether an apply would change replicas that an autoscaler in the cluster scales. No earlier step has
+// searched for it, because it has written nothing so far.
 func (a *apply) takesReplicas(ctx context.Context, t *trial) bool {
 	if t.outcome != changed || t.scaler != "" || t.unscaled || !slices.ContainsFunc(t.fields, func(f runtimes.FieldChange) bool { return f.Path == replicas.String() }) {
 		return false

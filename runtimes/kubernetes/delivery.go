@@ -11,7 +11,7 @@ import (
 )
 
 // delivery is the progress of a version for an instance, as its inventory records it: the hooks that run now, and those that have
-// ended. It is written only for instances with hooks, in the same request as the fence.
+// ended. It is written once an instance has hooks, in the same request as the fence.
 type delivery struct {
 	// Versions are the delivered versions, in the order of their first delivery; the oldest are dropped.
 	Versions []string `json:"versions"`

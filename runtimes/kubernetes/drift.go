@@ -190,7 +190,7 @@ func (ob *observation) ask(ctx context.Context, live *unstructured.Unstructured,
 		}
 		if d.scaler == "" && hasReplicas(found) {
 			if d.scaler, _ = ob.findScaler(ctx, clients, d); d.scaler != "" {
-				continue // it has written nothing yet
+				continue // the autoscaler has not written yet
 			}
 		}
 		fresh, err := at.Get(ctx, d.GetName(), metav1.GetOptions{})
@@ -220,7 +220,7 @@ func (ob *observation) sent(ctx context.Context, at dynamic.ResourceInterface, l
 	return d.yield(whole)
 }
 
-// refusal reports whether the server answered and refused the object, independent of the caller and the time.
+// refusal reports whether the server answered and refused the object, for any caller and at any time.
 func refusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -23,14 +23,14 @@ import (
 )
 
 // Kubeconfigs of EKS start a program for each token: `aws eks get-token`, or aws-iam-authenticator. Both sign a request to STS and
-// send nothing. A worker signs it itself, so its image needs neither program. The documentation of aws-iam-authenticator describes
-// the token (API authorization from outside a cluster).
+// send nothing. A worker signs the request itself, so its image needs neither program. The documentation of aws-iam-authenticator
+// describes the token (API authorization from outside a cluster).
 
 const (
 	eksPrefix  = "k8s-aws-v1."
 	eksHeader  = "x-k8s-aws-id"
 	eksSigned  = "60"             // validity of the signed request in seconds; the cluster accepts it for 15 minutes
-	eksRenewed = 10 * time.Minute // before those 15 minutes end
+	eksRenewed = 10 * time.Minute // before the token expires
 )
 
 // eks is a cluster of EKS, and the identity that asks for its tokens.
@@ -86,7 +86,7 @@ func eksOf(plugin *clientcmdapi.ExecConfig) (e eks, ok bool) {
 	return e, asks && e.cluster != ""
 }
 
-// signsForEKS makes a connection sign its own tokens if its kubeconfig names a program of EKS.
+// signsForEKS replaces the program of EKS in a kubeconfig with tokens that this process signs.
 func signsForEKS(config *rest.Config) {
 	e, ok := eksOf(config.ExecProvider)
 	if !ok {

@@ -80,7 +80,7 @@ func unobserved(o *unstructured.Unstructured) string {
 	switch v := inside(o.Object, "status")["observedGeneration"].(type) {
 	case int64:
 		seen, known = v, true
-	case string: // Argo Rollouts before 0.10 had a hash there
+	case string: // in versions of Argo Rollouts before 0.10 it is a hash
 		n, err := strconv.ParseInt(v, 10, 64)
 		seen, known = n, err == nil && n <= o.GetGeneration()
 	}

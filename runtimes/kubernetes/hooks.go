@@ -230,7 +230,7 @@ func (a *apply) startHook(ctx context.Context, run hookRun, again bool) (*trial,
 	return t, a.untilSeen(ctx, t)
 }
 
-// clear deletes the hooks with a policy, in reverse order.
+// clear deletes the hooks that have the given policy, in reverse order.
 func (a *apply) clear(ctx context.Context, hooks []declared, policy string) error {
 	for _, h := range slices.Backward(hooks) {
 		if !slices.Contains(policyOf(h.Unstructured), policy) {

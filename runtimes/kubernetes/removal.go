@@ -123,7 +123,7 @@ func (a *apply) usedBeside(ctx context.Context, g goner, gone map[types.UID]bool
 	if err != nil || !ok {
 		return false, explain(ctx, doing, err)
 	}
-	list, err := a.clients.at(at, "").List(ctx, metav1.ListOptions{Limit: int64(len(gone)) + 1}) // one more than those, so that at least one is another object
+	list, err := a.clients.at(at, "").List(ctx, metav1.ListOptions{Limit: int64(len(gone)) + 1}) // one more than those, so that one is another object
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

@@ -26,7 +26,7 @@ const (
 	recreated                // it cannot be changed in place, and may be recreated
 	untried                  // the server cannot do the dry run: a webhook does not support it
 	guarded                  // a webhook of the instance refuses it; this apply may repair that webhook first
-	refused                  // err says why
+	refused                  // err is the reason
 )
 
 // trial is an object and the result of the dry run of its apply.
