@@ -10,8 +10,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// What one reading may hold, so that thousands of them fit into workflow state and history (no
-// payload passes 64 KiB). Lengths are bytes of UTF-8.
+// The limits of one reading, so that thousands of them fit into workflow state and history (no payload exceeds 64 KiB). Lengths are
+// bytes of UTF-8.
 const (
 	MaxReading  = 16 << 10 // all objects of a reading as JSON
 	MaxObjects  = 20
@@ -24,20 +24,19 @@ const (
 	maxType    = 63
 	maxMessage = 512
 	maxEvent   = 256
-	maxURL     = 1024 // a link cut short leads nowhere, so a longer one is dropped
+	maxURL     = 1024 // a shortened link is broken, so a longer one is dropped
 
-	// What is left of an object when the reading is full.
+	// The kept parts of an object when the reading is full.
 	leanVersions = 3
 	leanMessage  = 128
 )
 
-// Bound returns what of the objects a reading keeps, and how many it leaves out. The input is not
-// changed.
+// Bound returns the objects that a reading keeps, and how many it omits. The input is not changed.
 //
-// What is left out never changes the verdict on what is kept (C5): objects that speak against
-// stability come first (failed, pending, drifted, several active versions), what is not as declared before what is (H8), then
-// one for every different active version, then what is no longer declared, then the rest, each group in the order
-// given. So whenever the kept objects are stable at a version, or as declared, all of them were.
+// The omitted objects never change the verdict on the kept ones (C5). Objects that are not stable come first (failed, pending,
+// drifted, several active versions), those that are not as declared before the others (H8). Then comes one object for every
+// different active version, then the objects that are no longer declared, then the rest, each group in the given order. So if the
+// kept objects are stable at a version, or as declared, all of them were.
 func Bound(objects []entities.Object) (kept []entities.Object, omitted int) {
 	size := len("[]")
 	for _, o := range ByUrgency(objects) {
@@ -51,7 +50,7 @@ func Bound(objects []entities.Object) (kept []entities.Object, omitted int) {
 			n = jsonSize(o)
 		}
 		if size+n > MaxReading {
-			break // and not "continue": a smaller one further down is less urgent
+			break // not "continue": a smaller one further down is less urgent
 		}
 		kept, size = append(kept, o), size+n
 	}
@@ -61,12 +60,13 @@ func Bound(objects []entities.Object) (kept []entities.Object, omitted int) {
 func jsonSize(o entities.Object) int {
 	b, err := json.Marshal(o)
 	if err != nil {
-		return MaxReading // a time that JSON cannot hold; its object is kept without events, or not at all
+		return MaxReading // JSON cannot encode one of its times; the object is kept without events, or not at all
 	}
 	return len(b) + len(",")
 }
 
-// ByUrgency sorts a copy, what failed or moves first, keeping the order within a group: for who has to leave some out.
+// ByUrgency returns a sorted copy: failed and moving objects come first, in the same order within a group. It is for callers that
+// have to omit some objects.
 func ByUrgency(objects []entities.Object) []entities.Object {
 	var groups [calm + 1][]entities.Object
 	seen := map[string]bool{}
@@ -85,8 +85,8 @@ const (
 	failed = iota
 	pending
 	ambiguous // succeeded, but not at one version
-	failing   // as declared all the same
-	underway  // likewise, and not ready yet
+	failing   // failing, but as declared
+	underway  // not ready yet, but as declared
 	representative
 	orphaned
 	calm
@@ -123,7 +123,7 @@ func drifted(o entities.Object) bool {
 	return slices.ContainsFunc(o.Versions, func(v entities.ObjectVersion) bool { return v.Drifted })
 }
 
-// trim bounds one object. Active versions are kept before others, then drifted ones.
+// trim limits one object. It keeps active versions before others, then drifted ones.
 func trim(o entities.Object) entities.Object {
 	o.Name, o.Type, o.Message = Clip(o.Name, maxName), Clip(o.Type, maxType), Clip(o.Message, maxMessage)
 
@@ -169,7 +169,7 @@ func versionRank(v entities.ObjectVersion) int {
 	return 3
 }
 
-// lean keeps of a trimmed object what the decision reads, and a short message.
+// lean keeps the fields of a trimmed object that the decision reads, and a short message.
 func lean(o entities.Object) entities.Object {
 	o.Links, o.Events, o.Foreign = nil, nil, nil
 	o.Message = Clip(o.Message, leanMessage)
@@ -177,8 +177,8 @@ func lean(o entities.Object) entities.Object {
 	return o
 }
 
-// Clip shortens s to at most limit bytes, the ellipsis included, without cutting a character in
-// two; invalid UTF-8 becomes U+FFFD, and control characters (a terminal would obey them) a space.
+// Clip shortens s to at most limit bytes, including the ellipsis, without splitting a character. Invalid UTF-8 becomes U+FFFD, and
+// control characters, which would affect a terminal, become a space.
 func Clip(s string, limit int) string {
 	s = clean(s)
 	if len(s) <= limit {

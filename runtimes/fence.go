@@ -2,18 +2,18 @@ package runtimes
 
 import "fmt"
 
-// Fence says which target of an instance a write is for, among all that there ever were, so that a runtime refuses what comes
-// after something later whoever sends it (F2): also from another store, where the claims in ours are not known.
+// Fence identifies the target of a write among all targets of an instance, so that a runtime refuses a write that is older than the
+// last one, from any sender (F2). This covers writes from another store, whose claims are unknown to ours.
 type Fence struct {
-	Installation string `json:"installation"` // whose count it is
+	Installation string `json:"installation"` // the installation whose sequence it is
 	Epoch        int64  `json:"epoch"`        // of the installation: raised when it is moved
-	Sequence     int64  `json:"sequence"`     // of the target, from 1; an apply that is repeated keeps it
+	Sequence     int64  `json:"sequence"`     // of the target, from 1; a repeated apply keeps it
 	Target       string `json:"target,omitempty"`
-	FullVersion  string `json:"fullVersion,omitempty"` // for people; both are empty where the instance is taken down
+	FullVersion  string `json:"fullVersion,omitempty"` // for people; both are empty when the instance is removed
 }
 
-// Stops reports whether what stands refuses what comes: it is later, or the same place was given to another target. What
-// another installation counted says nothing about order.
+// Stops reports whether the recorded fence refuses the next one: it is later, or the same position belongs to another target. Fences
+// of different installations have no order.
 func (f Fence) Stops(next Fence) bool {
 	switch {
 	case f.Installation != next.Installation:
@@ -26,13 +26,13 @@ func (f Fence) Stops(next Fence) bool {
 	return f.Target != next.Target
 }
 
-// FencedError says that a write was refused, since something later stands there. It is no failure of what was to be written,
-// and no retry of the same mends it.
+// FencedError says that a write was refused because of a later fence. It is no failure of the refused version, and a retry does not
+// help.
 type FencedError struct {
 	By, Refused Fence
 }
 
-// Error says what stands there, and why it counts for more.
+// Error names the recorded fence, and why it has precedence.
 func (e *FencedError) Error() string {
 	what := e.By.FullVersion
 	if what == "" {

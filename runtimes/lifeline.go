@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// ErrCutOff is the cause of a context that ends because somebody else may soon do the same work: what was begun has
-// to end within CutGrace.
+// ErrCutOff is the cause of a context that ends because another worker may soon do the same work: running work must end within
+// CutGrace.
 var ErrCutOff = errors.New("cut off from the server, which gives this attempt to another worker")
 
-// ErrAsked is the cause of a context that ends because a person or a newer release asks for that: what was begun ends in its own
-// time, until its timeout at the latest, unless its lifeline is over before.
+// ErrAsked is the cause of a context that ends because a person or a newer release requests it: running work may take its time to
+// end, at most until its timeout, unless its lifeline is over earlier.
 var ErrAsked = errors.New("asked to end")
 
-// CutGrace is how long what was cut off may take to end, SIGKILL included.
+// CutGrace is how long work may take to end after a cut, including SIGKILL.
 const CutGrace = time.Second
 
-// Lifeline says until when the work of a context is surely nobody else's. That moves on for as long as the server hears
-// of the worker. A worker that stands still ends nothing at that time by itself. It is over at once for what is terminated.
+// Lifeline is the time until which no other worker can own the work of a context. It advances as long as the server receives
+// heartbeats of the worker. A frozen worker cannot end its own work at that time. For terminated work it is over at once.
 type Lifeline func() time.Time
 
-// Over tells whether the time of a lifeline is past; that of none never is.
+// Over reports whether the time of a lifeline has passed; a nil lifeline is never over.
 func (l Lifeline) Over() bool { return l != nil && !time.Now().Before(l()) }
 
 type lifelineKey struct{}
 
-// WithLifeline returns a context that has one.
+// WithLifeline returns a context with a lifeline.
 func WithLifeline(ctx context.Context, l Lifeline) context.Context {
 	return context.WithValue(ctx, lifelineKey{}, l)
 }
 
-// LifelineOf is that of a context, or nil: nobody else would take the work over.
+// LifelineOf is the lifeline of a context, or nil: no other worker takes the work over.
 func LifelineOf(ctx context.Context) Lifeline {
 	l, _ := ctx.Value(lifelineKey{}).(Lifeline)
 	return l

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Progress is what a call that takes long says of itself meanwhile, for people who wait for it. It is lost without harm.
-// A nil one takes in nothing.
+// Progress is the status of a long call, for people who wait for it. It may be lost without harm. A nil Progress ignores all
+// updates.
 type Progress struct {
 	mu    sync.Mutex
 	place string
@@ -15,19 +15,19 @@ type Progress struct {
 
 type progressKey struct{}
 
-// WithProgress returns a context whose calls say how far they are.
+// WithProgress returns a context whose calls report their progress.
 func WithProgress(ctx context.Context) (context.Context, *Progress) {
 	p := &Progress{}
 	return context.WithValue(ctx, progressKey{}, p), p
 }
 
-// ProgressOf is that of a context, or nil.
+// ProgressOf is the progress of a context, or nil.
 func ProgressOf(ctx context.Context) *Progress {
 	p, _ := ctx.Value(progressKey{}).(*Progress)
 	return p
 }
 
-// At notes where a command runs, unless it is this machine: "Job shop/converge-web-1".
+// At records where a command runs, unless it is this machine: "Job shop/converge-web-1".
 func (p *Progress) At(place string) {
 	if p == nil {
 		return
@@ -37,8 +37,8 @@ func (p *Progress) At(place string) {
 	p.place = place
 }
 
-// Prints notes how the end of what a command has printed so far is read, with secrets taken out: at most limit bytes, of valid
-// UTF-8. It is called at any time, also after the command's end.
+// Prints sets the function that reads the current end of a command's output, without secrets: at most limit bytes, of valid UTF-8.
+// It may be called at any time, also after the command's end.
 func (p *Progress) Prints(tail func(limit int) string) {
 	if p == nil {
 		return
@@ -48,7 +48,7 @@ func (p *Progress) Prints(tail func(limit int) string) {
 	p.tail = tail
 }
 
-// Said is where the command runs, and the end of what it has printed so far; both may be empty.
+// Said is where the command runs, and the current end of its output; both may be empty.
 func (p *Progress) Said(limit int) (place, tail string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

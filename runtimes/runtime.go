@@ -1,8 +1,8 @@
-// Package runtimes holds the small interface between Converge and where things run, and under it
-// one folder per kind of runtime. A runtime reports objects in one common form and applies a
-// rendered payload; it decides nothing, and knows nothing of workflows.
+// Package runtimes holds the small interface between Converge and the platforms on which instances run, and below it one folder per
+// kind of runtime. A runtime reports objects in one common form and applies a rendered payload. It makes no decisions, and knows
+// nothing of workflows.
 //
-// It may import entities and nothing else of ours. Every runtime passes runtimes/runtimetest.
+// It may import entities and no other package of Converge. Every runtime passes runtimes/runtimetest.
 package runtimes
 
 import (
@@ -13,65 +13,62 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Owner names an instance of a service: what an object belongs to.
+// Owner names an instance of a service, as the owner of objects.
 type Owner struct {
 	Application, Service string
 	ID                   entities.InstanceID
 }
 
-// Key is the owner as keys hold it: "shop/web/prod/main".
+// Key is the owner in the form of keys: "shop/web/prod/main".
 func (o Owner) Key() string { return o.Application + "/" + o.Service + "/" + o.ID.Key() }
 
-// String is the owner as people read it: "shop/web in prod".
+// String is the owner in a form for people: "shop/web in prod".
 func (o Owner) String() string { return o.Application + "/" + o.Service + " in " + o.ID.String() }
 
-// Instance says which instance a call is about, and at which version.
+// Instance is the instance of a call, with a version.
 type Instance struct {
 	Owner
 	ServiceID string
-	// FullVersion is the version to apply, or, when observing, the one asked about. It is empty
-	// when nothing was ever applied here.
+	// FullVersion is the version to apply, or to observe. It is empty before the first apply.
 	FullVersion string
-	// Payload is rendered for FullVersion. Nil when nothing was ever applied here.
+	// Payload is rendered for FullVersion. It is nil before the first apply.
 	Payload *entities.Payload
-	// Key names this unit of work (the owner's key and the target): applies with one key are the same
-	// apply, run again.
+	// Key identifies this unit of work (the owner's key and the target): applies with the same key are repetitions of one apply.
 	Key string
-	// Try names one attempt at an apply: the one that another worker begins anew, when the first was lost, has the same. Empty
-	// where nobody counts them.
+	// Try identifies one attempt at an apply. When a worker is lost, the next worker repeats the attempt with the same Try. It is
+	// empty if attempts are not counted.
 	Try string
-	// Attempt is 1 for the first apply of a target, and for the first since a person retried it; those that follow by themselves
-	// count on. 0 where nobody counts.
+	// Attempt is 1 for the first apply of a target, and for the first one after a person retried it. Automatic retries increase it.
+	// It is 0 if attempts are not counted.
 	Attempt int
-	// Fence is the place of an apply or a removal among all of the instance. Nil when nothing is to be written.
+	// Fence is the position of an apply or a removal among all of the instance. It is nil if the call writes nothing.
 	Fence *Fence
-	// Installation is the id of the installation that asks; empty where nobody says.
+	// Installation is the id of the calling installation; empty if it is unknown.
 	Installation string
-	// Restarted is when a person last had it begin anew; zero: never. A runtime that writes that down where it runs keeps it
-	// there. Restart: this apply is for that, and has what runs begin anew though it is at FullVersion.
+	// Restarted is when a person last restarted the instance; zero: never. A runtime that records this on the platform keeps the
+	// record. Restart: this apply is for a restart, and restarts the instance even if it is at FullVersion.
 	Restarted time.Time
 	Restart   bool
-	// Allow is what the runtime's owner allows its objects to be; nil: anything.
+	// Allow is the restriction of objects by the runtime's owner; nil: none.
 	Allow *entities.RuntimeAllow
 }
 
-// Runtime is a connection to where things run. Implementations are safe for concurrent use.
+// Runtime is a connection to a platform. Implementations are safe for concurrent use.
 type Runtime interface {
-	// Observe reports what is there now, without changing anything. Something absent is an
-	// object without versions, or no object at all; it is not an error. An error means that
-	// nothing is known: *entities.ReadingError carries the code that `status` shows (any other
-	// error counts as "fetch-failed"). Observe returns when ctx ends.
+	// Observe reports the current state, without changing it. An absent object is an object without versions, or no object at all;
+	// it is not an error. An error means that the state is unknown: *entities.ReadingError carries the code that `status` shows (any
+	// other error counts as "fetch-failed"). Observe returns when ctx ends.
 	Observe(ctx context.Context, in Instance) ([]entities.Object, error)
 
-	// Apply moves the instance to in.FullVersion and in.Payload. It may return before the
-	// objects are stable. It is idempotent: after a crash the same Key is applied again, and an
-	// apply of what is already there changes nothing, unless it is a Restart. An error wrapped by Permanent is not
-	// retried; every other one is, but a *FencedError: something later stands there. One wrapped by Unready is no attempt, and
-	// the progress deadline begins with the next one. Apply leaves no process of its own behind when ctx ends.
+	// Apply changes the instance to in.FullVersion and in.Payload. It may return before the objects are stable. It is idempotent:
+	// after a crash the same Key is applied again, and an apply of the current state changes nothing, unless it is a Restart. An
+	// error wrapped by Permanent is not retried. Neither is a *FencedError: a later target was written. All other errors are
+	// retried. An error wrapped by Unready is no attempt, and the progress deadline begins with the next one. When ctx ends, Apply
+	// leaves no process of its own running.
 	Apply(ctx context.Context, in Instance) (Output, error)
 }
 
-// Output is what a command printed, bounded and with secrets redacted, for `converge logs`.
+// Output is the output of a command, limited and with secrets redacted, for `converge logs`.
 type Output struct {
 	Command  string        `json:"command,omitempty"`
 	ExitCode int           `json:"exitCode"`
@@ -79,26 +76,26 @@ type Output struct {
 	Stderr   string        `json:"stderr,omitempty"`
 	Started  time.Time     `json:"started,omitzero"`
 	Duration time.Duration `json:"duration,omitempty"`
-	TimedOut bool          `json:"timedOut,omitempty"` // it was given no more time: there is no exit code
+	TimedOut bool          `json:"timedOut,omitempty"` // it was ended at its timeout: there is no exit code
 	Place    string        `json:"place,omitempty"`    // where it ran, for people, unless that was the worker's machine
-	Remark   string        `json:"remark,omitempty"`   // what is to be known of the output, a line
+	Remark   string        `json:"remark,omitempty"`   // a note about the output, one line
 }
 
-// Log is stderr as it is kept, with the remark.
+// Log is the kept stderr with the remark.
 func (o Output) Log() string { return o.Stderr + o.Remark }
 
-// Logger is a runtime whose observations leave output worth keeping (C3: stderr is kept for debugging).
+// Logger is a runtime whose observations have output worth keeping (C3: stderr is kept for debugging).
 type Logger interface {
-	// ObserveOutput is Observe that also returns what was printed, whether it failed or not.
+	// ObserveOutput is Observe that also returns the output, also with an error.
 	ObserveOutput(ctx context.Context, in Instance) ([]entities.Object, Output, error)
 }
 
-// permanentError marks a failure that no retry will mend.
+// permanentError marks a failure for which a retry does not help.
 type permanentError struct{ error }
 
 func (p permanentError) Unwrap() error { return p.error }
 
-// Permanent marks err as one that no retry will mend.
+// Permanent marks err as one for which a retry does not help.
 func Permanent(err error) error { return permanentError{err} }
 
 // IsPermanent reports whether err was marked by Permanent.
@@ -112,7 +109,7 @@ type unreadyError struct{ error }
 
 func (u unreadyError) Unwrap() error { return u.error }
 
-// Unready marks err as what held an apply up before anything of what runs began to change, and passes by itself.
+// Unready marks err as a temporary obstacle that stopped an apply before it changed anything.
 func Unready(err error) error { return unreadyError{err} }
 
 // IsUnready reports whether err was marked by Unready.
@@ -121,103 +118,101 @@ func IsUnready(err error) bool {
 	return errors.As(err, &u)
 }
 
-// Watcher is a runtime that learns of changes by itself, so that polling is only the safety net.
+// Watcher is a runtime that detects changes without polling, so that polling is only the safety net.
 type Watcher interface {
-	// Watch calls hint whenever something that Observe reports of an instance may have changed: soon,
-	// from any goroutine, many times for one change, sometimes for none, and not for what was there
-	// when the watch began. hint returns quickly. A lost hint costs time and never correctness: the
-	// next observation finds out. Watch returns at once and goes on until stop is called; a nil stop says that this
-	// one learns of nothing.
+	// Watch calls hint whenever the observed state of an instance may have changed: soon, from any goroutine, many times for one
+	// change, sometimes without a change, and not for the initial state of the watch. hint returns quickly. A lost hint costs time
+	// and never correctness: the next observation finds the change. Watch returns at once and continues until stop is called; a nil
+	// stop means that this runtime detects no changes.
 	Watch(hint func(Owner)) (stop func())
 }
 
-// Mirror is a Watcher that has a copy of what it watches, in memory: Observe asks nobody, and all that changes is hinted at as soon as the
-// copy has it.
+// Mirror is a Watcher with a copy of the watched objects in memory: Observe makes no requests, and the copy sends a hint for every
+// change as soon as it has it.
 type Mirror interface {
 	Watcher
 	Mirrors()
 }
 
-// Planner is a runtime that can say what an apply would change.
+// Planner is a runtime that can compute the changes of an apply.
 type Planner interface {
-	// Plan asks the runtime what Apply of the same instance would change, and changes nothing. Objects
-	// that would stay as they are are left out. An error means that nothing is known.
+	// Plan computes the changes that Apply of the same instance would make, and changes nothing. It omits unchanged objects. An
+	// error means that the changes are unknown.
 	Plan(ctx context.Context, in Instance) ([]Change, error)
 }
 
-// RemovalPlanner is a Remover that can say what a removal would take down.
+// RemovalPlanner is a Remover that can compute the effects of a removal.
 type RemovalPlanner interface {
-	// PlanRemoval asks the runtime what Remove of the same instance would take down (ActionRemove), in that order, and what of the
-	// instance would stay (ActionKeep, with the reason as Message), and changes nothing. An error means that nothing is known, or that
-	// Remove would be refused.
+	// PlanRemoval lists the objects that Remove of the same instance would delete (ActionRemove), in that order, and the objects of
+	// the instance that would stay (ActionKeep, with the reason as Message). It changes nothing. An error means that the effects are
+	// unknown, or that Remove would be refused.
 	PlanRemoval(ctx context.Context, in Instance) ([]Change, error)
 }
 
-// Capturer is a runtime that can say what charts see of its cluster.
+// Capturer is a runtime that can report the capabilities that charts see of its cluster.
 type Capturer interface {
-	// Capabilities asks the cluster for its version and for all APIs that it serves: kinds by GROUP/VERSION. Where some of it
-	// cannot be found out it is an error.
+	// Capabilities reads the version of the cluster and all APIs that it serves: kinds by GROUP/VERSION. It is an error if a part of
+	// them cannot be read.
 	Capabilities(ctx context.Context) (kubeVersion string, apis map[string][]string, err error)
 }
 
-// Change is what an apply would do to one object.
+// Change is the effect of an apply on one object.
 type Change struct {
 	Action    Action        `json:"action"`
 	Type      string        `json:"objectType"` // Deployment
 	Name      string        `json:"name"`
 	Namespace string        `json:"namespace,omitempty"`
 	Fields    []FieldChange `json:"fields,omitempty"` // of an update, by path
-	// Conflicts say why the object would be refused: who owns what.
+	// Conflicts say why the object would be refused: which fields have which owner.
 	Conflicts []string `json:"conflicts,omitempty"`
-	// Message is what the server said of it, when it would refuse the object for another reason.
+	// Message is the server's message if it would refuse the object for another reason.
 	Message string `json:"message,omitempty"`
 }
 
-// Action is what would happen to an object.
+// Action is the kind of a change.
 type Action string
 
 // The actions.
 const (
 	ActionCreate   Action = "create"
 	ActionUpdate   Action = "update"
-	ActionRecreate Action = "recreate" // deleted and made again
+	ActionRecreate Action = "recreate" // deleted and created again
 	ActionPrune    Action = "prune"    // no longer declared, removed
 	ActionOrphan   Action = "orphan"   // no longer declared, left in place
 	ActionRefuse   Action = "refuse"   // not applied: Conflicts or Message say why
-	ActionRemove   Action = "remove"   // goes with its instance
+	ActionRemove   Action = "remove"   // removed with its instance
 	ActionKeep     Action = "keep"     // stays when its instance is removed: Message says why
 )
 
-// FieldChange is one field that an update would change. Old and New are JSON, empty when absent;
-// values of Secrets are never shown.
+// FieldChange is one field that an update would change. Old and New are JSON, empty if absent; values of Secrets are never shown.
 type FieldChange struct {
 	Path string `json:"path"` // spec.template.spec.containers[name=web].image
 	Old  string `json:"old,omitempty"`
 	New  string `json:"new,omitempty"`
 }
 
-// Remover is a runtime that can take an instance down (A24).
+// Remover is a runtime that can remove an instance (A24).
 type Remover interface {
-	// Remove takes away everything that Apply made for the instance, and nothing else, and returns when
-	// it is gone. It is idempotent: what is gone already is no error. in holds the last target that was
-	// applied; without a payload nothing was, and nothing is to be done. An error means that something
-	// may still be there; one wrapped by Permanent is not retried. Remove returns when ctx ends.
+	// Remove removes all objects that Apply created for the instance, and no others, and returns when they are gone. It is
+	// idempotent: missing objects are no error. in holds the last applied target. Without a payload there was no apply, and there is
+	// nothing to do. An error means that objects may still exist; one wrapped by Permanent is not retried. Remove returns when ctx
+	// ends.
 	Remove(ctx context.Context, in Instance) error
 }
 
-// The codes of a reading that failed (entities.ReadingError). They are part of a reading's digest
-// and of what `status` prints, so they never change; the message beside them may.
+// The codes of a failed reading (entities.ReadingError). They are part of a reading's digest and of the output of `status`, so they
+// never change; the message next to them may.
 const (
 	CodeFetchFailed     = "fetch-failed"      // the command, or the API call, failed
-	CodeMalformed       = "malformed-output"  // it answered something that is not a document (C6)
-	CodeTimeout         = "timeout"           // it did not answer in time
-	CodeOutputTooLarge  = "output-too-large"  // its document is over the limit
+	CodeMalformed       = "malformed-output"  // the answer is not a document (C6)
+	CodeTimeout         = "timeout"           // there was no answer in time
+	CodeOutputTooLarge  = "output-too-large"  // the document exceeds the limit
 	CodeCommandNotFound = "command-not-found" // there is no such program, or it cannot be executed
 
-	CodeUnreachable  = "unreachable"  // nobody answers at the address, or not as the server that is meant
-	CodeUnauthorized = "unauthorized" // the credentials are not accepted: expired, withdrawn, wrong
-	CodeForbidden    = "forbidden"    // they are, and do not allow what was asked
-	CodeUnknownKind  = "unknown-kind" // the server has no such kind of object
-	CodeHealth       = "health-rule"  // an expression of the runtime, about how objects of a kind are, yields nothing
-	CodeThrottled    = "throttled"    // the API lets no more requests through at present
+	CodeUnreachable  = "unreachable"  // there is no answer at the address, or none of the intended server
+	CodeUnauthorized = "unauthorized" // the credentials are not accepted: expired, revoked, wrong
+	CodeForbidden    = "forbidden"    // the credentials do not allow the request
+	CodeUnknownKind  = "unknown-kind" // the server does not have this kind of object
+	CodeHealth       = "health-rule"  // a health expression of the runtime has no result for an object
+	CodeThrottled    = "throttled"    // the API admits no more requests at present
 )

@@ -2,18 +2,18 @@ package runtimes
 
 import "context"
 
-// Steerer is a runtime that has rollouts which go on in steps of their own, and of which it reports where they wait
-// (entities.Object.Suspended, Steerable).
+// Steerer is a runtime whose rollouts have steps of their own, and which reports where they wait (entities.Object.Suspended,
+// Steerable).
 type Steerer interface {
-	// Steer has the rollouts of an instance go on, or go back, and says of each what it did. It concerns those that are at
-	// in.FullVersion, and of those, to go on, the ones that wait at s.At: what has gone on since is left alone, so that asking twice
-	// does once. That there is none is an error.
+	// Steer continues or aborts the rollouts of an instance, and returns a text for each. It affects the rollouts at in.FullVersion;
+	// to continue, only those that wait at s.At. A rollout that has continued since is not changed, so that a repeated request has
+	// one effect. It is an error if there is no such rollout.
 	Steer(ctx context.Context, in Instance, s Steer) (did []string, err error)
 }
 
-// Steer is what is asked of rollouts.
+// Steer is a request to continue or abort rollouts.
 type Steer struct {
-	Abort bool // go back; else go on
-	Full  bool // skip all steps that are left
+	Abort bool // abort; otherwise continue
+	Full  bool // skip all remaining steps
 	At    string
 }

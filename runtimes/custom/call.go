@@ -16,32 +16,31 @@ import (
 
 // call is one command to run for an instance.
 type call struct {
-	doing   string // how its errors begin: "apply shop/web to staging"
+	doing   string // the beginning of its errors: "apply shop/web to staging"
 	purpose string // apply, fetch, plan or remove; a Job carries it as a label
 	argv    []string
 	timeout time.Duration
-	answers bool // its stdout is an answer, wanted as a whole, and its errors are reading errors
-	secret  bool // and what it prints are secrets: nobody is shown any of it
+	answers bool // its stdout is an answer and must be complete; its errors are reading errors
+	secret  bool // its output contains secrets and is never shown
 }
 
-// result is how a call went. Either err is set, ready to be returned, or the command ran to its end
-// and out.ExitCode says how.
+// result is the result of a call. Either err is set, ready to be returned, or the command ended and out.ExitCode has its exit code.
 type result struct {
 	call
 	err    error
 	out    runtimes.Output
-	signal string // that ended it, if one did
-	stdout []byte // raw, of a fetch
+	signal string // the signal that ended it, if one did
+	stdout []byte // unredacted, of a fetch
 	redact *redactor
-	merged bool   // stdout has stderr in it
+	merged bool   // stdout includes stderr
 	place  string // where it ran, for people, unless that was this machine
-	sweep  bool   // what the command leaves running is ended
+	sweep  bool   // processes that the command leaves running are ended
 }
 
 var errTooLarge = errors.New("output too large")
 
-// run resolves what the command gets, has it run, and sorts its ends: what could not start, what was
-// ended by us, and what ended by itself.
+// run resolves the environment of the command, runs it, and classifies its end: it could not start, Converge ended it, or it ended
+// without that.
 func (r *Runtime) run(ctx context.Context, c call, in runtimes.Instance) (res result) {
 	env, secrets, err := r.environment(ctx, in)
 	res = newResult(c, secrets)
@@ -60,14 +59,13 @@ func (r *Runtime) run(ctx context.Context, c call, in runtimes.Instance) (res re
 	return res
 }
 
-// newResult is of a call that has not run. No secret is shown, not even in the command.
+// newResult is the result of a call that has not run. It shows no secret, not even in the command.
 func newResult(c call, secrets map[string]string) result {
 	redact := newRedactor(slices.Sorted(maps.Values(secrets)))
 	return result{call: c, redact: redact, out: runtimes.Output{Command: redact.text(strings.Join(c.argv, " ")), ExitCode: -1}}
 }
 
-// end sets the error of a call that gives no answer. An empty code is an interruption from outside,
-// which says nothing about the runtime.
+// end sets the error of a call without an answer. An empty code is a cancellation, which says nothing about the runtime.
 func (res *result) end(code string, err error) {
 	err, res.out.TimedOut = res.fail("%w", err), code == runtimes.CodeTimeout
 	if res.answers && code != "" {
@@ -76,7 +74,7 @@ func (res *result) end(code string, err error) {
 	res.err = err
 }
 
-// exited is the error of a command that ran to a bad end.
+// exited is the error of a command that failed.
 func (res *result) exited() error {
 	how := fmt.Sprintf("exited %d", res.out.ExitCode)
 	if res.signal != "" {
@@ -85,8 +83,8 @@ func (res *result) exited() error {
 	return res.fail("%s %s%s", res.argv[0], how, res.lastOutput())
 }
 
-// exitedOf is that of an apply or a removal: permanent unless its exit code is a retryable one, when there
-// are any (C10).
+// exitedOf is the error of a failed apply or removal. It is permanent, unless retryable exit codes are declared and it has one of
+// them (C10).
 func (res *result) exitedOf(cmd entities.Command) error {
 	err := res.exited()
 	if res.signal == "" && len(cmd.RetryableExitCodes) > 0 && !slices.Contains(cmd.RetryableExitCodes, res.out.ExitCode) {
@@ -95,7 +93,7 @@ func (res *result) exitedOf(cmd entities.Command) error {
 	return err
 }
 
-// lastOutput is what a failed command said last, for the end of an error.
+// lastOutput is the last output of a failed command, for the end of an error.
 func (res *result) lastOutput() string {
 	for _, stream := range []string{res.out.Stderr, res.out.Stdout} {
 		lines := strings.Split(strings.TrimSpace(stream), "\n")
@@ -103,14 +101,14 @@ func (res *result) lastOutput() string {
 			return ": " + runtimes.Clip(last, 256)
 		}
 		if res.answers {
-			break // its stdout is data, not talk
+			break // its stdout is data, no message
 		}
 	}
 	return ""
 }
 
-// fail makes an error that says what was being done, with secrets taken out of its text. What it
-// wraps can still be asked for, but only through errors.Is and errors.As.
+// fail makes an error that names the action, without secrets in its text. The wrapped error is available only through errors.Is and
+// errors.As.
 func (res *result) fail(format string, args ...any) error {
 	err := fmt.Errorf("%s: %w", res.doing, fmt.Errorf(format, args...))
 	if res.place != "" {
@@ -127,7 +125,7 @@ type redactedError struct {
 func (e redactedError) Error() string { return e.text }
 func (e redactedError) Unwrap() error { return e.err }
 
-// head keeps the beginning of a stream, and calls full once when there was more.
+// head keeps the beginning of a stream, and calls full once if there is more.
 type head struct {
 	buf   bytes.Buffer
 	limit int
@@ -145,32 +143,33 @@ func (h *head) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// work is a command as it is to be run, with everything resolved.
+// work is a command with all references resolved, ready to run.
 type work struct {
-	env     map[string]string // without what comes from where it runs
-	secrets map[string]string // environment too, not to be seen by others
+	env     map[string]string // without the variables of the place where it runs
+	secrets map[string]string // environment too, hidden from others
 	files   map[string]string // relative path → content
-	named   map[string]string // variables that hold where some of them are, by name → relative path
-	one     string            // of an apply: the instance, for which there is one at a time
-	key     string            // of an apply: equal for one that is run again
-	try     string            // of an apply: this attempt at it
+	named   map[string]string // variables for the paths of some of them, by name → relative path
+	one     string            // of an apply: the instance, which has one apply at a time
+	key     string            // of an apply: equal for a repeated one
+	try     string            // of an apply: the id of this attempt
 	labels  labels
 }
 
-// labels say what a command is about, for people who find it running.
+// labels describe a command for people who find it running.
 type labels struct {
 	purpose string
-	owner   runtimes.Owner // without an instance's name: all of its channel
+	owner   runtimes.Owner // without an instance's name: the whole channel
 	runtime string
 }
 
-// runner is how a command is run. It fills in how it went: either an error, by result.end, or the
-// command's own end. When ctx ends it leaves nothing running.
+// runner runs commands. It sets the result: either an error, by result.end, or the end of the command. When ctx ends, it leaves no
+// process running.
 type runner interface {
 	run(ctx context.Context, res *result, w work)
 }
 
-// capture is where a command's output goes: redacted ends for people, and of an answer the whole.
+// capture is the destination of a command's output: the redacted ends of the streams for people, and the complete stdout of an
+// answer.
 type capture struct {
 	stdout, stderr *tail
 	whole          *head
@@ -184,14 +183,14 @@ func (res *result) capture(full func()) capture {
 	return capture{stdout: shown.tail(MaxTail), stderr: shown.tail(MaxTail), whole: &head{limit: MaxDocument, full: full}}
 }
 
-// last is the end of both streams so far, stderr last: at most limit bytes.
+// last is the current end of both streams, stderr last: at most limit bytes.
 func (c capture) last(limit int) string {
 	err := strings.TrimSpace(c.stderr.last(limit))
 	out := strings.TrimSpace(c.stdout.last(max(0, limit-len(err)-1)))
 	return strings.TrimSpace(out + "\n" + err)
 }
 
-// put captures streams that somebody else has kept, of which the beginning may be missing.
+// put captures streams that were stored elsewhere; their beginning may be missing.
 func (c capture) put(redact *redactor, stdout []byte, stdoutCut bool, stderr []byte, stderrCut bool) {
 	stdout = redact.whole(stdout, stdoutCut)
 	_, _ = c.whole.Write(stdout) // none of them fails
@@ -199,7 +198,7 @@ func (c capture) put(redact *redactor, stdout []byte, stdoutCut bool, stderr []b
 	_, _ = c.stderr.Write(redact.whole(stderr, stderrCut))
 }
 
-// keep notes what was captured, and when.
+// keep stores the captured output and the times.
 func (res *result) keep(c capture, started time.Time, took time.Duration) {
 	res.out.Started, res.out.Duration = started, took
 	res.out.Stdout, res.out.Stderr = c.stdout.String(), c.stderr.String()

@@ -1,9 +1,7 @@
-// Package custom is the runtime made of a team's own commands: apply moves an instance, fetch says
-// what is there, by exit code or by a JSON document (C1–C10). It runs each command in a process group
-// of its own, bounds its time and its output, and lets no secret out.
+// Package custom is the runtime of a team's own commands: apply changes an instance, and fetch reports its state, by exit code or by
+// a JSON document (C1–C10). It runs each command in its own process group, limits its time and its output, and hides all secrets.
 //
-// It decides nothing and keeps no state: what a fetch says is all there is. It may import entities
-// and runtimes.
+// It makes no decisions and keeps no state: the answer of a fetch is all that it knows. It may import entities and runtimes.
 package custom
 
 import (
@@ -19,10 +17,10 @@ import (
 	"github.com/converge-engine/converge/runtimes/secret"
 )
 
-// Bounds of what a command may print, in bytes (C6).
+// Limits of a command's output, in bytes (C6).
 const (
 	MaxDocument = 256 << 10 // a fetch document; more is an error
-	MaxTail     = 16 << 10  // of stdout and of stderr each, kept for people; more drops the beginning
+	MaxTail     = 16 << 10  // of stdout and of stderr each, kept for people; the beginning of a longer one is dropped
 )
 
 const (
@@ -30,7 +28,7 @@ const (
 	defaultFetchTimeout = 30 * time.Second
 	defaultPlanTimeout  = time.Minute
 	defaultGrace        = 5 * time.Second // between SIGTERM and SIGKILL
-	defaultDrain        = 2 * time.Second // for whoever still holds a finished command's pipes
+	defaultDrain        = 2 * time.Second // for processes that still hold a finished command's pipes
 )
 
 // Runtime runs the commands of one definition. It is safe for concurrent use.
@@ -39,17 +37,17 @@ type Runtime struct {
 	runner    runner
 	secrets   secret.Source
 	workflows Workflows
-	known     owners // where a watch may notice something
-	// unobserved is how long a watch goes on when nobody observes.
+	known     owners // the instances for which a watch may report changes
+	// unobserved is how long a watch continues without observations.
 	unobserved time.Duration
 }
 
-// Worker is what commands are given by the worker that they run on.
+// Worker has the services of a worker that commands can use.
 type Worker struct {
-	Clusters Clusters      // where they run as Jobs; nil: they do not
-	Tasks    Tasks         // by which they run as tasks of ECS; nil: they do not
-	Secrets  secret.Source // nil: there are none
-	// Workflows are by which workflows of users apply; nil: they do not.
+	Clusters Clusters      // for commands that run as Jobs; nil: not supported
+	Tasks    Tasks         // for commands that run as tasks of ECS; nil: not supported
+	Secrets  secret.Source // nil: no secrets
+	// Workflows runs the workflows of users for an apply; nil: not supported.
 	Workflows Workflows
 }
 
@@ -61,11 +59,11 @@ var (
 	_ runtimes.Watcher = (*Runtime)(nil)
 )
 
-// New checks the definition; it starts nothing and does not ask whether the commands exist, since
-// another worker may be the one that has them. Its commands run on this machine.
+// New checks the definition. It starts no process and does not check that the commands exist, since only another worker may have
+// them. Its commands run on this machine.
 func New(def entities.RuntimeDefinition) (*Runtime, error) { return NewOn(def, Worker{}) }
 
-// NewOn is New for a definition whose commands may name secrets of the worker, and run as Jobs or as tasks.
+// NewOn is New for a definition whose commands may use secrets of the worker, and run as Jobs or as tasks.
 func NewOn(def entities.RuntimeDefinition, on Worker) (*Runtime, error) {
 	if err := check(def); err != nil {
 		return nil, fmt.Errorf("runtime %s: %w", def.Name, err)
@@ -83,7 +81,7 @@ func NewOn(def entities.RuntimeDefinition, on Worker) (*Runtime, error) {
 	return r, nil
 }
 
-// runner is where the commands of a definition run.
+// runner is the runner for the commands of a definition.
 func (on Worker) runner(def entities.RuntimeDefinition) runner {
 	switch c := def.Custom; {
 	case c.Job != nil:
@@ -134,7 +132,7 @@ func checkPlace(c *entities.CustomRuntime) error {
 	return nil
 }
 
-// isEmpty reports whether a command is declared and names no program.
+// isEmpty reports whether a command is declared without a program.
 func isEmpty(c *entities.Command) bool { return c != nil && (len(c.Argv) == 0 || c.Argv[0] == "") }
 
 func checkFetch(c *entities.CustomRuntime) error {
@@ -151,8 +149,8 @@ func checkFetch(c *entities.CustomRuntime) error {
 	return nil
 }
 
-// Apply implements runtimes.Runtime by running the apply command (C1, C7). A non-zero exit code
-// that is not retryable is permanent (C10); so is a payload that no command can be started with.
+// Apply implements runtimes.Runtime by the apply command (C1, C7). A non-zero exit code that is not retryable is permanent (C10); so
+// is a payload with which no command can start.
 func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
 	cmd := r.def.Custom.Apply
 	call := call{
@@ -171,7 +169,7 @@ func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Out
 	return res.out, res.exitedOf(cmd)
 }
 
-// Observe implements runtimes.Runtime by running the fetch command.
+// Observe implements runtimes.Runtime by the fetch command.
 func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
 	objects, _, err := r.ObserveOutput(ctx, in)
 	return objects, err
@@ -205,8 +203,7 @@ func (r *Runtime) fetch(ctx context.Context, in runtimes.Instance) result {
 	}, in)
 }
 
-// structured reads the document (C3, C4). An instance to which nothing was applied is asked about
-// too: something may already run there.
+// structured reads the document (C3, C4). It also fetches an instance without any apply: a version may already run there.
 func (r *Runtime) structured(ctx context.Context, in runtimes.Instance) ([]entities.Object, runtimes.Output, error) {
 	res := r.fetch(ctx, in)
 	if res.err != nil {
@@ -230,8 +227,8 @@ func (res *result) malformed(err error) error {
 	return readingError(runtimes.CodeMalformed, res.fail("%s: malformed output: %w", res.argv[0], err))
 }
 
-// exitCode turns 0 and 2 into an object, since this mode reports none (C2). The question it answers
-// is whether the full version asked about is there; without one there is nothing to ask.
+// exitCode converts 0 and 2 to an object, since this mode has no document (C2). The command reports whether the observed full
+// version runs; without a version there is nothing to fetch.
 func (r *Runtime) exitCode(ctx context.Context, in runtimes.Instance) ([]entities.Object, runtimes.Output, error) {
 	if in.FullVersion == "" {
 		return nil, runtimes.Output{}, ctx.Err()
@@ -258,9 +255,9 @@ func readingError(code string, err error) *entities.ReadingError {
 	return &entities.ReadingError{Code: code, Message: err.Error()}
 }
 
-// Remove implements runtimes.Remover by running the remove command (A24). It gets the environment and
-// the files of an apply of what is there, and has to succeed when nothing is left to do. Its exit codes
-// mean what they mean for apply. A runtime without the command cannot take anything down.
+// Remove implements runtimes.Remover by the remove command (A24). It gets the environment and the files of an apply of the current
+// version, and must succeed if nothing is left to do. Its exit codes have the same meaning as those of apply. A runtime without the
+// command cannot remove an instance.
 func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
 	cmd := r.def.Custom.Remove
 	if cmd == nil {

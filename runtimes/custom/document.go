@@ -15,10 +15,9 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// ParseDocument reads a structured fetch document (C4). A required string may not be empty, except
-// a version's: empty is unknown. An optional field that is null counts as absent. Unknown fields
-// are ignored. Every error is an *entities.ReadingError of code malformed-output (C6) whose message
-// begins with where it is: "objects[2].versions[0].version: …" or "line 3, column 7: …".
+// ParseDocument reads a structured fetch document (C4). A required string must not be empty, except a version: an empty one is
+// unknown. An optional field that is null counts as absent. Unknown fields are ignored. Every error is an *entities.ReadingError of
+// code malformed-output (C6) whose message begins with its position: "objects[2].versions[0].version: …" or "line 3, column 7: …".
 func ParseDocument(stdout []byte) ([]entities.Object, error) {
 	objects, err := document{show: func(s string) string { return s }}.parse(stdout)
 	if err != nil {
@@ -27,11 +26,11 @@ func ParseDocument(stdout []byte) ([]entities.Object, error) {
 	return objects, nil
 }
 
-// document parses; show takes what must not be seen out of values that errors quote, before they
-// are shortened (a secret cut in half would not be recognised any more).
+// document parses a document; show redacts the values that errors quote, before they are shortened (a part of a secret would not be
+// recognised).
 type document struct {
 	show func(string) string
-	err  error // the first one; readers return zero values from then on
+	err  error // the first error; after it readers return zero values
 }
 
 func (d document) parse(stdout []byte) ([]entities.Object, error) {
@@ -57,7 +56,7 @@ func (d document) parse(stdout []byte) ([]entities.Object, error) {
 	return objects, nil
 }
 
-// listed reads a document that holds one list, and returns what is in it.
+// listed reads a document with one list, and returns its elements.
 func (d document) listed(stdout []byte, field, none string) ([]any, error) {
 	root, err := d.decode(stdout)
 	if err != nil {
@@ -75,7 +74,7 @@ func (d document) listed(stdout []byte, field, none string) ([]any, error) {
 	return items, d.err
 }
 
-// decode reads the one JSON value that there should be.
+// decode reads the single JSON value.
 func (d document) decode(stdout []byte) (any, error) {
 	if bad := invalidUTF8(stdout); bad >= 0 {
 		return nil, fmt.Errorf("%s: byte 0x%02x is not UTF-8", position(stdout, bad), stdout[bad])
@@ -170,7 +169,7 @@ func (d *document) link(path string, v any) entities.Link {
 	f := d.fields(path, v)
 	l := entities.Link{Type: d.text(path, f, "type"), URL: d.required(path, f, "url"), Name: d.required(path, f, "name")}
 	if l.Type != "DETAIL" && l.Type != "LOG" {
-		l.Type = "UNKNOWN" // whatever else there is: scripts may know more types than we do
+		l.Type = "UNKNOWN" // any other type: scripts may know more types than Converge does
 	}
 	return l
 }
@@ -229,7 +228,7 @@ func optional[T any](d *document, path string, f map[string]any, key, expected s
 	return v
 }
 
-// count reads a number of replicas. Languages that know only floating point print 3.0.
+// count reads a number of replicas. Languages that have only floating point numbers print 3.0.
 func (d *document) count(path string, f map[string]any, key string) int {
 	v, ok := f[key].(json.Number)
 	if !ok && f[key] == nil {
@@ -272,7 +271,7 @@ func (d document) describeField(f map[string]any, key string) string {
 	return "missing"
 }
 
-// describe says what a value is, in the words of someone who did not write the parser.
+// describe names the type of a value in words for users.
 func (d document) describe(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -20,16 +20,16 @@ import (
 	"github.com/converge-engine/converge/runtimes/secret"
 )
 
-// inherited is all that a local command gets of the worker's environment. The rest is the worker's own
-// business, its credentials among it; a command that needs more names it in the runtime's env.
+// inherited are the only variables of the worker's environment that a local command gets. The rest is for the worker itself,
+// including its credentials. A command that needs more has to name it in the runtime's env.
 var inherited = [...]string{"PATH", "HOME", "LANG", "TMPDIR", "USER"}
 
-// filesVariable holds the directory of a payload's files.
+// filesVariable is the variable for the directory of a payload's files.
 const filesVariable = "CONVERGE_FILES"
 
-// environment is what a command of the runtime sees (C7) wherever it runs, later wins: the payload's env, the
-// runtime's env, and what Converge itself sets. A service gives values to commands that are somebody else's: it
-// changes none that their owner gave, and none that say what they run.
+// environment is the environment of a command (C7) on every kind of runner; a later source overrides an earlier one: the payload's
+// env, the runtime's env, and the variables of Converge. A service gives values to the commands of another owner: it cannot change
+// those that the owner set, nor those that control which program runs.
 func (r *Runtime) environment(ctx context.Context, in runtimes.Instance) (env, secrets map[string]string, err error) {
 	values := map[string]entities.Value{}
 	if in.Payload != nil && in.Payload.Custom != nil {
@@ -45,8 +45,8 @@ func (r *Runtime) environment(ctx context.Context, in runtimes.Instance) (env, s
 	return env, secrets, err
 }
 
-// noSteering refuses variables by which loaders and shells are told what to run. Compiling does too, on the machine of
-// whoever publishes.
+// noSteering refuses variables that make loaders and shells run other programs. The compiler refuses them too, on the machine of the
+// publisher.
 func noSteering(values map[string]entities.Value) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if entities.SteersPrograms(name) {
@@ -56,9 +56,9 @@ func noSteering(values map[string]entities.Value) error {
 	return nil
 }
 
-// resolve fills in the values of an environment and adds what Converge itself sets, which wins. Secrets
-// are resolved here, when a command is about to start, and returned apart by the name of their variable;
-// even with an error, so that they can be redacted.
+// resolve fills in the values of an environment and adds the variables of Converge, which override them. It resolves secrets here,
+// just before a command starts, and returns them separately by the name of their variable. It returns them even with an error, so
+// that they can be redacted.
 func resolve(ctx context.Context, values map[string]entities.Value, in runtimes.Instance, from secret.Source) (env, secrets map[string]string, err error) {
 	env, secrets = map[string]string{}, map[string]string{}
 	from = secret.In(from, in.Application, in.ID.Channel)
@@ -88,7 +88,7 @@ func resolve(ctx context.Context, values map[string]entities.Value, in runtimes.
 	return env, secrets, nil
 }
 
-// inherit is what a local command gets of the worker's own environment.
+// inherit is the part of the worker's environment for a local command.
 func inherit() map[string]string {
 	all := map[string]string{}
 	for _, name := range inherited {
@@ -99,8 +99,8 @@ func inherit() map[string]string {
 	return all
 }
 
-// variables are what Converge sets for every command about the instance (C7), and where on the runtime it
-// is: address `namespace` is CONVERGE_ADDRESS_NAMESPACE.
+// variables are the variables of Converge for every command about the instance (C7), and its address on the runtime: address
+// `namespace` is CONVERGE_ADDRESS_NAMESPACE.
 func variables(in runtimes.Instance) map[string]string {
 	vars := map[string]string{
 		"PVN_APPLICATION":     in.Application,
@@ -139,7 +139,7 @@ func variable(name string) string {
 	}, name)
 }
 
-// paths are the variables that hold where files are, below a directory.
+// paths are the variables for the paths of files, below a directory.
 func (w work) paths(dir string) map[string]string {
 	vars := map[string]string{}
 	for name, file := range w.named {
@@ -148,9 +148,8 @@ func (w work) paths(dir string) map[string]string {
 	return vars
 }
 
-// writeFiles puts a payload's files into a new directory that only this user can read. A path that
-// would leave it is refused, and no retry would change that. The directory is returned even with an
-// error, to be removed.
+// writeFiles writes a payload's files into a new directory that only this user can read. A path outside it is a permanent error. It
+// returns the directory even with an error, so that the caller can remove it.
 func writeFiles(files map[string]string) (dir string, err error) {
 	dir, err = os.MkdirTemp("", "converge-files-")
 	if err != nil {
@@ -176,8 +175,8 @@ func writeFiles(files map[string]string) (dir string, err error) {
 	return dir, nil
 }
 
-// program finds the file to execute. With a slash in it, it is relative to the directory of the
-// definition; without one it is looked up in the PATH that the command itself will see.
+// program finds the executable file. A name with a slash is relative to the directory of the definition; a name without one is
+// searched in the PATH of the command.
 func (l *local) program(name, search string) (string, error) {
 	if strings.ContainsAny(name, "/"+string(filepath.Separator)) {
 		if !filepath.IsAbs(name) {
@@ -208,9 +207,8 @@ func executable(path string) error {
 	return nil
 }
 
-// startError explains why a program that is there could not be started, with the reading error's
-// code. The system's own words ("no such file or directory") would send a reader looking for the
-// wrong file.
+// startError explains why an existing program could not be started, with the code of the reading error. The message of the system
+// ("no such file or directory") would name the wrong file.
 func (l *local) startError(path string, err error) (code string, explained error) {
 	_, dirErr := os.Stat(cmp.Or(l.dir, "."))
 	switch {

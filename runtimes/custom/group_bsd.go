@@ -10,9 +10,8 @@ import (
 
 func self() (string, error) { return os.Executable() }
 
-// ownGroup gives the command a process group, so that a timeout reaches its children, and a Ctrl-C
-// in the worker's terminal does not reach it. Outside Linux nothing ends it when the worker dies by
-// SIGKILL.
+// ownGroup gives the command a process group, so that a timeout reaches its children, and a Ctrl-C in the worker's terminal does
+// not. Outside Linux the command survives when the worker dies by SIGKILL.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }

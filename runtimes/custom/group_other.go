@@ -18,7 +18,7 @@ func apart(*exec.Cmd) {}
 
 func signalGroup(group int, _ syscall.Signal) {
 	if p, err := os.FindProcess(group); err == nil {
-		_ = p.Kill() // it may be gone already
+		_ = p.Kill() // it may already be gone
 	}
 }
 

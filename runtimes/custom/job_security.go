@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// withOurs are labels of a definition with our own, which count.
+// withOurs are the labels of a definition with our own, which override them.
 func withOurs(theirs, ours map[string]string) map[string]string {
 	all := maps.Clone(theirs)
 	if all == nil {
@@ -18,7 +18,7 @@ func withOurs(theirs, ours map[string]string) map[string]string {
 	return all
 }
 
-// podSecurity is what a definition says that pods may; nil where it says nothing.
+// podSecurity is the security context of pods in a definition; nil if it has none.
 func podSecurity(of *entities.PodSecurity) *corev1.PodSecurityContext {
 	if of == nil {
 		return nil
@@ -32,7 +32,7 @@ func podSecurity(of *entities.PodSecurity) *corev1.PodSecurityContext {
 	return may
 }
 
-// containerSecurity is what a definition says that their container may; nil where it says nothing.
+// containerSecurity is the security context of the container in a definition; nil if it has none.
 func containerSecurity(of *entities.ContainerSecurity) *corev1.SecurityContext {
 	if of == nil {
 		return nil

@@ -19,12 +19,12 @@ import (
 
 // Clusters are the connections that a worker's runtimes share.
 type Clusters interface {
-	// Client speaks to the cluster that def.Kubernetes names. An error may be gone at the next call.
+	// Client returns a client for the cluster that def.Kubernetes names. An error may be gone at the next call.
 	Client(ctx context.Context, def entities.RuntimeDefinition) (*api.Client, error)
 }
 
-// jobs runs commands as Kubernetes Jobs, under the same contract as local ones (C2, C3, C6, C7). An
-// apply has one Job per instance at a time, whatever the number of workers; a fetch has its own.
+// jobs runs commands as Kubernetes Jobs, under the same contract as local ones (C2, C3, C6, C7). An apply has one Job per instance
+// at a time, for all workers together; each fetch has its own.
 type jobs struct {
 	def      entities.RuntimeDefinition
 	clusters Clusters
@@ -79,7 +79,7 @@ func (j *jobs) request(res *result, w work) job.Request {
 	}
 }
 
-// quantities are those of a definition. What is none there is none here: compiling has refused it.
+// quantities are those of a definition. It drops invalid ones: the compiler has refused them.
 func quantities(of map[string]string) corev1.ResourceList {
 	var out corev1.ResourceList
 	for _, name := range slices.Sorted(maps.Keys(of)) {
@@ -101,7 +101,7 @@ func tolerations(of []entities.Toleration) []corev1.Toleration {
 	return out
 }
 
-// remote notes what a Job or a task printed, with secrets taken out, whether it ended well or not.
+// remote stores the output of a Job or a task without secrets, also after a failure.
 func (res *result) remote(got job.Result, started time.Time) {
 	c := res.capture(func() {})
 	c.put(res.redact, got.Stdout, got.StdoutTruncated, got.Stderr, got.StderrTruncated)
@@ -115,10 +115,10 @@ func (res *result) remote(got job.Result, started time.Time) {
 	res.merged = got.Merged
 }
 
-// merged says why stderr is empty, and what may be wrong with stdout.
+// merged explains why stderr is empty, and why stdout may be wrong.
 const merged = "(stdout and stderr are merged in the log: no converge-wrapper reported)\n"
 
-// endedRemotely sorts how a command ended that ran, or that the wrapper could not run where it was to.
+// endedRemotely classifies the end of a remote command, or the failure of its wrapper to run it.
 func (res *result) endedRemotely(got job.Result, where string) {
 	res.out.ExitCode, res.signal = got.ExitCode, got.Signal
 	switch {

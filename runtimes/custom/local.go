@@ -28,7 +28,7 @@ func (l *local) run(ctx context.Context, res *result, w work) {
 	files := ""
 	if len(w.files) > 0 {
 		dir, err := writeFiles(w.files)
-		defer func() { _ = os.RemoveAll(dir) }() // nothing to do about it: the directory is the system's to clean
+		defer func() { _ = os.RemoveAll(dir) }() // an error has no consequence: the system cleans up the directory
 		if err != nil {
 			res.end(runtimes.CodeFetchFailed, err)
 			return
@@ -43,7 +43,7 @@ func (l *local) run(ctx context.Context, res *result, w work) {
 	l.execute(ctx, res, path, env)
 }
 
-// prepare finds the program, and puts together what it sees; files is the directory of its files.
+// prepare finds the program, and builds its environment; files is the directory of its files.
 func (l *local) prepare(argv []string, w work, files string) (path string, env []string, err error) {
 	all := inherit()
 	maps.Copy(all, w.env)
@@ -88,7 +88,7 @@ func (l *local) execute(ctx context.Context, res *result, path string, env []str
 	switch {
 	case c.whole.over && res.answers:
 		res.tooLarge()
-	case err == nil && exit.ended: // by itself, maybe just in time
+	case err == nil && exit.ended: // it ended without our signal, perhaps just in time
 		if wrapped {
 			res.ended(doc)
 		}
@@ -101,7 +101,7 @@ func (l *local) execute(ctx context.Context, res *result, path string, env []str
 	}
 }
 
-// The ends that we put to a command.
+// The reasons for which Converge ends a command.
 
 func (res *result) tooLarge() {
 	res.end(runtimes.CodeOutputTooLarge, fmt.Errorf("%s printed more than %d KiB", res.argv[0], MaxDocument>>10))
@@ -119,28 +119,28 @@ func (res *result) timedOut() {
 	res.end(runtimes.CodeTimeout, fmt.Errorf("%s did not finish within %s and was ended%s", res.argv[0], res.timeout, res.lastOutput()))
 }
 
-// process is one command in a process group of its own.
+// process is one command in its own process group.
 type process struct {
 	path           string
 	argv, env      []string
 	dir            string
-	stdin          io.Reader // nil: nothing
+	stdin          io.Reader // nil: empty
 	stdout, stderr io.Writer
 	grace          time.Duration // between SIGTERM and SIGKILL, when ctx ends
-	drain          time.Duration // for whoever still holds the pipes after the command ended
-	sweep          bool          // end what is left of the group afterwards, even when all went well
+	drain          time.Duration // for processes that still hold the pipes after the command ended
+	sweep          bool          // end the rest of the group afterwards, even after a success
 }
 
-// exit is how a process ended. ended is false when it never started or when we ended it.
+// exit is the end of a process. ended is false if it never started or if Converge ended it.
 type exit struct {
 	ended  bool
 	code   int
 	signal string
 }
 
-// run starts the process and returns when it has ended. When ctx ends first, the whole group gets
-// SIGTERM, then after the grace SIGKILL, and the error is that of ctx; the grace is short where another worker is about
-// to take over, and what is left of the time where the command is only asked to end. Whatever a grandchild does, run returns: the pipes it holds are closed after the drain.
+// run starts the process and returns when it has ended. When ctx ends first, the whole group gets SIGTERM, then after the grace
+// SIGKILL, and the error is that of ctx. The grace is short if another worker is about to take over. It is the rest of the time if
+// there is only a request to end. run returns in any case: it closes pipes that a grandchild holds after the drain.
 func (p process) run(ctx context.Context) (exit, error) {
 	if err := ctx.Err(); err != nil {
 		return exit{code: -1}, err
@@ -153,8 +153,8 @@ func (p process) run(ctx context.Context) (exit, error) {
 
 	started, done := make(chan error, 1), make(chan end, 1)
 	go func() {
-		// Linux sends the signal of a dying parent when the *thread* that started the child ends
-		// (ownGroup asks for it), so that thread must not end before the child does.
+		// Linux sends the parent-death signal (which ownGroup requests) when the *thread* that started the child ends, so that
+		// thread must not end before the child does.
 		goruntime.LockOSThread()
 		defer goruntime.UnlockOSThread()
 		err := cmd.Start()
@@ -189,12 +189,12 @@ func (p process) run(ctx context.Context) (exit, error) {
 	return exit{code: -1}, ctx.Err()
 }
 
-// endGroup ends every process of the group. The leader may go at SIGTERM while a child of it still
-// cleans up: the grace is for all of them, and ends with the lifeline.
+// endGroup ends every process of the group. The leader may end at SIGTERM while one of its children still cleans up: the grace is
+// for all of them, and ends with the lifeline.
 func (p process) endGroup(group int, done <-chan end, life runtimes.Lifeline) {
 	deadline := time.NewTimer(p.grace)
 	defer deadline.Stop()
-	again := time.NewTicker(10 * time.Millisecond) // nobody notifies us of the end of a process that is not our child
+	again := time.NewTicker(10 * time.Millisecond) // the end of a process that is not our child causes no notification
 	defer again.Stop()
 
 	signalGroup(group, syscall.SIGTERM)
@@ -215,16 +215,16 @@ func (p process) endGroup(group int, done <-chan end, life runtimes.Lifeline) {
 	}
 }
 
-// end is what waiting for the process gave.
+// end is the result of waiting for the process.
 type end struct {
 	exit exit
-	err  error // it could not be waited for, or its output not be read
+	err  error // waiting for it, or reading its output, failed
 }
 
 func endOf(state *os.ProcessState, err error) end {
 	var failed *exec.ExitError
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) || errors.As(err, &failed) {
-		// ErrWaitDelay: the command ended well, somebody else kept its output open.
+		// ErrWaitDelay: the command succeeded, and another process kept its output open.
 		return end{exit: exit{ended: true, code: state.ExitCode(), signal: signalOf(state)}}
 	}
 	return end{exit: exit{code: -1}, err: err}

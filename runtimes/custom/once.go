@@ -15,41 +15,40 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Once is a command that belongs to no runtime: a check or an extension (A20, A21). It runs as the
-// commands of a runtime do, with the same environment (C7), bounds and care for secrets.
+// Once is a command that belongs to no runtime: a check or an extension (A20, A21). It runs in the same way as the commands of a
+// runtime, with the same environment (C7), limits and redaction of secrets.
 type Once struct {
-	// What its errors begin with: "check smoke of shop/web in prod".
+	// The beginning of its errors: "check smoke of shop/web in prod".
 	What string
-	// Purpose is a word for what it is for: "check". A Job carries it as a label.
+	// Purpose is one word: "check". A Job carries it as a label.
 	Purpose string
 	Dir     string // absolute; relative commands start here
 	Argv    []string
 	Env     map[string]entities.Value
-	Job     *entities.CommandJob  // it runs as a Job
-	Task    *entities.CommandTask // it runs as a task; neither: a process of this machine
-	// Document is JSON for the command: in a file that PVN_CHECK_FILE names, and in PVN_CHECK itself where no file can be brought,
-	// which is a task of ECS. About is what stands in the place of CHECK, such as PLAN.
+	Job     *entities.CommandJob  // run it as a Job
+	Task    *entities.CommandTask // run it as a task; neither: a process of this machine
+	// Document is JSON for the command: in a file that PVN_CHECK_FILE names, or in PVN_CHECK itself for a task of ECS, which gets no
+	// files. About replaces CHECK in these names, such as PLAN.
 	Document, About string
 	// Hidden are secrets in the document.
 	Hidden []string
-	// Captures: what it prints are secrets. It gets its stdout once it has ended well, and says what is wrong with it, without it;
-	// nobody else gets any of it.
+	// Captures: the output contains secrets. After the command has succeeded, Captures gets its stdout. Its error describes the
+	// problem of that stdout without quoting it. The output goes nowhere else.
 	Captures func(stdout []byte) error
-	// Timeout is for everything, of a Job the waiting for a node included.
+	// Timeout covers everything, for a Job including the wait for a node.
 	Timeout time.Duration
-	// Instance says what it is about: without a name, all of a channel. A payload is not needed.
+	// Instance is the subject of the command: without a name, a whole channel. A payload is not necessary.
 	Instance runtimes.Instance
-	// One and Key are for Jobs, as in job.Request: one Job at a time for One, whose result may be taken
-	// while Key is equal. Empty: each run has its own. Try is for tasks, as in ecs.TaskRequest.
+	// One and Key are for Jobs, as in job.Request: one Job at a time for One, whose result may be used while Key is equal. Empty:
+	// each run has its own Job. Try is for tasks, as in ecs.TaskRequest.
 	One, Key, Try string
-	// Asks: the command is a question, asked again and again; what it leaves behind is ended.
+	// Asks: the command is a query that runs repeatedly; processes that it leaves are ended.
 	Asks bool
 }
 
-// RunOnce runs a command to its end, whatever its exit code and the signal that ended it (empty for
-// none). An error says why there is no end: it could not start, or was ended because of its time or
-// because ctx ended. With an error the output holds what was printed until then. No secret is in
-// either.
+// RunOnce runs a command until it ends, with any exit code or signal (empty for none). An error says why there is no end: the
+// command could not start, or was ended at its timeout or because ctx ended. With an error the output holds the text up to that
+// moment. Neither contains a secret.
 func RunOnce(ctx context.Context, on Worker, o Once) (out runtimes.Output, signal string, err error) {
 	if err := o.check(on); err != nil {
 		return runtimes.Output{ExitCode: -1}, "", runtimes.Permanent(fmt.Errorf("%s: %w", o.What, err))
@@ -101,7 +100,7 @@ func (o Once) check(on Worker) error {
 	return noSteering(o.Env)
 }
 
-// placed says why the command cannot run where it is to.
+// placed says why the command cannot run in its configured place.
 func (o Once) placed(on Worker) error {
 	switch {
 	case o.Job != nil && o.Task != nil:
@@ -116,5 +115,5 @@ func (o Once) placed(on Worker) error {
 	return nil
 }
 
-// Redact takes secrets out of text: as they are, as they look inside JSON, and line by line.
+// Redact removes secrets from text: in their own form, as in a JSON string, and line by line.
 func Redact(text string, secrets ...string) string { return newRedactor(secrets).text(text) }

@@ -10,12 +10,12 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Plan implements runtimes.Planner by running the plan command. It gets the environment and the files that apply would
-// get, exits with 0 whatever would change, and prints what that is:
+// Plan implements runtimes.Planner by the plan command. The command gets the environment and the files that apply would get, exits
+// with 0 with or without changes, and prints the changes:
 //
 //	{"changes": [{"action": "update", "objectType": "Function", "name": "web", "fields": [{"path": "memory", "old": "128", "new": "256"}]}]}
 //
-// Without the command nobody can tell: errors.ErrUnsupported.
+// Without the command the changes are unknown: errors.ErrUnsupported.
 func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
 	cmd := r.def.Custom.Plan
 	if cmd == nil {
@@ -41,13 +41,13 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Ch
 	return res.redact.changes(changes), nil
 }
 
-// actions are what a plan may say of an object.
+// actions are the valid actions of a plan.
 var actions = []runtimes.Action{
 	runtimes.ActionCreate, runtimes.ActionUpdate, runtimes.ActionRecreate, runtimes.ActionPrune, runtimes.ActionOrphan, runtimes.ActionRefuse,
 }
 
-// changes reads what a plan prints, as strictly as what a fetch prints: a required text is not empty, an optional field that
-// is null counts as absent, and unknown fields are ignored.
+// changes reads the output of a plan, as strictly as that of a fetch: a required text is not empty, an optional field that is null
+// counts as absent, and unknown fields are ignored.
 func (d document) changes(stdout []byte) ([]runtimes.Change, error) {
 	items, err := d.listed(stdout, "changes", "[] when nothing would change")
 	var changes []runtimes.Change

@@ -14,13 +14,13 @@ import (
 
 const mask = "***"
 
-// redactor takes secrets out of text. The zero value knows none.
+// redactor removes secrets from text. The zero value has none.
 type redactor struct {
 	secrets [][]byte // longest first
 	starts  [256]bool
 }
 
-// allOfIt takes out all there is.
+// allOfIt removes the whole text.
 var allOfIt = func() *redactor {
 	r := &redactor{}
 	for b := range r.starts {
@@ -29,8 +29,8 @@ var allOfIt = func() *redactor {
 	return r
 }()
 
-// newRedactor also recognises a secret as it looks inside a JSON string, and each line of one that
-// has several (a private key is often printed line by line).
+// newRedactor also recognises a secret in the form of a JSON string, and each line of a secret with several lines (a private key is
+// often printed line by line).
 func newRedactor(values []string) *redactor {
 	r := &redactor{}
 	seen := map[string]bool{"": true}
@@ -63,7 +63,7 @@ func asJSON(s string, escapeHTML bool) string {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(escapeHTML)
 	if err := enc.Encode(s); err != nil {
-		return "" // cannot happen to a string
+		return "" // cannot happen with a string
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(b.String()), `"`), `"`)
 }
@@ -76,7 +76,7 @@ func (r *redactor) longest() int {
 	return len(r.secrets[0])
 }
 
-// match is the length of the longest secret that b begins with.
+// match is the length of the longest secret with which b begins.
 func (r *redactor) match(b []byte) int {
 	if len(b) == 0 || !r.starts[b[0]] {
 		return 0
@@ -89,13 +89,13 @@ func (r *redactor) match(b []byte) int {
 	return 0
 }
 
-// begins tells whether b is the beginning of a secret, and not all of it.
+// begins reports whether b is the beginning of a secret, but not a complete one.
 func (r *redactor) begins(b []byte) bool {
 	return slices.ContainsFunc(r.secrets, func(s []byte) bool { return len(b) < len(s) && bytes.HasPrefix(s, b) })
 }
 
-// whole is a stream that was cut without regard to secrets: where its beginning is missing, a piece of
-// one may be left there, and is dropped.
+// whole redacts a stream that was cut without regard to secrets: if its beginning is missing, it drops bytes that may be a part of a
+// secret.
 func (r *redactor) whole(stream []byte, truncated bool) []byte {
 	if !truncated {
 		return stream
@@ -103,7 +103,7 @@ func (r *redactor) whole(stream []byte, truncated bool) []byte {
 	return stream[min(len(stream), max(0, r.longest()-1)):]
 }
 
-// text redacts a string as a whole.
+// text redacts a complete string.
 func (r *redactor) text(s string) string {
 	if len(r.secrets) == 0 {
 		return s
@@ -113,9 +113,8 @@ func (r *redactor) text(s string) string {
 	return t.String()
 }
 
-// objects redacts every string of a parsed document. The version that was asked about is no secret,
-// so it stays even if one happens to be part of it: a very short "secret" would otherwise keep an
-// instance from ever converging.
+// objects redacts every string of a parsed document. The observed version is no secret, so it stays even if a secret is a part of
+// it: otherwise a very short "secret" would prevent an instance from converging.
 func (r *redactor) objects(objects []entities.Object, version string) []entities.Object {
 	if len(r.secrets) == 0 {
 		return objects
@@ -138,17 +137,17 @@ func (r *redactor) objects(objects []entities.Object, version string) []entities
 	return objects
 }
 
-// tail keeps the redacted end of a stream. Redaction comes before cutting, and looks across writes,
-// so that neither can leave a piece of a secret behind. Secrets that overlap are masked together.
+// tail keeps the redacted end of a stream. It redacts before it cuts, and across writes, so that no part of a secret is left.
+// Overlapping secrets are masked together.
 type tail struct {
 	mu      sync.Mutex // it may be read while it grows
 	r       *redactor
 	limit   int
 	pending []byte // not decided yet: shorter than the longest secret
-	covered int    // so many bytes of pending belong to a secret that began earlier
-	masked  bool   // the last thing kept is a mask
+	covered int    // number of pending bytes that belong to a secret that began earlier
+	masked  bool   // the last kept text is a mask
 	kept    []byte
-	dropped int // bytes left out at the beginning
+	dropped int // bytes dropped at the beginning
 }
 
 func (r *redactor) tail(limit int) *tail { return &tail{r: r, limit: limit} }
@@ -162,7 +161,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// decide passes on the bytes of pending that have at least lookahead-1 bytes behind them.
+// decide passes on the bytes of pending that are followed by at least lookahead-1 bytes.
 func (t *tail) decide(lookahead int) {
 	i := 0
 	for ; len(t.pending)-i >= lookahead && i < len(t.pending); i++ {
@@ -189,7 +188,7 @@ func (t *tail) cut(limit int) {
 	}
 }
 
-// last is the end of the stream so far, at most limit bytes, in valid UTF-8. What may turn out to begin a secret is left out.
+// last is the current end of the stream, at most limit bytes, in valid UTF-8. It omits bytes that may be the beginning of a secret.
 func (t *tail) last(limit int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -206,7 +205,7 @@ func (t *tail) last(limit int) string {
 	return strings.ToValidUTF8(string(wholeRunes(end.kept)), "?")
 }
 
-// wholeRunes leaves out the rest of a character that was cut at the beginning.
+// wholeRunes drops the rest of a character that was cut at the beginning.
 func wholeRunes(b []byte) []byte {
 	for len(b) > 0 && !utf8.RuneStart(b[0]) {
 		b = b[1:]
@@ -214,8 +213,7 @@ func wholeRunes(b []byte) []byte {
 	return b
 }
 
-// String ends the stream and returns what is kept, in valid UTF-8, at most limit bytes. It says so
-// when the beginning is missing.
+// String ends the stream and returns the kept text, in valid UTF-8, at most limit bytes. It notes a missing beginning.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 	"github.com/converge-engine/converge/runtimes/kubernetes/job"
 )
 
-// Tasks runs commands as tasks of Amazon ECS; an *ecs.Accounts does, whose RunTask is the contract.
+// Tasks runs commands as tasks of Amazon ECS. *ecs.Accounts implements it, and its RunTask is the contract.
 type Tasks interface {
 	RunTask(ctx context.Context, r ecs.TaskRequest) (ecs.TaskResult, error)
 }
 
 // tasks runs commands as tasks of Amazon ECS, under the same contract as local ones (C2, C3, C6, C7). An apply has one task per
-// instance at a time, whatever the number of workers; a fetch has its own.
+// instance at a time, for all workers together; each fetch has its own.
 type tasks struct {
 	where entities.CommandTask
 	on    Tasks
@@ -56,7 +56,7 @@ func (t *tasks) run(ctx context.Context, res *result, w work) {
 	}
 }
 
-// readable refuses what would lie open in the description of a task, and in CloudTrail, and what cannot be brought there.
+// readable refuses values that would be visible in the description of a task and in CloudTrail, and files, which a task cannot get.
 func readable(w work) error {
 	switch {
 	case len(w.secrets) > 0:

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Tool is a command of whoever runs this program, about no instance: it makes configuration, or judges it. It runs with what a
-// command inherits and no more, in a process group of its own, of which nothing is left afterwards.
+// Tool is a command of the user of this program, without an instance: it generates configuration, or checks it. It gets only the
+// inherited environment of a command. It runs in its own process group, which is ended after it.
 type Tool struct {
-	What    string // what its errors begin with: "generator ./render"
+	What    string // the beginning of its errors: "generator ./render"
 	Dir     string // absolute; relative commands start here
 	Argv    []string
-	Env     map[string]string // beside what is inherited
+	Env     map[string]string // besides the inherited variables
 	Stdin   []byte
 	Timeout time.Duration
 	Limit   int // of each stream, in bytes; more is an error
 }
 
-// RunTool runs a tool to its end. An error says why there is no end: it could not start, printed too much, or was ended because of
-// its time or because ctx ended.
+// RunTool runs a tool until it ends. An error says why there is no end: it could not start, printed too much, or was ended at its
+// timeout or because ctx ended.
 func RunTool(ctx context.Context, t Tool) (stdout, stderr []byte, code int, err error) {
 	place := local{dir: t.Dir}
 	if len(t.Argv) == 0 {
@@ -56,5 +56,5 @@ func RunTool(ctx context.Context, t Tool) (stdout, stderr []byte, code int, err 
 	return out.buf.Bytes(), told.buf.Bytes(), exit.code, err
 }
 
-// toolGrace is what a tool has to end itself in.
+// toolGrace is the time that a tool has to end after SIGTERM.
 const toolGrace = time.Second

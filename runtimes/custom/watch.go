@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	watchGap     = 100 * time.Millisecond // between passes over what was noticed
-	watchAgain   = time.Second            // before a watch that ended is started again; doubles up to watchSeldom
+	watchGap     = 100 * time.Millisecond // between passes over the reported lines
+	watchAgain   = time.Second            // before the restart of an ended watch; doubles up to watchSeldom
 	watchSeldom  = time.Minute
-	longestLine  = 1 << 10 // bytes; a longer one means everything
+	longestLine  = 1 << 10 // bytes; a longer line means everything
 	mostNoticed  = 1000    // lines in a pass; more mean everything
 	watchLogTail = 1 << 10
-	unobserved   = 15 * time.Minute // that a watch goes on when nobody observes, at least
+	unobserved   = 15 * time.Minute // how long at least a watch continues without observations
 )
 
-// Watch implements runtimes.Watcher by the watch command, which goes on for as long as this worker uses the runtime. Each line
-// that it prints says where something may have changed: "web", "web prod", "shop/web prod eu" for the service, the release
-// channel and the instance, where what is left out means all. An empty line means everything. One that ends is started again.
+// Watch implements runtimes.Watcher by the watch command, which runs as long as this worker uses the runtime. Each line that it
+// prints says where a change may have happened: "web", "web prod", "shop/web prod eu" for the service, the release channel and the
+// instance. An omitted word means all. An empty line means everything. A command that ends is started again.
 //
-// It gets the runtime's environment, and nothing of a service. Its stderr is for people; the end of it is logged when the
-// command ends. It runs only while somebody observes: a definition that nobody uses any more has no process.
+// It gets the runtime's environment, and nothing of a service. Its stderr is for people; its end is logged when the command ends.
+// The command runs only while there are observations: an unused definition has no process.
 func (r *Runtime) Watch(hint func(runtimes.Owner)) (stop func()) {
 	commands, local := r.runner.(*local)
 	if r.def.Custom.Watch == nil || !local {
@@ -43,7 +43,7 @@ func (r *Runtime) Watch(hint func(runtimes.Owner)) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// keepWatching runs the command while somebody observes, again and again, with longer pauses for one that ends at once.
+// keepWatching runs the command again and again while there are observations, with longer pauses if it ends at once.
 func (r *Runtime) keepWatching(ctx context.Context, commands *local, noticed *notices) {
 	pause := watchAgain
 	for r.known.await(ctx) {
@@ -54,7 +54,7 @@ func (r *Runtime) keepWatching(ctx context.Context, commands *local, noticed *no
 		ended := wanted.Err() == nil
 		cancel()
 		if !ended {
-			continue // nobody observes any more, or nobody watches
+			continue // there are no observations, or no watchers, any more
 		}
 		if time.Since(began) > watchSeldom {
 			pause = watchAgain
@@ -65,7 +65,7 @@ func (r *Runtime) keepWatching(ctx context.Context, commands *local, noticed *no
 		case <-ctx.Done():
 		}
 		pause = min(2*pause, watchSeldom)
-		noticed.add("") // whatever changed meanwhile
+		noticed.add("") // changes may have happened in the meantime
 	}
 }
 
@@ -92,7 +92,7 @@ func (r *Runtime) watch(ctx context.Context, commands *local, noticed *notices) 
 	return fmt.Errorf("%s exited %d: %s", redact.text(argv[0]), exit.code, strings.TrimSpace(stderr.String()))
 }
 
-// lines passes on what is written line by line. A line that is too long is passed on as an empty one.
+// lines passes on its input line by line. A line that is too long is passed on as an empty one.
 type lines struct {
 	each    func(string)
 	pending bytes.Buffer
@@ -121,11 +121,11 @@ func (l *lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// notices gathers lines until they are passed on, each once.
+// notices collects lines until they are passed on, each once.
 type notices struct {
 	mu      sync.Mutex
 	lines   map[string]bool
-	changed chan struct{} // holds one value when there are lines
+	changed chan struct{} // holds one value if there are lines
 }
 
 func (n *notices) add(line string) {
@@ -152,7 +152,7 @@ func (n *notices) take() map[string]bool {
 	return taken
 }
 
-// pass passes lines on until ctx ends, with a pause after each pass: who floods is not heard more often.
+// pass passes lines on until ctx ends, with a pause after each pass: a flood of lines is not processed more often.
 func (n *notices) pass(ctx context.Context, each func(string)) {
 	for {
 		select {
@@ -175,7 +175,7 @@ func (n *notices) pass(ctx context.Context, each func(string)) {
 	}
 }
 
-// owners are the instances that are observed here, and when each was last.
+// owners are the instances that are observed here, each with the time of its last observation.
 type owners struct {
 	mu    sync.Mutex
 	all   map[runtimes.Owner]time.Time
@@ -192,14 +192,14 @@ func (o *owners) add(owner runtimes.Owner) {
 	o.all[owner] = time.Now()
 }
 
-// make is for whoever comes first; o.mu is held.
+// make initialises owners at the first use; o.mu is held.
 func (o *owners) make() {
 	if o.all == nil {
 		o.all, o.first = map[runtimes.Owner]time.Time{}, make(chan struct{})
 	}
 }
 
-// await waits until something is observed, and tells whether it is.
+// await waits until an instance is observed. It returns false if ctx ends first.
 func (o *owners) await(ctx context.Context) bool {
 	o.mu.Lock()
 	o.make()
@@ -213,7 +213,7 @@ func (o *owners) await(ctx context.Context) bool {
 	}
 }
 
-// awaitNone calls none once nothing was observed for a while. What was not is forgotten.
+// awaitNone calls none after a period without observations. It forgets instances that were not observed.
 func (o *owners) awaitNone(ctx context.Context, patience time.Duration, none func()) {
 	for {
 		select {
@@ -239,7 +239,7 @@ func (o *owners) awaitNone(ctx context.Context, patience time.Duration, none fun
 	}
 }
 
-// each calls hint for those that a line means.
+// each calls hint for the owners that match a line.
 func (o *owners) each(line string, hint func(runtimes.Owner)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -251,7 +251,7 @@ func (o *owners) each(line string, hint func(runtimes.Owner)) {
 	}
 }
 
-// means tells whether the words of a line are about an instance.
+// means reports whether the words of a line match an instance.
 func means(words []string, owner runtimes.Owner) bool {
 	is := [][]string{{owner.Service, owner.Application + "/" + owner.Service}, {owner.ID.Channel}, {owner.ID.Name}}
 	for i, word := range words[:min(len(words), len(is))] {

@@ -18,20 +18,20 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// The watchdog ends the commands of a worker that stands still (SIGSTOP, a debugger, a hung disk): another worker takes
-// over from it, and two applies of one instance must not run beside each other. It is a process of its own, this very
-// program started once more, and is told each second until when each command may go on without being heard of.
+// The watchdog ends the commands of a frozen worker (SIGSTOP, a debugger, a hung disk). Another worker takes over from that worker,
+// and two applies of one instance must not run at the same time. The watchdog is a separate process of this same program. The worker
+// sends it a deadline for each command every second.
 //
-// What stands still together with it, as a machine does that is suspended, goes on together with it too.
+// When the whole machine is suspended, the watchdog and the commands stop and resume together.
 
-// watchdogName is what the watchdog's process is called.
+// watchdogName is the name of the watchdog's process.
 const watchdogName = "converge-watchdog"
 
-// renewal is how often the watchdog is told that a command may go on.
+// renewal is the interval at which the worker renews the deadline of a command.
 const renewal = time.Second
 
-// RunWatchdog is the first thing that the main function calls of a program whose workers run commands: where the program
-// was started as the watchdog, it does that and never returns. Without it commands run unwatched.
+// RunWatchdog must be the first call in the main function of a program whose workers run commands. If the program was started as the
+// watchdog, it runs it and never returns. Without this call commands run without a watchdog.
 func RunWatchdog() {
 	if os.Args[0] == watchdogName {
 		watchGroups(os.Stdin)
@@ -42,17 +42,17 @@ func RunWatchdog() {
 	}
 }
 
-// theWatchdog is one for all commands of the process.
+// theWatchdog is shared by all commands of the process.
 var theWatchdog watchdog
 
 type watchdog struct {
 	program string // "": there is none
 
 	mu sync.Mutex
-	in *os.File // of the one that runs, or nil
+	in *os.File // of the running one, or nil
 }
 
-// watch has a process group ended when the lifeline of ctx is cut, by the watchdog too, and returns what ends the watch.
+// watch ends a process group when the lifeline of ctx is over, also by the watchdog. It returns a function that ends the watch.
 func (w *watchdog) watch(ctx context.Context, group int) (done func()) {
 	until := runtimes.LifelineOf(ctx)
 	if until == nil || w.program == "" {
@@ -81,8 +81,8 @@ func (w *watchdog) watch(ctx context.Context, group int) (done func()) {
 	}
 }
 
-// tell writes a line to the watchdog. One that is gone is started anew, and hears of each command again with its next
-// renewal; where that cannot be, commands run unwatched.
+// tell writes a line to the watchdog. It restarts a missing watchdog, which gets each command again with its next renewal. If that
+// fails, commands run without a watchdog.
 func (w *watchdog) tell(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,7 +90,7 @@ func (w *watchdog) tell(line string) {
 		if w.in == nil && w.start() != nil {
 			return
 		}
-		_ = w.in.SetWriteDeadline(time.Now().Add(renewal)) // one that does not read is given up
+		_ = w.in.SetWriteDeadline(time.Now().Add(renewal)) // a watchdog that does not read is given up
 		if _, err := io.WriteString(w.in, line); err == nil {
 			return
 		}
@@ -99,7 +99,7 @@ func (w *watchdog) tell(line string) {
 	}
 }
 
-// start starts the process. It ends, and what it watches with it, when this one does.
+// start starts the process. It ends, with the processes that it watches, when this process does.
 func (w *watchdog) start() error {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -112,13 +112,13 @@ func (w *watchdog) start() error {
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, write.Close())
 	}
-	go func() { _ = cmd.Wait() }() // nobody asks how it ended
+	go func() { _ = cmd.Wait() }() // its exit code is not used
 	w.in = write
 	return nil
 }
 
-// watchGroups is the watchdog: it reads until when each group may go on, and ends those that nobody speaks for in time;
-// all that are left, when nobody can speak any more.
+// watchGroups is the watchdog. It reads the deadline of each group, and ends the groups whose deadline passes without a renewal.
+// When its input ends, it ends all groups that are left.
 func watchGroups(in io.Reader) {
 	lines := make(chan string)
 	go func() {
@@ -146,15 +146,15 @@ func watchGroups(in io.Reader) {
 	}
 }
 
-// watched is until when process groups may go on.
+// watched are the deadlines of process groups.
 type watched map[int]deadline
 
 type deadline struct {
 	at   time.Time
-	told bool // to end: it is not taken back
+	told bool // SIGTERM was sent: that is final
 }
 
-// hear takes in one line: a group, and for how many milliseconds it may go on, or that it is over.
+// hear processes one line: a group, and for how many milliseconds it may continue, or that it has ended.
 func (w watched) hear(line string, now time.Time) {
 	name, rest, _ := strings.Cut(line, " ")
 	group, err := strconv.Atoi(name)
@@ -170,7 +170,7 @@ func (w watched) hear(line string, now time.Time) {
 	}
 }
 
-// end tells the groups to end whose time is over, and kills those that were told.
+// end sends SIGTERM to the groups after their deadline, and SIGKILL to those that already got SIGTERM.
 func (w watched) end(now time.Time) {
 	for group, d := range maps.All(w) {
 		switch {
@@ -185,7 +185,7 @@ func (w watched) end(now time.Time) {
 	}
 }
 
-// next is how long nothing is due.
+// next is the time until the next deadline.
 func (w watched) next() time.Duration {
 	wait := time.Hour
 	for _, d := range w {

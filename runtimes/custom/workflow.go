@@ -12,28 +12,28 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// MaxWorkflowInput is how much a workflow that applies is given, in bytes: Temporal keeps it in its history.
+// MaxWorkflowInput is the limit of the input of a workflow that applies, in bytes: Temporal keeps it in its history.
 const MaxWorkflowInput = 48 << 10
 
-// Workflows run workflows of users.
+// Workflows runs workflows of users.
 type Workflows interface {
-	// RunWorkflow starts one for the attempt, or goes on with the one that was started for it, and returns its result, as JSON, or
-	// nothing. When ctx ends because of its time, or because that was asked for (runtimes.ErrAsked), the workflow is cancelled, and in
-	// the end terminated; for any other reason it goes on, for whoever takes the attempt over.
+	// RunWorkflow starts a workflow for the attempt, or continues with the one that was started for it, and returns its result as
+	// JSON, or nothing. When ctx ends at its timeout, or because of a request (runtimes.ErrAsked), it cancels the workflow, and
+	// finally terminates it. When ctx ends for another reason, the workflow continues for the worker that takes the attempt over.
 	RunWorkflow(ctx context.Context, r WorkflowRequest) ([]byte, error)
 }
 
-// WorkflowRequest says which workflow is to run and for what.
+// WorkflowRequest is the workflow to run, and its purpose.
 type WorkflowRequest struct {
 	entities.ApplyWorkflow
-	One     string // the instance on its runtime, for which there is one at a time
-	Try     string // this attempt at it
+	One     string // the instance on its runtime, which has one workflow at a time
+	Try     string // the id of this attempt
 	Summary string // for people
 	Input   json.RawMessage
 	Timeout time.Duration
 }
 
-// WorkflowInput is what a workflow that applies is given (D28): what a command has in its environment, but for secrets.
+// WorkflowInput is the input of a workflow that applies (D28): the environment of a command, without secrets.
 type WorkflowInput struct {
 	Application string            `json:"application"`
 	Service     string            `json:"service"`
@@ -50,8 +50,8 @@ type WorkflowInput struct {
 	Files       map[string]string `json:"files,omitempty"`
 }
 
-// workflowInput puts together what the workflow of an apply gets. Values that are secrets are left out, since anybody who may
-// read its history would read them.
+// workflowInput builds the input of a workflow for an apply. It omits secrets, since everyone who may read its history could read
+// them.
 func (r *Runtime) workflowInput(in runtimes.Instance) (json.RawMessage, error) {
 	doc := WorkflowInput{
 		Application: in.Application, Service: in.Service, ServiceID: in.ServiceID, Channel: in.ID.Channel, Instance: in.ID.Name,
@@ -81,7 +81,7 @@ func (r *Runtime) workflowInput(in runtimes.Instance) (json.RawMessage, error) {
 	return text, err
 }
 
-// applyByWorkflow has a workflow of the user's own apply (D28). What it returns is kept as what a command prints.
+// applyByWorkflow applies by a workflow of the user (D28). Its result is kept in the same way as a command's output.
 func (r *Runtime) applyByWorkflow(ctx context.Context, c call, in runtimes.Instance) (runtimes.Output, error) {
 	which := *r.def.Custom.Apply.Workflow
 	c.argv = []string{"workflow " + which.Type}

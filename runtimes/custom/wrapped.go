@@ -10,10 +10,11 @@ import (
 	"github.com/converge-engine/converge/runtimes/kubernetes/job/report"
 )
 
-// largestReport bounds what is read of a wrapper's document: both streams, and what it takes to write them as JSON.
+// largestReport limits the bytes of a wrapper's document that are read: both streams, and their encoding as JSON.
 const largestReport = 4 << 20
 
-// room is how much a head keeps: of a wrapper's document more than of what a command prints itself, since there is more in it.
+// room is the limit of a head. It is larger for a wrapper's document than for a command's own output, since the document contains
+// more.
 func (h *head) room() int {
 	limit := h.limit
 	if bytes.HasPrefix(h.buf.Bytes(), []byte(report.Opening)) {
@@ -22,22 +23,22 @@ func (h *head) room() int {
 	return limit - h.buf.Len()
 }
 
-// unwrap captures what a command printed that ran in a wrapper (C8), instead of the document that the wrapper printed about it.
+// unwrap captures the output of a command that ran in a wrapper (C8), instead of the wrapper's document about it.
 func (res *result) unwrap(c capture, doc report.Document) capture {
 	within := res.capture(func() {})
-	within.stderr = c.stderr // the wrapper's own, and of what ran beside it
+	within.stderr = c.stderr // of the wrapper itself, and of processes outside it
 	within.put(res.redact, doc.Stdout.Data, doc.Stdout.Truncated(), doc.Stderr.Data, doc.Stderr.Truncated())
 	within.whole.over = within.whole.over || doc.Stdout.Truncated()
 	return within
 }
 
-// of adds what the wrapper knows of the end. Neither hides a failure of the other.
+// of adds the wrapper's information about the end. Neither hides a failure of the other.
 func (e exit) of(doc report.Document) exit {
 	e.code, e.signal = cmp.Or(e.code, doc.ExitCode), cmp.Or(e.signal, doc.Signal)
 	return e
 }
 
-// ended sorts the ends that a wrapper puts to its command.
+// ended classifies the reasons for which a wrapper ends its command.
 func (res *result) ended(doc report.Document) {
 	switch {
 	case doc.TimedOut:

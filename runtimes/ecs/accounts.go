@@ -17,31 +17,31 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Accounts are the connections of one worker, shared by all runtimes that name the same account, region or cluster in the
-// same way. The zero value is ready. Safe for concurrent use.
+// Accounts are the connections of one worker. All runtimes that name the same account, region or cluster in the same way share them.
+// The zero value is ready. Safe for concurrent use.
 type Accounts struct {
-	// Configure, when set before the first use, changes the SDK's settings of every client: tests bring their own HTTP
-	// client by it.
+	// Configure, if set before the first use, changes the SDK's settings of every client: tests set their own HTTP client with it.
 	Configure func(*ecs.Options)
 
 	// ConfigureLogs is the same for the clients of CloudWatch Logs.
 	ConfigureLogs func(*cloudwatchlogs.Options)
 
-	// Patience, when set before the first use, is how long an apply waits for what ECS allows before it says so, instead of 1 min.
+	// Patience, if set before the first use, is how long an apply waits for the rate limit of ECS before it returns an error,
+	// instead of 1 min.
 	Patience time.Duration
 
-	// Every, when set before the first use, is how often a service or a task is read, instead of every 5 s.
+	// Every, if set before the first use, is the interval between readings of a service or a task, instead of 5 s.
 	Every time.Duration
 
-	timing   *timing // of tests; nil: the default
+	timing   *timing // for tests; nil: the default
 	mu       sync.Mutex
-	accounts map[entities.ECSRuntime]*account // by what names it, the cluster left out
+	accounts map[entities.ECSRuntime]*account // by definition, without the cluster
 	clusters map[entities.ECSRuntime]*cluster
 	paces    map[entities.ECSRuntime]*pace
 	closed   bool
 }
 
-// Close ends all reading. What is asked afterwards is refused.
+// Close ends all readings. Later requests are refused.
 func (a *Accounts) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,8 +89,8 @@ func (a *Accounts) account(named entities.ECSRuntime) *account {
 	return made
 }
 
-// pace is shared by all roles of one account: AWS counts for the account and region. The account is that of the role, or
-// the worker's own, whichever it is.
+// pace is shared by all roles of one account, since AWS limits an account and region. The account is that of the role, or the
+// worker's own.
 func (a *Accounts) pace(named entities.ECSRuntime) *pace {
 	place := entities.ECSRuntime{Region: named.Region, Endpoint: named.Endpoint}
 	if parts := strings.Split(named.RoleARN, ":"); len(parts) > 4 {
@@ -106,7 +106,7 @@ func (a *Accounts) pace(named entities.ECSRuntime) *pace {
 
 var errClosed = errors.New("the connection to ECS is closed: this worker stops")
 
-// account speaks to ECS with one set of credentials in one region.
+// account is a connection to ECS with one set of credentials in one region.
 type account struct {
 	named         entities.ECSRuntime
 	pace          *pace
@@ -117,11 +117,11 @@ type account struct {
 	settings    aws.Config
 	connected   *ecs.Client
 	logs        map[string]*cloudwatchlogs.Client // by region
-	definitions map[string]*definition            // by ARN: what a revision says never changes
+	definitions map[string]*definition            // by ARN: the content of a revision never changes
 }
 
-// client finds credentials and a region when first asked; an error is met again, and mended without a restart, at the next.
-// It sends nothing.
+// client finds credentials and a region at the first call. After an error each call tries again, so a corrected configuration needs
+// no restart. It sends nothing.
 func (a *account) client(ctx context.Context) (*ecs.Client, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,7 +146,7 @@ func (a *account) client(ctx context.Context) (*ecs.Client, error) {
 	return a.connected, nil
 }
 
-// logsClient asks CloudWatch Logs, with the same credentials, in the region that a log is in; empty: the account's.
+// logsClient is a client for CloudWatch Logs, with the same credentials, in the region of a log; empty: the account's.
 func (a *account) logsClient(ctx context.Context, region string) (*cloudwatchlogs.Client, error) {
 	if _, err := a.client(ctx); err != nil {
 		return nil, err
@@ -178,8 +178,7 @@ func (a *account) assumes(o *stscreds.AssumeRoleOptions) {
 	}
 }
 
-// configured has nothing tried again by the SDK: it would register a definition twice whose answer was lost (call says
-// what is tried again).
+// configured disables the retries of the SDK: after a lost answer it would register a definition twice (call decides about retries).
 func (a *account) configured(o *ecs.Options) {
 	o.Retryer = aws.NopRetryer{}
 	if a.named.Endpoint != "" {

@@ -13,11 +13,11 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// A service that somebody made by hand is taken over as it is: where its task definition says what is declared, that revision is
-// given our tags instead of being registered once more, so that nothing is rolled. It stays theirs who registered it: it is never
-// deregistered.
+// A service that was created by hand is adopted without a change: if its task definition equals the declaration, that revision gets
+// our tags instead of a new registration, so no rollout happens. The revision stays the property of the one who registered it: it is
+// never deregistered.
 
-// takeOver makes the revision that runs the owner's, where it belongs to nobody and says what is declared; nil: it does not.
+// takeOver tags the running revision for the owner if it has no owner and equals the declaration; otherwise it returns nil.
 func (c *cluster) takeOver(ctx context.Context, owner runtimes.Owner, version string, d *declared, running string) (*definition, error) {
 	known, err := c.defined(ctx, running)
 	if err != nil || known.owner != "" {
@@ -38,7 +38,7 @@ func (c *cluster) takeOver(ctx context.Context, owner runtimes.Owner, version st
 	return c.account.keep(out.TaskDefinition, tags, time.Time{}), nil
 }
 
-// says tells whether a revision is what is declared, and nothing more.
+// says reports whether a revision equals the declaration.
 func (d *declared) says(there *types.TaskDefinition) bool {
 	have, _ := trimmed(plain(reflect.ValueOf(*there))).(map[string]any)
 	want, _ := trimmed(d.definitionFields).(map[string]any)
@@ -49,7 +49,7 @@ func (d *declared) says(there *types.TaskDefinition) bool {
 	return hashOf(unordered(want).(map[string]any)) == hashOf(unordered(have).(map[string]any))
 }
 
-// unordered puts lists of things into one order, which means nothing; that of words, as in a command, stays.
+// unordered sorts lists of objects, whose order has no meaning. The order of lists of words stays, as in a command.
 func unordered(v any) any {
 	switch x := v.(type) {
 	case map[string]any:
@@ -77,7 +77,7 @@ func unordered(v any) any {
 // answered are the fields of a revision that ECS adds (API reference, TaskDefinition).
 var answered = []string{"taskDefinitionArn", "revision", "status", "requiresAttributes", "compatibilities", "registeredAt", "registeredBy", "deregisteredAt", "deleteRequestedAt"}
 
-// trimmed leaves out what means the same when it is not said: what is empty, and what ECS fills in.
+// trimmed drops the values that equal their absence: empty ones, and the defaults of ECS.
 func trimmed(v any) any {
 	switch x := v.(type) {
 	case map[string]any:
@@ -117,10 +117,10 @@ func trimmedFields(fields map[string]any) any {
 	return out
 }
 
-// meant are fields in which nothing is not the same as nothing said.
+// meant are fields whose empty value differs from their absence.
 var meant = []string{"essential", "minimumHealthyPercent", "maxSwap", "swappiness", "softLimit", "hardLimit"}
 
-// filledIn tells whether ECS would have put that there (API reference, ContainerDefinition and PortMapping).
+// filledIn reports whether a value is a default of ECS (API reference, ContainerDefinition and PortMapping).
 func filledIn(name string, v any, of map[string]any) bool {
 	switch name {
 	case "essential":
@@ -133,16 +133,16 @@ func filledIn(name string, v any, of map[string]any) bool {
 	return false
 }
 
-// Found is a service that runs, as documents that a configuration may have.
+// Found is a running service, as documents for a configuration.
 type Found struct {
 	Name                string
 	Definition, Service map[string]any
 	Controller          types.DeploymentControllerType
-	Owner               string // that our tags name; empty: none
+	Owner               string // from our tags; empty: none
 }
 
-// Discover lists the services of a cluster as they run, by name, and changes nothing. What AWS filled in, and how many tasks run
-// at the moment, is left out.
+// Discover lists the running services of a cluster, by name, and changes nothing. It omits the defaults of AWS, and the current
+// number of tasks.
 func (r *Runtime) Discover(ctx context.Context) ([]Found, error) {
 	client, err := r.cluster.account.client(ctx)
 	if err != nil {
@@ -181,7 +181,7 @@ func (r *Runtime) found(ctx context.Context, client *ecs.Client, s *types.Servic
 	return f, nil
 }
 
-// declarable is what of a document an input has a field for, but for some.
+// declarable is the part of a document that an input type has fields for, without some of them.
 func declarable(document map[string]any, input reflect.Type, but ...string) map[string]any {
 	kept, _ := trimmed(document).(map[string]any)
 	for name := range kept {

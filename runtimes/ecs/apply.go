@@ -23,13 +23,13 @@ type apply struct {
 	*Runtime
 	in      runtimes.Instance
 	want    *declared
-	service *types.Service // as it is; nil: it is not there
+	service *types.Service // the current service; nil: it does not exist
 	did     []string
-	left    []string // services of the instance by other names
+	left    []string // services of the instance with other names
 }
 
-// Apply implements runtimes.Runtime: the task definition is found by what it says, or registered; the service is created,
-// or what differs of it is updated. ECS rolls it then. Where nothing differs nothing is written.
+// Apply implements runtimes.Runtime. It finds the task definition by its content, or registers it. It creates the service, or
+// updates the fields that differ. ECS then does the rollout. If nothing differs, it writes nothing.
 func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
 	started := time.Now()
 	a := &apply{Runtime: r, in: in}
@@ -86,7 +86,7 @@ func (a *apply) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// look reads the service as it is now, waits until it is not being deleted, and refuses what may not be written.
+// look reads the current service, waits while it is being deleted, and refuses a service that may not be written.
 func (a *apply) look(ctx context.Context) (err error) {
 	why := ""
 	for {
@@ -117,7 +117,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// admit refuses a service that is not ours, one that somebody else rolls, and one that was written for something later.
+// admit refuses a service of another owner, one whose rollouts another controller does, and one with a later fence.
 func (a *apply) admit() error {
 	if a.service == nil {
 		return nil
@@ -137,7 +137,7 @@ func (a *apply) admit() error {
 	return a.fenced()
 }
 
-// fenced refuses what is to be written where the service says that something later was.
+// fenced refuses a write if the service has a later fence.
 func (a *apply) fenced() error {
 	stands := fenceOf(a.service.Tags)
 	if a.in.Fence == nil || stands == nil || !stands.Stops(*a.in.Fence) {
@@ -160,7 +160,7 @@ func controllerOf(s *types.Service) types.DeploymentControllerType {
 	return s.DeploymentController.Type
 }
 
-// register registers the task definition, and looks at the service again: that may have taken a while.
+// register registers the task definition, and reads the service again, since the registration may take a while.
 func (a *apply) register(ctx context.Context) (*definition, error) {
 	made, err := a.cluster.register(ctx, a.in.Owner, a.in.FullVersion, a.want)
 	if err != nil {
@@ -170,7 +170,7 @@ func (a *apply) register(ctx context.Context) (*definition, error) {
 	return made, a.look(ctx)
 }
 
-// tags are those that the service is to have.
+// tags are the target tags of the service.
 func (a *apply) tags() []types.Tag {
 	tags := append(slices.Clone(a.want.service.Tags),
 		tag(TagOwner, a.in.Owner.Key()), tag(TagVersion, encodeVersion(a.in.FullVersion)), tag(TagService, a.want.serviceHash))
@@ -208,19 +208,19 @@ func (a *apply) write(ctx context.Context, made *definition) error {
 	if err != nil {
 		return err
 	}
-	out.Service.Tags = a.service.Tags // which the answer leaves out
+	out.Service.Tags = a.service.Tags // the answer does not contain them
 	a.cluster.wrote(a.want.name(), a.service, out.Service)
 	a.say("updated the service %s: %s", a.want.name(), strings.Join(fields, ", "))
 	return nil
 }
 
-// create makes the service. The token lets a call whose answer was lost be made again.
+// create creates the service. The token makes a retry after a lost answer safe.
 func (a *apply) create(ctx context.Context, client *ecs.Client, made *definition) error {
 	in := *a.want.service
 	token := a.token(made)
 	in.Cluster, in.TaskDefinition, in.ClientToken, in.Tags = &a.cluster.name, &made.arn, &token, a.tags()
 	if in.DesiredCount == nil && in.SchedulingStrategy != types.SchedulingStrategyDaemon {
-		one := int32(1) // ECS wants a number; whoever scales the service may change it
+		one := int32(1) // ECS requires a number; the scaler of the service may change it
 		in.DesiredCount = &one
 	}
 	out, err := call(ctx, a.cluster, serviceWrites, client.CreateService, &in)
@@ -239,11 +239,11 @@ func (a *apply) token(made *definition) string {
 		fence = encodeFence(*a.in.Fence)
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{a.in.Owner.Key(), a.in.FullVersion, made.arn, a.want.serviceHash, fence}, "\n")))
-	const length = 32 // that ECS takes
+	const length = 32 // the limit of ECS
 	return hex.EncodeToString(sum[:])[:length]
 }
 
-// label writes the tags that are not as they shall be: the fence before the service itself.
+// label writes the tags that differ: the fence comes before the service itself.
 func (a *apply) label(ctx context.Context, client *ecs.Client) error {
 	missing := lacking(a.tags(), a.service.Tags)
 	if len(missing) == 0 {
@@ -260,7 +260,7 @@ func (a *apply) label(ctx context.Context, client *ecs.Client) error {
 	return nil
 }
 
-// changes is the update that makes the service what is declared, and which fields it names; nil: it is that.
+// changes is the update that makes the service equal to the declaration, and the fields in it; nil: the service is already equal.
 func (a *apply) changes(made *definition) (*ecs.UpdateServiceInput, []string, error) {
 	document := map[string]any{}
 	for _, name := range a.want.unlike(a.service) {
@@ -288,7 +288,7 @@ func (a *apply) changes(made *definition) (*ecs.UpdateServiceInput, []string, er
 	return change, fields, nil
 }
 
-// unlike lists the declared fields of a service that are not so.
+// unlike lists the declared fields of a service that differ.
 func (d *declared) unlike(s *types.Service) []string {
 	var names []string
 	live := there(s)
@@ -320,7 +320,7 @@ func there(s *types.Service) map[string]any {
 	return document
 }
 
-// prune lets go of revisions that nobody needs. What stands in its way stands in nobody else's: the next apply tries again.
+// prune deregisters unused revisions. Its errors affect nothing else: the next apply tries again.
 func (a *apply) prune(ctx context.Context, made *definition) {
 	gone, err := a.cluster.prune(ctx, a.in.Owner, a.want.family(), append(definitionsOf(a.service), made.arn), keptRevisions)
 	if len(gone) > 0 {

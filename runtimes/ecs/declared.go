@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// declared is what a payload says is to run.
+// declared is the target state in a payload.
 type declared struct {
 	definition *ecs.RegisterTaskDefinitionInput
 	service    *ecs.CreateServiceInput
@@ -24,7 +24,7 @@ type declared struct {
 	adopt, prune                    bool
 }
 
-// declare reads a payload. What is wrong with it stays wrong.
+// declare reads a payload. Its errors are permanent.
 func declare(p *entities.Payload) (*declared, error) {
 	if p.ECS == nil {
 		return nil, runtimes.Permanent(errors.New("the payload holds no task definition and no service"))
@@ -56,16 +56,15 @@ func (d *declared) family() string { return text(d.definition.Family) }
 
 // hashOf is the SHA-256 of a document, whose keys JSON sorts.
 func hashOf(document map[string]any) string {
-	data, _ := json.Marshal(document) // of what was decoded it never fails
+	data, _ := json.Marshal(document) // never fails for a decoded document
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
 
-// unseen are fields of a service that DescribeServices does not answer with: whether they are as declared, only our tag
-// says.
+// unseen are fields of a service that DescribeServices does not return: only our tag shows whether they are as declared.
 var unseen = []string{"monitoring", "gatewayConnectors"}
 
-// compared are the declared fields of a service that can be compared with what is there.
+// compared are the declared fields of a service that can be compared with the live service.
 func (d *declared) compared() map[string]any {
 	fields := maps.Clone(d.serviceFields)
 	for _, name := range append([]string{"serviceName", "tags", "role", "deploymentController"}, unseen...) {
@@ -74,7 +73,7 @@ func (d *declared) compared() map[string]any {
 	return fields
 }
 
-// hidden reports whether there is a field that only our tag knows of.
+// hidden reports whether there is a field that only our tag shows.
 func (d *declared) hidden() bool {
 	for _, name := range unseen {
 		if d.serviceFields[name] != nil {

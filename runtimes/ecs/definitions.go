@@ -13,20 +13,20 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// definition is what is remembered of a revision of a task definition. What it says never changes; whether it is ACTIVE does.
+// definition is the cached content of a revision of a task definition. The content never changes; its ACTIVE status does.
 type definition struct {
 	arn, owner, hash, version string
 	logs                      []logs
 	first                     string    // its first essential container
-	adopted                   bool      // somebody else registered it, and may use it elsewhere
-	registered                time.Time // here; zero: by somebody else, or before
+	adopted                   bool      // another owner registered it, and may use it elsewhere
+	registered                time.Time // by this process; zero: by another one, or before its start
 }
 
-// logs is where a container's output goes.
+// logs is the destination of a container's output.
 type logs struct{ container, group, region, prefix string }
 
-// maxSearched bounds how many of the newest revisions of a family are looked at for one that says the same. What is older
-// than that is registered again.
+// maxSearched limits the search for a revision with the same content to the newest revisions of a family. An older one is registered
+// again.
 const maxSearched = 50
 
 // defined describes a revision, once.
@@ -51,7 +51,7 @@ func (c *cluster) defined(ctx context.Context, arn string) (*definition, error) 
 	return a.keep(out.TaskDefinition, out.Tags, time.Time{}), nil
 }
 
-// maxDefinitions bounds what is remembered; beyond it all is asked again.
+// maxDefinitions limits the cache; when it is full, it is emptied.
 const maxDefinitions = 20_000
 
 func (a *account) keep(d *types.TaskDefinition, tags []types.Tag, registered time.Time) *definition {
@@ -83,7 +83,7 @@ func logsOf(d *types.TaskDefinition) (all []logs) {
 	return all
 }
 
-// logsOf is where the output of a container goes; none where that is not known.
+// logsOf is the destination of a container's output; empty if it is unknown.
 func (k *definition) logsOf(container string) logs {
 	for _, l := range k.logs {
 		if l.container == container {
@@ -93,7 +93,7 @@ func (k *definition) logsOf(container string) logs {
 	return logs{}
 }
 
-// firstOf is the first essential container, as all are of which nothing is said.
+// firstOf is the first essential container. A container is essential by default.
 func firstOf(d *types.TaskDefinition) string {
 	for _, c := range d.ContainerDefinitions {
 		if c.Essential == nil || *c.Essential {
@@ -103,9 +103,9 @@ func firstOf(d *types.TaskDefinition) string {
 	return ""
 }
 
-// find looks for an ACTIVE revision that was registered for the owner from the same document, the newest first; nil: there
-// is none. The one that runs is looked at first: most often nothing of the task definition changed. One that was registered
-// here a moment ago may not be listed yet.
+// find returns the newest ACTIVE revision that was registered for the owner from the same document; nil if there is none. It checks
+// the running revision first, since the task definition usually has not changed. A revision that this process registered a moment
+// ago may not be listed yet.
 func (c *cluster) find(ctx context.Context, owner runtimes.Owner, d *declared, running string) (*definition, error) {
 	if running != "" {
 		if known, err := c.defined(ctx, running); err != nil || known.is(owner, d) {
@@ -124,7 +124,7 @@ func (c *cluster) find(ctx context.Context, owner runtimes.Owner, d *declared, r
 	return c.account.lately(owner, d, time.Now().Add(-c.timing.settle)), nil
 }
 
-// lately is a revision that was registered here since some time; nil: none was.
+// lately is a revision that this process registered since some time; nil if there is none.
 func (a *account) lately(owner runtimes.Owner, d *declared, since time.Time) *definition {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,7 +154,7 @@ func (c *cluster) revisions(ctx context.Context, family string) ([]string, error
 			return nil, err
 		}
 		for _, arn := range out.TaskDefinitionArns {
-			if familyOf(arn) == family { // it is a prefix, where a server takes it for one
+			if familyOf(arn) == family { // some servers treat the family as a prefix
 				all = append(all, arn)
 			}
 		}
@@ -164,18 +164,18 @@ func (c *cluster) revisions(ctx context.Context, family string) ([]string, error
 	}
 }
 
-// familyOf cuts the family out of arn:aws:ecs:eu-west-1:123456789012:task-definition/web:7.
+// familyOf is the family in arn:aws:ecs:eu-west-1:123456789012:task-definition/web:7.
 func familyOf(arn string) string {
 	name := arn[strings.LastIndex(arn, "/")+1:]
 	family, _, _ := strings.Cut(name, ":")
 	return family
 }
 
-// short is web:7.
+// short is the short form of an ARN: web:7.
 func short(arn string) string { return arn[strings.LastIndex(arn, "/")+1:] }
 
-// register registers a revision, with tags that say of what and for whom. It is not idempotent, so it is done once only:
-// when its answer is lost, the next apply finds what it made.
+// register registers a revision, with tags for its content and owner. It is not idempotent, so there is no retry: after a lost
+// answer the next apply finds the revision.
 func (c *cluster) register(ctx context.Context, owner runtimes.Owner, version string, d *declared) (*definition, error) {
 	client, err := c.account.client(ctx)
 	if err != nil {
@@ -191,12 +191,12 @@ func (c *cluster) register(ctx context.Context, owner runtimes.Owner, version st
 }
 
 const (
-	keptRevisions = 10 // of an instance, besides those that are used
-	prunedAtOnce  = 5  // an apply deregisters no more: ECS allows one a second
+	keptRevisions = 10 // of an instance, besides those in use
+	prunedAtOnce  = 5  // the limit for one apply: ECS allows one per second
 )
 
-// prune deregisters revisions of the instance that are neither used nor among its newest, but for those that were taken over: other
-// services may run them. UpdateService refuses what was deregistered; a rollback to one registers it again.
+// prune deregisters revisions of the instance that are neither in use nor among its newest. It keeps adopted revisions: other
+// services may run them. UpdateService refuses a deregistered revision; a rollback to one registers it again.
 func (c *cluster) prune(ctx context.Context, owner runtimes.Owner, family string, used []string, keep int) (gone []string, err error) {
 	active, err := c.revisions(ctx, family)
 	if err != nil {
@@ -230,7 +230,7 @@ func (c *cluster) prune(ctx context.Context, owner runtimes.Owner, family string
 	return gone, nil
 }
 
-// definitionsOf are the revisions that a service's deployments name, its own first.
+// definitionsOf are the revisions in a service's deployments, starting with its own.
 func definitionsOf(s *types.Service) []string {
 	if s == nil {
 		return nil

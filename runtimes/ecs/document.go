@@ -12,11 +12,11 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// A document is what the AWS CLI takes as --cli-input-json: fields as AWS writes them, which are those of the SDK's
-// structs with a small first letter.
+// A document is the input of the AWS CLI's --cli-input-json: its fields have the names of the SDK's structs, with a lower case first
+// letter.
 
-// decode reads a document into one of the SDK's inputs, and returns it as it was read. What a parameter stands for becomes
-// a text or a number as the field wants it; anything else that does not fit is an error.
+// decode reads a document into one of the SDK's inputs, and returns it as it was read. The value of a parameter becomes a text or a
+// number, depending on the field; any other mismatch is an error.
 func decode(raw []byte, into any) (map[string]any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
@@ -30,13 +30,13 @@ func decode(raw []byte, into any) (map[string]any, error) {
 	}
 	data, err := json.Marshal(fitted)
 	if err == nil {
-		err = json.Unmarshal(data, into) // names are matched without regard to case
+		err = json.Unmarshal(data, into) // it ignores the case of names
 	}
 	document, _ := fitted.(map[string]any)
 	return document, err
 }
 
-// fit turns a value into what a type takes.
+// fit converts a value to a type.
 func fit(to reflect.Type, v any, path string) (any, error) {
 	if to.Kind() == reflect.Pointer {
 		return fit(to.Elem(), v, path)
@@ -105,13 +105,13 @@ func fitScalar(to reflect.Type, v any, path string) (any, error) {
 		}
 	case reflect.Float32, reflect.Float64:
 		if n, err := strconv.ParseFloat(text, to.Bits()); err == nil {
-			return json.Number(fmt.Sprint(n)), nil // 5.0 is 5, as it is read back
+			return json.Number(fmt.Sprint(n)), nil // 5.0 becomes 5, as ECS returns it
 		}
 	}
 	return nil, fmt.Errorf("%s cannot be %q", path, text)
 }
 
-// plain is one of the SDK's structs as a document; what is not set is left out.
+// plain is one of the SDK's structs as a document; unset fields are omitted.
 func plain(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -151,8 +151,8 @@ func plain(v reflect.Value) any {
 	return json.Number(fmt.Sprint(v.Interface()))
 }
 
-// differences lists where what is there is not what is declared. What is not declared does not count, nor does whether
-// nothing is written as such or left out, nor the order of lists, whose order means nothing in a service.
+// differences lists the declared fields that the live object does not have. Undeclared fields do not count. An explicit empty value
+// equals an absent one, and the order of lists does not count, since it has no meaning in a service.
 func differences(path string, declared, there any) []runtimes.FieldChange {
 	if same(declared, there) {
 		return nil
@@ -170,7 +170,7 @@ func differences(path string, declared, there any) []runtimes.FieldChange {
 	return all
 }
 
-// same reports whether what is there is at least what is declared.
+// same reports whether the live value includes the declared one.
 func same(declared, there any) bool {
 	switch want := declared.(type) {
 	case map[string]any:
@@ -188,7 +188,7 @@ func same(declared, there any) bool {
 	return scalar(declared) == scalar(there)
 }
 
-// sameList finds for each item another one that is at least that.
+// sameList finds for each declared item another live item that includes it.
 func sameList(want, live []any) bool {
 	if len(want) != len(live) {
 		return false
@@ -209,7 +209,7 @@ func sameList(want, live []any) bool {
 	return true
 }
 
-// scalar is a value as text; zero, false and nothing are one.
+// scalar is a value as text; zero, false and nothing are equal.
 func scalar(v any) string {
 	switch text := fmt.Sprint(v); text {
 	case "<nil>", "0", "false":

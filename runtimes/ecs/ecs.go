@@ -1,9 +1,9 @@
-// Package ecs is the runtime made of Amazon ECS services: a task definition registered once for what it says, a service
-// that runs it, and what ECS itself says of its deployments.
+// Package ecs is the runtime for Amazon ECS services: a task definition that is registered once for its content, a service that runs
+// it, and the state of its deployments in ECS.
 //
-// It owns exactly the services and task definitions that carry its tags, changes the declared fields and no others, and
-// lets ECS roll, judge and roll back: what its circuit breaker took back is reported as a failure of the version. It
-// decides nothing. It may import entities and runtimes.
+// It owns exactly the services and task definitions with its tags, and changes only the declared fields. ECS does the rollout, the
+// health check and the rollback: a rollback by its circuit breaker is reported as a failure of the version. The package makes no
+// decisions. It may import entities and runtimes.
 package ecs
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Runtime is one definition of kind ecs, connected when first used. Safe for concurrent use.
+// Runtime is one definition of kind ecs, connected at its first use. Safe for concurrent use.
 type Runtime struct {
 	def     entities.RuntimeDefinition
 	cluster *cluster
@@ -27,8 +27,8 @@ var (
 	_ runtimes.Remover = (*Runtime)(nil)
 )
 
-// New makes the runtime of a definition. Definitions that name one cluster in the same way share its reader, and those of
-// one account and region what its API allows. It asks nothing yet.
+// New makes the runtime of a definition. Definitions that name one cluster in the same way share its reader, and those of one
+// account and region share its rate limit. It sends no request yet.
 func New(def entities.RuntimeDefinition, accounts *Accounts) (*Runtime, error) {
 	if def.Kind != entities.RuntimeECS || def.ECS == nil || def.ECS.Cluster == "" {
 		return nil, fmt.Errorf("runtime %s: kind is %q; expected %q with a cluster", def.Name, def.Kind, entities.RuntimeECS)
@@ -36,23 +36,23 @@ func New(def entities.RuntimeDefinition, accounts *Accounts) (*Runtime, error) {
 	return &Runtime{def: def, cluster: accounts.cluster(*def.ECS)}, nil
 }
 
-// Watch implements runtimes.Watcher: the cluster is read again and again for all services that somebody asks about.
+// Watch implements runtimes.Watcher: the reader of the cluster polls all services that a caller is interested in.
 func (r *Runtime) Watch(hint func(runtimes.Owner)) (stop func()) { return r.cluster.watch(hint) }
 
-// timing is how long things are waited for, in real time.
+// timing has the intervals and timeouts, in real time.
 type timing struct {
-	watch    time.Duration // between two readings of a service by the cluster's reader, at least
-	each     time.Duration // of that, for each service on the cluster: a thousand are read in a thousand times this
-	fresh    time.Duration // how old what was read may be for who observes
-	gather   time.Duration // how long a reading waits for others to go with it
+	watch    time.Duration // shortest interval between two readings of a service by the cluster's reader
+	each     time.Duration // the part of it per service on the cluster: a thousand services are read in a thousand times this
+	fresh    time.Duration // maximum age of a reading for an observation
+	gather   time.Duration // how long a reading waits for others to join it
 	settle   time.Duration // how long reads may lag behind a write
-	wait     time.Duration // between two looks at what drains
-	tasks    time.Duration // between two looks at the tasks of a service that does not get well
-	log      time.Duration // between two looks at a log that is not there yet
-	call     time.Duration // that one call may take
-	listed   time.Duration // how old a list of all services may be
-	patience time.Duration // how long an apply waits for what ECS allows before it says so
-	interest time.Duration // how long a service is read that nobody asks about
+	wait     time.Duration // poll interval for a draining service
+	tasks    time.Duration // interval for the tasks of an unhealthy service
+	log      time.Duration // poll interval for a log that does not exist yet
+	call     time.Duration // timeout of one call
+	listed   time.Duration // maximum age of a list of all services
+	patience time.Duration // how long an apply waits for the rate limit of ECS before it returns an error
+	interest time.Duration // how long a service is polled after the last request for it
 }
 
 func defaultTiming() timing {

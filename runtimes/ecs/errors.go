@@ -14,9 +14,9 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// explain says why something could not be done, in the words of ECS and with what to do about it, and whether another
-// attempt can mend it: what ECS finds wrong in what was declared is permanent; permissions, quotas, what is on its way
-// and faults of its own are not. What it allows no more of at present is no attempt at all. An ended ctx stays what it is.
+// explain says why an action failed, in the words of ECS and with advice, and whether a retry can help. An error in the declaration
+// is permanent. Permissions, quotas, pending changes and faults of ECS are not. An action that the rate limit prevented is no
+// attempt at all. The error of an ended ctx stays as it is.
 func explain(doing string, err error) error {
 	var fenced *runtimes.FencedError
 	switch {
@@ -27,7 +27,7 @@ func explain(doing string, err error) error {
 	}
 	said := &refusal{doing: doing, err: err}
 	if slowed := (*slowedError)(nil); errors.As(err, &slowed) {
-		return runtimes.Unready(said) // what rolls the service is the last write of an apply
+		return runtimes.Unready(said) // the write that starts the rollout is the last one of an apply
 	}
 	said.hint = hints()[codeOf(err)]
 	if isPermanent(err) {
@@ -51,7 +51,7 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// hints are what to do about an error, by its code.
+// hints are the advice for an error, by its code.
 func hints() map[string]string {
 	return map[string]string{
 		"AccessDeniedException":       "give that role or user the permission; docs/ecs.md lists those that are needed",
@@ -68,8 +68,8 @@ func hints() map[string]string {
 	}
 }
 
-// isPermanent reports whether ECS found fault with what was asked. Of the same code are refusals of a moment: a service
-// that drains, reads that lag, a role that was made just now.
+// isPermanent reports whether ECS rejected the content of a request. Temporary refusals have the same code: a service that drains,
+// reads that lag, a role that was just created.
 func isPermanent(err error) bool {
 	switch codeOf(err) {
 	case "InvalidParameterException", "ClientException", "UnsupportedFeatureException", "PlatformUnknownException", "PlatformTaskDefinitionIncompatibilityException":
@@ -84,7 +84,7 @@ func isPermanent(err error) bool {
 	return true
 }
 
-// plainly leaves out what the SDK says around an error: the operation, the number of the request.
+// plainly drops the SDK's context of an error: the operation, the id of the request.
 func plainly(err error) string {
 	var api smithy.APIError
 	if errors.As(err, &api) {
@@ -97,8 +97,7 @@ func plainly(err error) string {
 	return err.Error()
 }
 
-// readingError says why something could not be read. An interruption from outside says nothing about ECS and stays what
-// it is.
+// readingError says why a reading failed. A cancellation says nothing about ECS and stays as it is.
 func readingError(doing string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%s: %w", doing, err)

@@ -10,19 +10,19 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// undone is what was found out about the service deployments of a service while it was in one state.
+// undone is the result of a reading of a service's service deployments, for one state of the service.
 type undone struct {
 	stamp, hash string
 	why         string
-	definition  string // that it was of
+	definition  string // of this definition
 }
 
-// deploymentsRead is how many of the newest service deployments are looked at, and revisions that one call takes.
+// deploymentsRead limits the newest service deployments that are read, and the revisions in one call.
 const deploymentsRead = 20
 
-// rolledBack says why the newest deployment of what is declared was rolled back, and of which revision; empty: it was not, or there was none. ECS
-// remembers for 90 days, and so nobody else has to. It is asked only about services that do not run what they should, and
-// only when something happened to them since.
+// rolledBack is the reason for the rollback of the newest deployment of the declaration, and its revision; empty if it was not
+// rolled back, or does not exist. ECS keeps this for 90 days, so Converge does not store it. The request is made only for services
+// that do not run their target, and only after a change of them.
 func (c *cluster) rolledBack(ctx context.Context, s *types.Service, owner runtimes.Owner, d *declared) (undone, error) {
 	stamp := stampOf(s)
 	c.mu.Lock()
@@ -78,8 +78,8 @@ func (c *cluster) takenBack(ctx context.Context, s *types.Service, owner runtime
 	return found, nil
 }
 
-// backOf says why a service deployment was rolled back. One that was STOPPED was overtaken by another: somebody changed
-// the service meanwhile, which is for an apply to mend.
+// backOf is the reason for the rollback of a service deployment. A STOPPED one was replaced by another: the service was changed in
+// the meantime, and an apply corrects that.
 func backOf(d types.ServiceDeploymentBrief) string {
 	if !strings.HasPrefix(string(d.Status), "ROLLBACK_") {
 		return ""

@@ -14,16 +14,17 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// A service that is declared by another name is another one for ECS. What the instance ran by the name before is left where it is:
-// the tag TagLeft of the service names it, so that it is reported until somebody deletes it. Removing the instance removes both.
+// A service with a changed name in its declaration is another service for ECS. The instance's earlier service stays: the tag TagLeft
+// of the new service names it, so that it is reported until it is deleted. Removing the instance removes both.
 
-// owners are the services of a cluster by whose they are, as they were listed last.
+// owners are the services of a cluster by owner, from the last list.
 type owners struct {
 	at    time.Time
 	names map[string][]string // by the key of the owner
 }
 
-// others are services of an instance by other names than one. The cluster is listed for all who ask, now and then.
+// others are the services of an instance except the one with a name. The list of the cluster is shared by all callers, and refreshed
+// from time to time.
 func (c *cluster) others(ctx context.Context, owner runtimes.Owner, name string) ([]string, error) {
 	select {
 	case c.listing <- struct{}{}:
@@ -39,7 +40,7 @@ func (c *cluster) others(ctx context.Context, owner runtimes.Owner, name string)
 		c.owners = listed
 	}
 	key := owner.Key()
-	if !slices.Contains(c.owners.names[key], name) { // it is about to be
+	if !slices.Contains(c.owners.names[key], name) { // it will be soon
 		c.owners.names[key] = append(c.owners.names[key], name)
 	}
 	return slices.DeleteFunc(slices.Clone(c.owners.names[key]), func(other string) bool { return other == name }), nil
@@ -88,9 +89,9 @@ func (c *cluster) all(ctx context.Context, each func(*types.Service) error) erro
 	}
 }
 
-const listedAtOnce = 100 // services that ListServices answers with
+const listedAtOnce = 100 // the page size of ListServices
 
-// lookForOthers notes what the instance has by other names. When that cannot be listed nothing else is lost.
+// lookForOthers records the other services of the instance. A failure of this list has no other effect.
 func (a *apply) lookForOthers(ctx context.Context) {
 	others, err := a.cluster.others(ctx, a.in.Owner, a.want.name())
 	if err != nil {
@@ -103,9 +104,9 @@ func (a *apply) lookForOthers(ctx context.Context) {
 	}
 }
 
-// leftTag names services, as many as a tag takes.
+// leftTag names as many services as fit into a tag.
 func leftTag(names []string) string {
-	const length = 256 // of a tag's value
+	const length = 256 // limit of a tag's value
 	value := ""
 	for _, name := range names {
 		if len(value)+1+len(name) <= length {
@@ -115,7 +116,7 @@ func leftTag(names []string) string {
 	return value
 }
 
-// leftBehind reports services that the instance has by other names, while they are there.
+// leftBehind reports the services that the instance has under other names, while they exist.
 func (ob *observation) leftBehind(ctx context.Context) (all []entities.Object, err error) {
 	for _, name := range strings.Fields(valueOf(ob.service.Tags, TagLeft)) {
 		s, err := ob.cluster.read(ctx, ob.in.Owner, name, time.Now().Add(-ob.cluster.timing.fresh))

@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// links lead to the service in the console, and to the logs of its containers.
+// links point to the service in the console, and to the logs of its containers.
 func (ob *observation) links() []entities.Link {
 	parts := strings.Split(text(ob.service.ServiceArn), ":")
 	const region = 3
@@ -39,7 +39,7 @@ func (ob *observation) links() []entities.Link {
 	return links
 }
 
-// escapedTwice is how CloudWatch's console has the name of a log group behind the #, with $ for the second %.
+// escapedTwice is the encoding of a log group behind the # in CloudWatch's console, with $ for the second %.
 func escapedTwice(group string) string {
 	return strings.ReplaceAll(url.QueryEscape(url.QueryEscape(group)), "%", "$")
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// observation is one Observe.
+// observation is one call of Observe.
 type observation struct {
 	*Runtime
 	in          runtimes.Instance
 	want        *declared
 	service     *types.Service
 	definitions map[string]*definition // of the deployments, by ARN
-	back        string                 // the revision that ECS took back
+	back        string                 // the revision that ECS rolled back
 }
 
-// Observe implements runtimes.Runtime from what is read for all services of the cluster. A service that is missing, or
-// INACTIVE, is an object without versions.
+// Observe implements runtimes.Runtime from the shared readings of the cluster. A missing or INACTIVE service is an object without
+// versions.
 func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
 	if err := ctx.Err(); err != nil || in.Payload == nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities
 	return append([]entities.Object{object}, all...), nil
 }
 
-// ours reports whether the service is there and belongs to the instance.
+// ours reports whether the service exists and belongs to the instance.
 func (ob *observation) ours() bool {
 	return ob.service != nil && valueOf(ob.service.Tags, TagOwner) == ob.in.Owner.Key()
 }
@@ -96,7 +96,7 @@ func (ob *observation) object(ctx context.Context) (entities.Object, error) {
 	return o, nil
 }
 
-// versions are those of the deployments: the PRIMARY one is what the service runs, others as long as tasks of them run.
+// versions are those of the deployments: the PRIMARY one, and the others as long as their tasks run.
 func (ob *observation) versions() []entities.ObjectVersion {
 	var all []entities.ObjectVersion
 	for _, d := range primaryFirst(ob.service) {
@@ -137,8 +137,8 @@ func primaryOf(s *types.Service) *types.Deployment {
 	return nil
 }
 
-// versionOf is the version that a revision runs: the one that is asked about where it says what that says, else the one
-// that it was registered for. Of what somebody else registered it is not known.
+// versionOf is the version of a revision: the observed version if the content is equal, otherwise the version for which it was
+// registered. The version of another owner's revision is unknown.
 func (ob *observation) versionOf(arn string) string {
 	d := ob.definitions[arn]
 	switch {
@@ -150,14 +150,13 @@ func (ob *observation) versionOf(arn string) string {
 	return d.version
 }
 
-// wanted reports whether a deployment runs what is asked about.
+// wanted reports whether a deployment runs the observed version.
 func (ob *observation) wanted(d *types.Deployment) bool {
 	known := ob.definitions[text(d.TaskDefinition)]
 	return known != nil && known.is(ob.in.Owner, ob.want)
 }
 
-// health is how the service is by itself: what it does with its PRIMARY deployment. A state of the rollout that is absent
-// speaks neither for nor against it.
+// health is the state of the service's PRIMARY deployment, without regard to the declaration. A missing rollout state is neutral.
 func (ob *observation) health() (entities.ObjectStatus, string) {
 	s, p := ob.service, primaryOf(ob.service)
 	switch {
@@ -190,7 +189,7 @@ func rolling(p *types.Deployment) string {
 	return line
 }
 
-// judge marks what is asked about as failed where ECS took it back, and as drifted where the service is not as declared.
+// judge marks the observed version as failed if ECS rolled it back, and as drifted if the service is not as declared.
 func (ob *observation) judge(ctx context.Context, o *entities.Object) error {
 	p := primaryOf(ob.service)
 	if p == nil || ob.in.FullVersion == "" || text(ob.service.Status) == statusDraining {
@@ -220,8 +219,8 @@ func (ob *observation) judge(ctx context.Context, o *entities.Object) error {
 	return nil
 }
 
-// tookBack says why ECS took back what is asked about; empty: it did not. While tasks of it are still there its deployment
-// says so, afterwards the service deployment alone.
+// tookBack is why ECS rolled back the observed version; empty: it did not. While its tasks exist, its deployment has the reason;
+// later only the service deployment has it.
 func (ob *observation) tookBack(ctx context.Context) (string, error) {
 	for i := range ob.service.Deployments {
 		if d := &ob.service.Deployments[i]; ob.wanted(d) && d.RolloutState == types.DeploymentRolloutStateFailed {
@@ -236,7 +235,7 @@ func (ob *observation) tookBack(ctx context.Context) (string, error) {
 	return found.why, err
 }
 
-// instead says what runs that is not what is asked about.
+// instead names the running revision if it is not the observed one.
 func (ob *observation) instead(p *types.Deployment) string {
 	line := "it runs " + short(text(p.TaskDefinition))
 	if d := ob.definitions[text(p.TaskDefinition)]; d == nil || d.owner != ob.in.Owner.Key() {
@@ -248,10 +247,10 @@ func (ob *observation) instead(p *types.Deployment) string {
 	return line
 }
 
-// clock is how times are written in messages.
+// clock is the format of times in messages.
 const clock = "15:04 UTC"
 
-// drift names the declared fields that are not so.
+// drift names the declared fields that differ.
 func (ob *observation) drift() string {
 	var all []string
 	live := there(ob.service)
@@ -274,7 +273,7 @@ func orNothing(s string) string {
 	return s
 }
 
-// events are what ECS says of the service, the newest.
+// events are the newest events of the service.
 func (ob *observation) events() (all []entities.Event) {
 	for _, e := range ob.service.Events[:min(len(ob.service.Events), runtimes.MaxEvents)] {
 		if e.CreatedAt != nil {

@@ -24,11 +24,11 @@ const (
 	tagWrites        group = "tag writes"
 )
 
-// rate is a bucket: how many calls at once, and how many come back in a second.
+// rate is a bucket: the burst size, and how many calls are refilled per second.
 type rate struct{ burst, perSecond float64 }
 
-// rates are what ECS allows (developer guide, request-throttling), and CloudWatch Logs (quotas, GetLogEvents). That of task reads
-// could not be looked up there and is set like its neighbour's.
+// rates are the limits of ECS (developer guide, request-throttling) and of CloudWatch Logs (quotas, GetLogEvents). The limit of task
+// reads could not be found there; it has the value of a similar group.
 func rates() map[group]rate {
 	return map[group]rate{
 		serviceReads: {100, 20}, serviceWrites: {50, 5}, definitionReads: {50, 20}, definitionWrites: {20, 1}, taskReads: {100, 20}, tagWrites: {20, 10},
@@ -36,16 +36,16 @@ func rates() map[group]rate {
 	}
 }
 
-// share is the part of it that a worker takes: others call from the same account, people at a console among them.
+// share is the part of the limit that a worker uses: others call from the same account, including people at a console.
 const share = 0.8
 
-// After an answer that says "too fast" nobody of a group calls for a while, doubled up to the longest.
+// After a throttling error a group makes no calls for a while. The pause doubles up to the longest.
 const (
 	firstPause   = time.Second
 	longestPause = 20 * time.Second
 )
 
-// pace keeps the calls of one account and region to what is allowed. It is shared by all who call there.
+// pace keeps the calls of one account and region within the limits. All callers there share it.
 type pace struct {
 	mu      sync.Mutex
 	buckets map[group]*bucket
@@ -53,10 +53,10 @@ type pace struct {
 
 type bucket struct {
 	rate
-	tokens float64 // below 0: so many have been promised to who waits
+	tokens float64 // below 0: reserved by waiting callers
 	at     time.Time
 	pause  time.Duration
-	until  time.Time // nobody calls before
+	until  time.Time // no calls before this time
 }
 
 func newPace() *pace {
@@ -68,7 +68,7 @@ func newPace() *pace {
 	return p
 }
 
-// take promises a call of a group and says how long it has to wait for it.
+// take reserves a call of a group and returns how long to wait for it.
 func (p *pace) take(g group) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *pace) take(g group) time.Duration {
 	return wait
 }
 
-// give takes back the promise of a call that is not made.
+// give returns the reservation of a call that is not made.
 func (p *pace) give(g group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (b *bucket) refill(now time.Time) {
 	b.at = now
 }
 
-// spare reports whether a group has calls left for what can be done without.
+// spare reports whether a group has calls left for optional requests.
 func (p *pace) spare(g group) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,12 +103,12 @@ func (p *pace) spare(g group) bool {
 	return b.tokens > b.burst/4 && now.After(b.until)
 }
 
-// throttled notes that ECS refused a call for coming too fast; ok that it took one.
+// throttled records a throttling error; ok records a success.
 func (p *pace) throttled(g group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b, now := p.buckets[g], time.Now()
-	if now.Before(b.until) { // of several that were on their way
+	if now.Before(b.until) { // one of several calls that were under way
 		return
 	}
 	b.pause = min(max(firstPause, 2*b.pause), longestPause)
@@ -121,7 +121,7 @@ func (p *pace) ok(g group) {
 	p.buckets[g].pause = 0
 }
 
-// wait returns when a call of a group may be made, or, at the end of ctx or of its patience, why it may not.
+// wait returns when a call of a group may be made. At the end of ctx or of the patience it returns an error.
 func (p *pace) wait(ctx context.Context, g group, patience time.Duration) error {
 	wait := p.take(g)
 	if wait == 0 {
@@ -145,22 +145,21 @@ func (p *pace) wait(ctx context.Context, g group, patience time.Duration) error 
 	}
 }
 
-// codeThrottled is the code of a reading that had to wait for longer than it may take.
+// codeThrottled is the code of a reading that waited too long for the rate limit.
 const codeThrottled = "throttled"
 
-// slowedError says that a call could not be made in time without being refused.
+// slowedError says that the rate limit did not allow a call in time.
 type slowedError struct{ group group }
 
 func (e *slowedError) Error() string {
 	return fmt.Sprintf("AWS allows no more %s in this account and region at present; it is tried again when it does", e.group)
 }
 
-// transientAttempts bounds how often a read is tried again that failed on the way, or in the server.
+// transientAttempts limits the retries of a read after a network or server error.
 const transientAttempts = 3
 
-// call asks ECS for something within what it allows. One that comes too fast is made again, for as long as ctx and patience
-// last: it changed nothing. One that failed on the way, or in the server, is made again only where it reads: a write may have
-// arrived.
+// call makes a request to ECS within its limits. It retries a throttled request as long as ctx and patience last: such a request
+// changed nothing. It retries after a network or server error only if the request reads: a write may have arrived.
 func call[In, Out, Option any](ctx context.Context, c *cluster, g group, ask func(context.Context, *In, ...Option) (*Out, error), in *In) (*Out, error) {
 	began := time.Now()
 	for failed := 1; ; {
@@ -186,7 +185,7 @@ func call[In, Out, Option any](ctx context.Context, c *cluster, g group, ask fun
 	}
 }
 
-// reads tells what may be asked twice: what reads, and what starts a task, by its token, or stops one.
+// reads reports which groups are idempotent: reads, the start of a task, by its token, and its stop.
 func reads(g group) bool { return g != serviceWrites && g != definitionWrites && g != tagWrites }
 
 func isThrottled(err error) bool {
@@ -197,7 +196,7 @@ func isThrottled(err error) bool {
 	return false
 }
 
-// isTransient reports whether there was no answer of the API, or one that puts the fault on its own side.
+// isTransient reports whether there was no answer of the API, or an error of the server.
 func isTransient(err error) bool {
 	var refusal smithy.APIError
 	return !errors.As(err, &refusal) || refusal.ErrorFault() == smithy.FaultServer || refusal.ErrorCode() == "ServerException"

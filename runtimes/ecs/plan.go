@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Plan implements runtimes.Planner. What would be registered is compared with the task definition that runs.
+// Plan implements runtimes.Planner. It compares the task definition to register with the running one.
 func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
 	if err := ctx.Err(); err != nil || in.Payload == nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (a *apply) plan(ctx context.Context) (changes []runtimes.Change, err error)
 	return changes, nil
 }
 
-// definitionChanges is what a new task definition would change of the one that runs.
+// definitionChanges are the differences of a new task definition from the running one.
 func (a *apply) definitionChanges(ctx context.Context, running string) ([]runtimes.FieldChange, error) {
 	if running == "" {
 		return nil, nil
@@ -74,7 +74,7 @@ func (a *apply) definitionChanges(ctx context.Context, running string) ([]runtim
 	return differences("", wanted, live), nil
 }
 
-// serviceChange is what would happen to the service; nil: nothing.
+// serviceChange is the change of the service; nil: none.
 func (a *apply) serviceChange(made *definition) *runtimes.Change {
 	change := &runtimes.Change{Action: runtimes.ActionCreate, Type: "Service", Name: a.want.name()}
 	if a.service == nil || text(a.service.Status) == statusDraining {

@@ -16,54 +16,54 @@ import (
 )
 
 const (
-	atOnce  = 10 // services that DescribeServices takes
-	readers = 4  // calls under way at a time
+	atOnce  = 10 // services in one call of DescribeServices
+	readers = 4  // concurrent calls
 )
 
-// cluster is read for all services on it that somebody asks about, ten with each call: again and again, so that changes are
-// noticed, and at once for who wants to know. Services that nobody asks about any more are left out.
+// cluster is the shared reader of all requested services of a cluster, ten with each call. It polls them, so that changes are
+// noticed, and reads at once for a waiting caller. It drops services that are no longer requested.
 type cluster struct {
 	account *account
 	name    string
 	timing  timing
-	// ctx ends when the cluster is closed: what goes on in the background goes on under it.
+	// ctx ends when the cluster is closed: it is the context of all background work.
 	ctx  context.Context //nolint:containedctx // of the worker: it reads for all
 	stop context.CancelFunc
-	wake chan struct{} // somebody wants to know
+	wake chan struct{} // a caller waits
 	slot chan struct{} // calls under way
 
-	listing chan struct{} // whoever lists all services; it guards owners
+	listing chan struct{} // held while all services are listed; it guards owners
 	owners  owners
 
 	mu       sync.Mutex
 	started  bool
 	entries  map[string]*entry // by name of the service
 	watchers map[int]func(runtimes.Owner)
-	next     int // number of the next watcher
+	next     int // id of the next watcher
 }
 
-// entry is what is known of one service.
+// entry is the cached state of one service.
 type entry struct {
-	service *types.Service // nil: it is not there
-	print   string         // of what it says, for who is told of changes
-	began   time.Time      // when the reading of it began; zero: never
+	service *types.Service // nil: it does not exist
+	print   string         // of its content, to notify watchers of changes
+	began   time.Time      // when its reading began; zero: never
 	err     error          // of the last reading, if it failed
-	tried   time.Time      // when that began
-	done    chan struct{}  // closed, and made anew, whenever a reading ends
+	tried   time.Time      // when that reading began
+	done    chan struct{}  // closed and replaced whenever a reading ends
 	reading bool
-	wanted  time.Time // somebody waits for a reading that begins at this time or later
+	wanted  time.Time // a caller waits for a reading that begins at this time or later
 	asked   time.Time
 	owner   runtimes.Owner
 	wrote   *written
 
-	undone  undone // of its service deployments, as they were when it was last asked
+	undone  undone // of its service deployments, as last read
 	stopped stopped
 	stage   stage
 }
 
-// written is what a write left, while reads may still show what was before it.
+// written is the state after a write, while reads may still show the earlier state.
 type written struct {
-	before []string // what readings say that know nothing of it, nor of writes right before it
+	before []string // fingerprints of readings from before it, and before writes right before it
 	until  time.Time
 }
 
@@ -76,7 +76,7 @@ func newCluster(a *account, name string, timing timing) *cluster {
 	}
 }
 
-// watch calls hint for the owner of a service that was read and differs from what it was.
+// watch calls hint for the owner of a service after each reading that differs from the last.
 func (c *cluster) watch(hint func(runtimes.Owner)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *cluster) watch(hint func(runtimes.Owner)) (stop func()) {
 	}
 }
 
-// entry finds what is known of a service; c.mu is held.
+// entry returns the cached state of a service; c.mu is held.
 func (c *cluster) entry(name string) *entry {
 	e := c.entries[name]
 	if e == nil {
@@ -100,7 +100,7 @@ func (c *cluster) entry(name string) *entry {
 	return e
 }
 
-// read returns a service as it was at some time or later; nil: it is not there. The same value is given to all who ask.
+// read returns a service as it was at some time or later; nil: it does not exist. All callers share the value.
 func (c *cluster) read(ctx context.Context, owner runtimes.Owner, name string, since time.Time) (*types.Service, error) {
 	asked := time.Now()
 	for {
@@ -123,7 +123,7 @@ func (c *cluster) read(ctx context.Context, owner runtimes.Owner, name string, s
 		}
 		wanted := since
 		if e.err != nil && e.tried.After(since) {
-			wanted = time.Now() // what failed before is not waited for
+			wanted = time.Now() // an earlier failure is not waited for
 		}
 		e.wanted = later(e.wanted, wanted)
 		done := e.done
@@ -139,7 +139,7 @@ func (c *cluster) read(ctx context.Context, owner runtimes.Owner, name string, s
 	}
 }
 
-// why says why what was asked for did not come in time: what ECS allows counts for more than that time was up.
+// why says why a reading was not complete in time: the rate limit is a more useful reason than the timeout.
 func (c *cluster) why(ctx context.Context) error {
 	if ctx.Err() == context.DeadlineExceeded && !c.account.pace.spare(serviceReads) {
 		return &slowedError{serviceReads}
@@ -154,7 +154,7 @@ func (c *cluster) stir() {
 	}
 }
 
-// start begins to read; c.mu is held.
+// start starts the reader; c.mu is held.
 func (c *cluster) start() {
 	if !c.started {
 		c.started = true
@@ -162,7 +162,7 @@ func (c *cluster) start() {
 	}
 }
 
-// follow reads what is due until the cluster is closed.
+// follow reads the due services until the cluster is closed.
 func (c *cluster) follow() {
 	for c.ctx.Err() == nil {
 		select {
@@ -182,7 +182,7 @@ func (c *cluster) follow() {
 		timer := time.NewTimer(wait)
 		select {
 		case <-c.wake:
-			time.Sleep(c.timing.gather) // others who ask at the same time go with it
+			time.Sleep(c.timing.gather) // concurrent requests join this one
 		case <-timer.C:
 		case <-c.ctx.Done():
 		}
@@ -190,8 +190,8 @@ func (c *cluster) follow() {
 	}
 }
 
-// due lists the services to read next, at most ten: those that somebody waits for first. A call that is made anyway is
-// filled up with those that were not read for the longest. Where nothing is due it says for how long.
+// due lists the services to read next, at most ten: those with waiting callers first. It fills a call with the services that were
+// read longest ago. If none is due, it returns how long to wait.
 func (c *cluster) due(now time.Time) (names []string, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,7 +233,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// describe reads some services and tells of those that changed.
+// describe reads some services and notifies watchers of changes.
 func (c *cluster) describe(names []string) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(c.ctx, c.timing.call+longestPause)
@@ -254,7 +254,7 @@ func (c *cluster) describe(names []string) {
 	}
 }
 
-// noted files what a reading found, and returns the hints to give.
+// noted stores the result of a reading, and returns the hints to send.
 func (c *cluster) noted(names []string, found map[string]*types.Service, began time.Time, err error) (hints []func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,8 +273,8 @@ func (c *cluster) noted(names []string, found map[string]*types.Service, began t
 	return hints
 }
 
-// file files the services of an answer by name. A service that is missing, or INACTIVE, is not there; a name may fail for
-// other reasons in an answer that is well otherwise.
+// file adds the services of an answer by name. A missing or INACTIVE service does not exist. Single names may fail in an otherwise
+// successful answer.
 func file(out *ecs.DescribeServicesOutput, found map[string]*types.Service) error {
 	for i := range out.Services {
 		if s := &out.Services[i]; text(s.Status) != "INACTIVE" {
@@ -289,10 +289,10 @@ func file(out *ecs.DescribeServicesOutput, found map[string]*types.Service) erro
 	return nil
 }
 
-// take notes what was read, and reports whether it is something new. While reads may lag behind a write, one that says
-// what was before it says nothing.
+// take stores a reading, and reports whether it is a change. While reads may lag behind a write, it ignores a reading that shows the
+// state before the write.
 func (e *entry) take(s *types.Service, began time.Time) (changed bool) {
-	if began.Before(e.began) { // of two at once the later one counts
+	if began.Before(e.began) { // of two concurrent readings the later one counts
 		return false
 	}
 	e.began = began
@@ -307,7 +307,7 @@ func (e *entry) take(s *types.Service, began time.Time) (changed bool) {
 	return changed
 }
 
-// wrote notes what a write answered: it is what there is, until reads know of it too.
+// wrote stores the answer to a write as the current state, until reads show it too.
 func (c *cluster) wrote(name string, before, now *types.Service) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -322,7 +322,7 @@ func (c *cluster) wrote(name string, before, now *types.Service) {
 	e.wrote = mark
 }
 
-// printOf is equal for equal services, their events left out: those go on while nothing happens.
+// printOf is equal for equal services, without their events: those continue without changes.
 func printOf(s *types.Service) string {
 	if s == nil {
 		return ""
@@ -340,8 +340,8 @@ func printOf(s *types.Service) string {
 	return string(data)
 }
 
-// stampOf tells apart the states of a service by what ECS did with it last: its deployments, what they do, and its newest
-// event. A rollback that brings back the deployment before leaves events.
+// stampOf identifies the state of a service by the last action of ECS: its deployments, their states, and its newest event. A
+// rollback to the earlier deployment leaves events.
 func stampOf(s *types.Service) string {
 	if s == nil {
 		return ""

@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Remove implements runtimes.Remover: the service of the instance is scaled to nothing, deleted when nothing runs of it any
-// more, and the task definitions that were registered for it are deregistered. What is not ours is left.
+// Remove implements runtimes.Remover. It scales the service of the instance to zero, deletes it when no tasks run, and deregisters
+// the task definitions that were registered for it. It leaves objects of other owners.
 func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
 	if err := ctx.Err(); err != nil || in.Payload == nil {
 		return err
@@ -58,7 +58,7 @@ func (a *apply) end(ctx context.Context, client *ecs.Client, name string) (err e
 	}
 }
 
-// drain takes the next step on the way of a service to be gone.
+// drain takes the next step of the deletion of a service.
 func (a *apply) drain(ctx context.Context, client *ecs.Client) error {
 	daemon := a.service.SchedulingStrategy == types.SchedulingStrategyDaemon
 	switch {
@@ -79,7 +79,7 @@ func (a *apply) drain(ctx context.Context, client *ecs.Client) error {
 	}
 	_, err := call(ctx, a.cluster, serviceWrites, client.DeleteService, &ecs.DeleteServiceInput{Cluster: &a.cluster.name, Service: a.service.ServiceName, Force: &daemon})
 	if codeOf(err) == "InvalidParameterException" || codeOf(err) == "ServiceNotActiveException" || codeOf(err) == "ServiceNotFoundException" {
-		return nil // it has tasks that the reading did not show, or is gone: the next look says
+		return nil // it has tasks that the reading did not show, or is gone: the next reading shows it
 	}
 	return err
 }

@@ -23,37 +23,37 @@ import (
 	"github.com/converge-engine/converge/runtimes/kubernetes/job/report"
 )
 
-// TaskRequest is a command to run as a task of its own.
+// TaskRequest is a command to run as its own task.
 type TaskRequest struct {
 	Where entities.CommandTask
-	// One, when not empty, names that of which there is one task at a time in the cluster. Try names the attempt: a task that
-	// an interrupted attempt of that name began is waited for, or its result taken; any other of One is stopped first.
-	// Without a Try each run has its own.
+	// One, if not empty, limits the cluster to one task at a time of this name. Try names the attempt: RunTask waits for the task of
+	// an interrupted attempt of that name, or uses its result, and first stops any other task of One. Without a Try each run has its
+	// own task.
 	One, Try string
 	Tags     map[string]string // for people
 
 	Command []string
-	Env     map[string]string // not for secrets: who may describe the task reads it
-	// Timeout is for everything, waiting for capacity and for the image included.
+	Env     map[string]string // not for secrets: everyone who may describe the task can read it
+	// Timeout covers everything, including the wait for capacity and for the image.
 	Timeout time.Duration
-	// StopAtLimit ends a command that prints more than Limit bytes to stdout; this and Limit need the wrapper.
+	// StopAtLimit ends a command that prints more than Limit bytes to stdout; both need the wrapper.
 	Limit       int
 	StopAtLimit bool
 }
 
-// TaskResult is how a command went.
+// TaskResult is the result of a command.
 type TaskResult struct {
 	// Place is the task, with a link to it, for people; empty: there is none.
 	Place string
-	// Document is the wrapper's, or one made of what ECS and the log say.
+	// Document is the wrapper's, or one that is built from ECS and the log.
 	report.Document
-	// Merged: there was no wrapper, so that stdout is the log with both streams in it.
+	// Merged: there was no wrapper, so stdout is the log with both streams.
 	Merged bool
-	// NoLog is why nothing is known of what was printed.
+	// NoLog is why the output is unknown.
 	NoLog string
 }
 
-// TaskError is why a task has no exit code. Code is one of a reading.
+// TaskError is why a task has no exit code. Code is that of a reading.
 type TaskError struct{ Code, Message string }
 
 func (e *TaskError) Error() string { return e.Message }
@@ -62,7 +62,7 @@ func failure(code, format string, args ...any) error {
 	return &TaskError{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// TaskCode is the code of an error of RunTask, as a reading has it.
+// TaskCode is the code of an error of RunTask, as in a reading.
 func TaskCode(err error) string {
 	var known *TaskError
 	if errors.As(err, &known) {
@@ -71,9 +71,9 @@ func TaskCode(err error) string {
 	return readingCode(err)
 }
 
-// RunTask runs a command as a task of its own to its end (A20, A21, C1). A command that ran is no error, however it ended. A
-// *TaskError says why there is no exit code; another error is of the API, or of ctx, permanent where ECS finds fault with
-// what was asked. A task whose end was not seen is stopped, within half a minute after ctx ended.
+// RunTask runs a command as its own task until it ends (A20, A21, C1). A command that ran is no error, with any exit code. A
+// *TaskError says why there is no exit code. Any other error is of the API, or of ctx; it is permanent if ECS rejects the request. A
+// task that has not ended is stopped, within half a minute after ctx ended.
 func (a *Accounts) RunTask(ctx context.Context, r TaskRequest) (TaskResult, error) {
 	if err := ctx.Err(); err != nil {
 		return TaskResult{}, err
@@ -94,28 +94,28 @@ func (a *Accounts) RunTask(ctx context.Context, r TaskRequest) (TaskResult, erro
 	return res, explain("run a task in cluster "+c.cluster.name, err)
 }
 
-// command is one RunTask of ours.
+// command is one call of RunTask.
 type command struct {
 	TaskRequest
 	cluster   *cluster
 	until     time.Time
 	container string
 	logs      logs
-	arn       string // of the task; empty: none is known
-	asked     bool   // one may have been started
+	arn       string // of the task; empty: unknown
+	asked     bool   // a task may have been started
 	began     time.Time
-	seen      bool   // it was described
-	stopping  bool   // it stops already
-	wait      string // what is waited for
+	seen      bool   // the task was described
+	stopping  bool   // the task is already stopping
+	wait      string // why it waits
 }
 
-// Bounds of a run.
+// Limits of a run.
 const (
-	mostTries = 10               // of one attempt, when earlier ones were stopped by us
-	cleanup   = 30 * time.Second // for stopping, when the caller's context has ended
+	mostTries = 10               // of one attempt, if Converge stopped earlier ones
+	cleanup   = 30 * time.Second // for stopping, after the caller's context has ended
 )
 
-// stoppedByUs is the reason of a task that an interrupted attempt stopped: its end is no result.
+// stoppedByUs is the stop reason of a task that an interrupted attempt stopped: it has no result.
 const stoppedByUs = "converge: nobody waits for it any more"
 
 func (c *command) run(ctx context.Context) (TaskResult, error) {
@@ -138,14 +138,14 @@ func (c *command) run(ctx context.Context) (TaskResult, error) {
 			return res, err
 		case task != nil:
 			res := c.result(ctx, task)
-			c.end(ctx) // others of its containers may run on
+			c.end(ctx) // its other containers may still run
 			return res, nil
 		}
 	}
 	return TaskResult{}, failure(runtimes.CodeFetchFailed, "the tasks of %d attempts were stopped before", mostTries)
 }
 
-// attempt starts a task and waits for the end of its container; nil: it is one of before, that was stopped by us.
+// attempt starts a task and waits until its container ends; nil: the task is an earlier one that Converge stopped.
 func (c *command) attempt(ctx context.Context, n int) (*types.Task, error) {
 	arn, err := c.start(ctx, n)
 	if err != nil || arn == "" {
@@ -172,8 +172,8 @@ func (c *command) attempt(ctx context.Context, n int) (*types.Task, error) {
 	}
 }
 
-// start starts the task of an attempt, or finds the one that was started for it: by the client token, which ECS remembers for as
-// long as the task is there and an hour more, at most a day (API reference, ECS_Idempotency). Empty: it was remembered, and started
+// start starts the task of an attempt, or finds the task that was started for it. It finds it by the client token, which ECS keeps
+// while the task exists and an hour longer, at most a day (API reference, ECS_Idempotency). Empty: ECS had the token, and started
 // nothing.
 func (c *command) start(ctx context.Context, n int) (string, error) {
 	client, err := c.cluster.account.client(ctx)
@@ -184,7 +184,7 @@ func (c *command) start(ctx context.Context, n int) (string, error) {
 	out, err := call(ctx, c.cluster, taskRuns, client.RunTask, c.input(n))
 	var conflict *types.ConflictException
 	switch {
-	case errors.As(err, &conflict) && len(conflict.ResourceIds) > 0: // it was started, with another deadline
+	case errors.As(err, &conflict) && len(conflict.ResourceIds) > 0: // it was started with another deadline
 		return conflict.ResourceIds[0], nil
 	case err != nil:
 		return "", err
@@ -225,13 +225,12 @@ func (c *command) input(n int) *ecs.RunTaskInput {
 	return in
 }
 
-// argv is what the container runs. The wrapper ends the command a little before our patience does, so that its document comes
-// in time.
+// argv is the command of the container. The wrapper's timeout is a little earlier than ours, so that its document comes in time.
 func (c *command) argv() []string {
 	if c.Where.Wrapper == "" {
 		return c.Command
 	}
-	margin := min(10*time.Second, c.Timeout/10) // the log comes late
+	margin := min(10*time.Second, c.Timeout/10) // the log arrives late
 	argv := []string{c.Where.Wrapper, "exec", "--deadline", c.until.Add(-margin).UTC().Format(time.RFC3339Nano)}
 	if c.Limit > 0 {
 		argv = append(argv, "--limit", strconv.Itoa(c.Limit))
@@ -242,8 +241,8 @@ func (c *command) argv() []string {
 	return append(append(argv, "--"), c.Command...)
 }
 
-// startedBy is by what the tasks of One are listed, group by what one knows those of this attempt: its name and all that is run,
-// but for the deadline.
+// startedBy is the filter for the tasks of One. group identifies those of this attempt: by its name and the whole request, without
+// the deadline.
 func (c *command) startedBy() string {
 	return "converge/" + sum(cmp.Or(c.One, c.Try))
 }
@@ -255,12 +254,12 @@ func (c *command) group() string {
 func (c *command) token(n int) string { return sum(c.group(), n) + sum(n, c.group()) }
 
 func sum(of ...any) string {
-	data, _ := json.Marshal(of) // of texts and numbers it never fails
+	data, _ := json.Marshal(of) // never fails for texts and numbers
 	hash := sha256.Sum256(data)
 	return hex.EncodeToString(hash[:16])
 }
 
-// describe reads the task; nil: reads lag, and it is not seen yet.
+// describe reads the task; nil: reads lag, and do not show it yet.
 func (c *command) describe(ctx context.Context) (*types.Task, error) {
 	client, err := c.cluster.account.client(ctx)
 	if err != nil {
@@ -273,8 +272,8 @@ func (c *command) describe(ctx context.Context) (*types.Task, error) {
 	return &out.Tasks[0], nil
 }
 
-// verdict decides whether the container has ended, or will never run. Only where it ended by itself is its exit code one: a
-// container that is stopped from outside has one as well.
+// verdict decides whether the container has ended, or can never start. Its exit code counts only if it ended without being stopped:
+// a stopped container has one too.
 func (c *command) verdict(t *types.Task) (ended bool, err error) {
 	if t == nil {
 		if time.Since(c.began) > c.cluster.timing.settle || c.seen {
@@ -299,7 +298,7 @@ func (c *command) verdict(t *types.Task) (ended bool, err error) {
 	return false, nil
 }
 
-// unended says why a task has no exit code, with what ECS gives as reasons.
+// unended says why a task has no exit code, with the reasons of ECS.
 func (c *command) unended(t *types.Task) error {
 	why := text(t.StoppedReason)
 	for _, o := range t.Containers {
@@ -318,7 +317,7 @@ func (c *command) unended(t *types.Task) error {
 	return failure(code, "task %s of %s %s: %s (%s)", idOf(c.arn), short(text(t.TaskDefinitionArn)), how, why, t.StopCode)
 }
 
-// clear stops what runs for One and is not of this attempt, and waits until it has ended.
+// clear stops the tasks of One that are not of this attempt, and waits until they have ended.
 func (c *command) clear(ctx context.Context) error {
 	if c.One == "" {
 		return nil
@@ -332,7 +331,8 @@ func (c *command) clear(ctx context.Context) error {
 	return err
 }
 
-// running lists the tasks of One, or of this run, that are to run. The filter goes with no other (API ListTasks, startedBy).
+// running lists the tasks of One, or of this run, whose desired state is running. The filter cannot be combined with others (API
+// ListTasks, startedBy).
 func (c *command) running(ctx context.Context, which func(types.Task) bool) ([]types.Task, error) {
 	client, err := c.cluster.account.client(ctx)
 	if err != nil {
@@ -372,8 +372,8 @@ func (c *command) stop(ctx context.Context, arn string) error {
 	}
 }
 
-// end stops what was started and has not ended, also where the answer that named it was lost. It waits until that is over,
-// unless the worker is cut off.
+// end stops a started task that has not ended, also if the answer with its name was lost. It waits until the task has ended, unless
+// the worker loses its connection.
 func (c *command) end(ctx context.Context) {
 	patience := cleanup
 	if errors.Is(context.Cause(ctx), runtimes.ErrCutOff) {
@@ -391,10 +391,10 @@ func (c *command) end(ctx context.Context) {
 	if c.arn == "" || c.stopping {
 		return
 	}
-	_ = c.stop(ctx, c.arn) // nothing more can be done: the next attempt of One stops it
+	_ = c.stop(ctx, c.arn) // no other action is possible: the next attempt of One stops it
 }
 
-// place names the task and where the console shows it.
+// place is the name of the task and its link in the console.
 func (c *command) place() string {
 	parts := strings.Split(c.arn, ":")
 	if len(parts) < 6 {

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	largestLog   = 4 << 20 // bytes kept of a log's end; a document has less
-	pagesOfLog   = 10      // read at most; one has up to 1 MiB (API GetLogEvents)
-	readTimes    = 20      // while the log is not there yet, or grows
-	largestEvent = 262_000 // bytes from which on the agent of awslogs may have cut a line in two
+	largestLog   = 4 << 20 // bytes at the end of a log that are kept; a document is smaller
+	pagesOfLog   = 10      // the maximum; a page has up to 1 MiB (API GetLogEvents)
+	readTimes    = 20      // while the log does not exist yet, or grows
+	largestEvent = 262_000 // from this size in bytes the awslogs agent may have split a line
 )
 
-// result puts together how the container of a task ended, out of what ECS says and the log.
+// result combines the state of an ended container in ECS with its log.
 func (c *command) result(ctx context.Context, t *types.Task) TaskResult {
 	at := slices.IndexFunc(t.Containers, func(o types.Container) bool { return text(o.Name) == c.container })
 	container := t.Containers[at]
@@ -60,8 +60,8 @@ func streamOf(log []byte, whole bool) report.Stream {
 	return s
 }
 
-// settledLog reads the log of a container that has ended until it is there: with a wrapper until its document is, else until
-// two readings say the same. What the agent holds back comes within some seconds.
+// settledLog reads the log of an ended container until it is complete: with a wrapper when its document is there, otherwise when two
+// readings are equal. The agent's buffered output arrives within some seconds.
 func (c *command) settledLog(ctx context.Context, id string) (log []byte, whole bool, err error) {
 	before := []byte(nil)
 	for range readTimes {
@@ -81,7 +81,7 @@ func (c *command) settledLog(ctx context.Context, id string) (log []byte, whole 
 	return log, whole, err
 }
 
-// missingLog is why there is no log; final: nor will there be.
+// missingLog is why there is no log; final: there will never be one.
 type missingLog struct {
 	why   string
 	final bool
@@ -89,12 +89,12 @@ type missingLog struct {
 
 func (m *missingLog) Error() string { return m.why }
 
-// log reads the end of a container's log; whole reports that its beginning is there.
+// log reads the end of a container's log; whole reports that it includes the beginning.
 func (c *command) log(ctx context.Context, id string) (log []byte, whole bool, err error) {
 	if c.logs.group == "" {
 		return nil, true, &missingLog{fmt.Sprintf("container %s has no log driver awslogs with a group", c.container), true}
 	}
-	stream := id // what Docker calls the container, where there is no prefix (guide using_awslogs)
+	stream := id // Docker's id of the container, if there is no prefix (guide using_awslogs)
 	if c.logs.prefix != "" {
 		stream = c.logs.prefix + "/" + c.container + "/" + c.arn[strings.LastIndex(c.arn, "/")+1:]
 	}
@@ -130,7 +130,7 @@ func (c *command) log(ctx context.Context, id string) (log []byte, whole bool, e
 	return log, false, nil
 }
 
-// lastOutput reads what a task has printed that is about to be stopped because its time is over.
+// lastOutput reads the output of a task that is about to be stopped at its timeout.
 func (c *command) lastOutput(ctx context.Context) TaskResult {
 	res := TaskResult{Document: report.Document{ExitCode: -1}}
 	if c.arn == "" || c.logs.prefix == "" || !errors.Is(ctx.Err(), context.DeadlineExceeded) {

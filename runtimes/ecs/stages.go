@@ -12,14 +12,14 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// A service whose strategy is BLUE_GREEN, LINEAR or CANARY is taken through stages by ECS, hooks and a bake time among them: what
-// ran before stays until they are over, and ECS goes back to it when a hook or an alarm says so.
+// ECS takes a service with the strategy BLUE_GREEN, LINEAR or CANARY through stages, including hooks and a bake time. The earlier
+// version stays until they are over, and ECS returns to it when a hook or an alarm fails.
 
-// stage is how far ECS is with that, when it was last asked.
+// stage is the progress of such a deployment, as last read.
 type stage struct {
-	at         time.Time // when it was asked
+	at         time.Time // when it was read
 	deployment string
-	found      *types.ServiceDeployment // nil: nothing is known
+	found      *types.ServiceDeployment // nil: unknown
 }
 
 // staged reports whether the PRIMARY deployment goes through stages.
@@ -29,8 +29,8 @@ func staged(s *types.Service) bool {
 		c != nil && c.Strategy != "" && c.Strategy != types.DeploymentStrategyRolling
 }
 
-// stageOf asks how far ECS is, now and then, as long as it allows enough calls for what is needed more; when that cannot be read
-// nothing else is lost.
+// stageOf reads the progress from time to time, as long as the rate limit leaves enough calls for more important requests. A failure
+// has no other effect.
 func (c *cluster) stageOf(ctx context.Context, s *types.Service) *types.ServiceDeployment {
 	c.mu.Lock()
 	e := c.entry(text(s.ServiceName))
@@ -60,7 +60,7 @@ func (c *cluster) stageOf(ctx context.Context, s *types.Service) *types.ServiceD
 	return known.found
 }
 
-// staging reports the deployment as an object of its own, whose name has all that is news of it.
+// staging reports the deployment as an object of its own, whose name contains all of its changing state.
 func staging(s *types.Service, d *types.ServiceDeployment) *entities.Object {
 	if d == nil || d.LifecycleStage == "" {
 		return nil
@@ -81,7 +81,7 @@ func staging(s *types.Service, d *types.ServiceDeployment) *entities.Object {
 	return o
 }
 
-// weightOf is the part of the production traffic that goes to what is being deployed.
+// weightOf is the share of the production traffic that goes to the new revision.
 func weightOf(d *types.ServiceDeployment) (string, bool) {
 	if d.TargetServiceRevision == nil || d.TargetServiceRevision.RequestedProductionTrafficWeight == nil {
 		return "", false
@@ -106,14 +106,14 @@ func meanings() map[types.ServiceDeploymentLifecycleStage]string {
 	}
 }
 
-// during says what ECS is doing, until when, and what it waits for.
+// during describes the current action of ECS, how long it takes, and its cause of waiting.
 func during(s *types.Service, d *types.ServiceDeployment) string {
 	line := fmt.Sprintf("%s, stage %s: %s", s.DeploymentConfiguration.Strategy, d.LifecycleStage, meanings()[d.LifecycleStage])
 	if weight, ok := weightOf(d); ok && d.LifecycleStage == types.ServiceDeploymentLifecycleStageProductionTrafficShift {
 		line += fmt.Sprintf(" (%s so far)", weight)
 	}
 	if bake := s.DeploymentConfiguration.BakeTimeInMinutes; bake != nil && d.LifecycleStage == types.ServiceDeploymentLifecycleStageBakeTime && d.UpdatedAt != nil {
-		// That a stage moves updatedAt is not documented, and so it is about then.
+		// It is not documented that a stage changes updatedAt, so this time is approximate.
 		until := d.UpdatedAt.Add(time.Duration(*bake) * time.Minute)
 		line += fmt.Sprintf(", for %d minutes, until about %s", *bake, until.UTC().Format(clock))
 	}
@@ -123,7 +123,7 @@ func during(s *types.Service, d *types.ServiceDeployment) string {
 	return line
 }
 
-// waitsFor says what a hook does to the deployment.
+// waitsFor says how a hook affects the deployment.
 func waitsFor(h types.DeploymentLifecycleHookDetail) string {
 	expires := ""
 	if h.ExpiresAt != nil {

@@ -10,23 +10,23 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// The tags by which services and task definitions are known to be ours. AWS allows letters, digits, spaces and + - = . _ : / @.
+// The tags that identify our services and task definitions. AWS allows letters, digits, spaces and + - = . _ : / @.
 const (
-	// TagOwner is whose it is: application/service/release channel/instance.
+	// TagOwner is the owner: application/service/release channel/instance.
 	TagOwner = "converge:owner"
-	// TagVersion is the version that it was made for, or last became.
+	// TagVersion is the version for which it was created or last changed.
 	TagVersion = "converge:version"
-	// TagDefinition is the SHA-256 of what a task definition was registered from.
+	// TagDefinition is the SHA-256 of the document from which a task definition was registered.
 	TagDefinition = "converge:definition"
-	// TagAdopted is on a task definition that somebody else registered.
+	// TagAdopted is on a task definition that another owner registered.
 	TagAdopted = "converge:adopted"
-	// TagService is the SHA-256 of what a service was declared as.
+	// TagService is the SHA-256 of the declaration of a service.
 	TagService = "converge:service"
-	// TagTask is what a command is for that runs as a task of its own.
+	// TagTask is the purpose of a command that runs as its own task.
 	TagTask = "converge:task"
-	// TagLeft names services that the instance has besides, by names that are not declared any more.
+	// TagLeft names further services of the instance, with names that are no longer declared.
 	TagLeft = "converge:left"
-	// TagFence is the place of the last target among all of the instance: installation, epoch, sequence, target.
+	// TagFence is the fence of the last target of the instance: installation, epoch, sequence, target.
 	TagFence = "converge:fence"
 )
 
@@ -41,7 +41,7 @@ func valueOf(tags []types.Tag, key string) string {
 	return ""
 }
 
-// A version may hold a tilde, which a tag may not.
+// A version may contain a tilde, which a tag must not.
 func encodeVersion(version string) string { return strings.ReplaceAll(version, "~", "/7E") }
 func decodeVersion(value string) string   { return strings.ReplaceAll(value, "/7E", "~") }
 
@@ -49,7 +49,7 @@ func encodeFence(f runtimes.Fence) string {
 	return fmt.Sprintf("%s %d %d %s", f.Installation, f.Epoch, f.Sequence, f.Target)
 }
 
-// fenceOf reads the fence of a service; nil when it has none, or one that nobody can read: it is older than anything then.
+// fenceOf reads the fence of a service. It is nil if there is none, or if it is unreadable: it is then older than any fence.
 func fenceOf(tags []types.Tag) *runtimes.Fence {
 	parts := strings.Split(valueOf(tags, TagFence), " ")
 	const fields = 4
@@ -64,7 +64,7 @@ func fenceOf(tags []types.Tag) *runtimes.Fence {
 	return &runtimes.Fence{Installation: parts[0], Epoch: epoch, Sequence: sequence, Target: parts[3], FullVersion: decodeVersion(valueOf(tags, TagVersion))}
 }
 
-// lacking are the wanted tags that are not there, or say something else.
+// lacking are the wanted tags that are missing or have another value.
 func lacking(wanted, there []types.Tag) []types.Tag {
 	var missing []types.Tag
 	for _, t := range wanted {

@@ -14,21 +14,21 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// stopped is what the tasks of a service that stopped lately said.
+// stopped is the stop reasons of a service's recently stopped tasks.
 type stopped struct {
-	at     time.Time // when they were looked at
-	back   string    // the revision that ECS had taken back then
+	at     time.Time // when they were read
+	back   string    // the revision that ECS had rolled back at that time
 	events []entities.Event
 }
 
 const (
-	tasksRead  = 100 // that DescribeTasks takes
+	tasksRead  = 100 // the limit of DescribeTasks
 	tasksShown = 5
 )
 
-// stoppedTasks says why tasks of a service's present deployments stopped, and those of a revision that ECS took back: their real reason, which no event of the service
-// has. It is looked for now and then while a service is not well, and only as long as ECS allows enough calls for what is
-// needed more; when it cannot be read nothing else is lost.
+// stoppedTasks says why tasks of a service's current deployments, and of a revision that ECS rolled back, stopped. No event of the
+// service has this reason. It reads them from time to time while a service is not healthy, and only as long as the rate limit leaves
+// enough calls for more important requests. A failure has no other effect.
 func (c *cluster) stoppedTasks(ctx context.Context, s *types.Service, back string) []entities.Event {
 	c.mu.Lock()
 	e := c.entry(text(s.ServiceName))
@@ -52,8 +52,7 @@ func (c *cluster) stoppedTasks(ctx context.Context, s *types.Service, back strin
 	return events
 }
 
-// tasks reads those that are to have stopped. They are filtered by their deployment afterwards: ListTasks takes startedBy
-// without any other filter only.
+// tasks reads the stopped tasks. It filters them by deployment itself: ListTasks accepts startedBy only without other filters.
 func (c *cluster) tasks(ctx context.Context, s *types.Service) ([]types.Task, error) {
 	client, err := c.account.client(ctx)
 	if err != nil {
@@ -73,7 +72,8 @@ func (c *cluster) tasks(ctx context.Context, s *types.Service) ([]types.Task, er
 	return out.Tasks, nil
 }
 
-// reasons are the newest tasks of a service's present deployments, or of a revision, that stopped by themselves.
+// reasons are the newest stopped tasks of a service's current deployments, or of a revision, except those that the scheduler stopped
+// without an error.
 func reasons(tasks []types.Task, s *types.Service, back string) (events []entities.Event) {
 	started := map[string]bool{}
 	for _, d := range s.Deployments {
@@ -112,7 +112,7 @@ func endOf(t types.Task) time.Time {
 	return time.Time{}
 }
 
-// exitOf says what the containers of a task ended with, but for those that ended well.
+// exitOf lists the exit codes of a task's containers, without those that succeeded.
 func exitOf(t types.Task) string {
 	var all []string
 	for _, c := range t.Containers {

@@ -1,10 +1,8 @@
-// Package fake is a runtime in memory, for tests and for `converge simulate`. It obeys at once
-// unless a test scripts it otherwise: applies that show after some readings, fail or hang, readings
-// that fail or hang, state changed by hand. It counts and records everything that it is asked, and
-// notices two applies of one instance that overlap in time, which must never happen.
+// Package fake is a runtime in memory, for tests and for `converge simulate`. Its applies take effect at once, unless a test scripts
+// it otherwise: applies that take some readings, fail or hang, readings that fail or hang, state changed by hand. It counts and
+// records every call, and detects two applies of one instance that overlap in time, which must never happen.
 //
-// It keeps no clock of its own: times come from the clock that New is given. It may import
-// entities and runtimes only.
+// It has no clock of its own: times come from the clock that is passed to New. It may import entities and runtimes only.
 package fake
 
 import (
@@ -26,7 +24,7 @@ type Runtime struct {
 	instances map[string]*Instance
 	log       []Apply
 	overlaps  []string
-	changed   chan struct{} // closed, and made anew, at every change: what Await waits for
+	changed   chan struct{} // closed and replaced at every change: Await waits for it
 }
 
 var (
@@ -36,7 +34,7 @@ var (
 	_ runtimes.RemovalPlanner = (*Runtime)(nil)
 )
 
-// New makes a runtime where nothing runs yet. A nil clock is time.Now.
+// New makes a runtime on which nothing runs yet. A nil clock is time.Now.
 func New(clock func() time.Time) *Runtime {
 	if clock == nil {
 		clock = time.Now
@@ -44,7 +42,7 @@ func New(clock func() time.Time) *Runtime {
 	return &Runtime{clock: clock, instances: map[string]*Instance{}, changed: make(chan struct{})}
 }
 
-// Apply is one call of Apply, as it went.
+// Apply is the record of one call of Apply.
 type Apply struct {
 	Instance string // application/service/instance
 	Version  string // full version
@@ -53,11 +51,10 @@ type Apply struct {
 	Restart  bool
 	Started  time.Time
 	Ended    time.Time // zero while it runs
-	Err      string    // empty when it succeeded, or while it runs
+	Err      string    // empty after a success, or while it runs
 }
 
-// At returns the instance of that name, made on first use. The instance is named as people read
-// it: "prod", or "prod/eu-3" in a fleet.
+// At returns the instance of that name, made at its first use. The name is that for people: "prod", or "prod/eu-3" in a fleet.
 func (r *Runtime) At(application, service, instance string) *Instance {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,16 +74,16 @@ func (r *Runtime) Applies() []Apply {
 	return append([]Apply(nil), r.log...)
 }
 
-// Overlaps names every apply that started while another one of the same instance was running.
-// Anything but empty is a broken engine (A7: at most one at a time).
+// Overlaps names every apply that started while another one of the same instance was running. If it is not empty, the engine is
+// broken (A7: at most one at a time).
 func (r *Runtime) Overlaps() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string(nil), r.overlaps...)
 }
 
-// Await returns nil once done reports true. It asks again after everything that happens to the
-// fake, so that a test needs no sleep. It fails when ctx ends first.
+// Await returns nil once done reports true. It calls done after every event of the fake, so that a test needs no sleep. It fails
+// when ctx ends first.
 func (r *Runtime) Await(ctx context.Context, done func() bool) error {
 	for {
 		r.mu.Lock()
@@ -103,7 +100,7 @@ func (r *Runtime) Await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// touch wakes those who wait, because something changed; r.mu is held.
+// touch wakes the waiting callers after a change; r.mu is held.
 func (r *Runtime) touch() {
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -163,7 +160,7 @@ func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
 	return p.remove()
 }
 
-// ended turns the end of an observation's context into the error that a real runtime would give.
+// ended converts the end of an observation's context to the error of a real runtime.
 func ended(err error, instance string) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &entities.ReadingError{Code: runtimes.CodeTimeout, Message: "observe " + instance + ": timed out"}

@@ -10,16 +10,16 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Always as a number of times means until set otherwise; 0 ends it.
+// Always as a number of times means until it is changed; 0 ends it.
 const Always = -1
 
-// Instance is what runs for one instance, and the script of how it behaves. Every setting takes effect
-// from the next call on and may be changed at any time.
+// Instance is the state of one instance, and the script of its behaviour. Every setting takes effect from the next call on and may
+// be changed at any time.
 type Instance struct {
 	rt   *Runtime
 	name string
 
-	// What runs: current is active; next is on its way and shows after remaining more readings.
+	// current is the active version; next is being applied and shows after remaining more readings.
 	current, next string
 	moving        bool
 	remaining     int
@@ -27,8 +27,8 @@ type Instance struct {
 	sick          string // the object is FAILED with this message
 	since         time.Time
 
-	objects    int    // how many there are; 0 is one
-	words      string // what the others say
+	objects    int    // their number; 0 means 1
+	words      string // the message of the others
 	settle     int    // readings that later applies take
 	applyFails int
 	applyErr   error
@@ -41,7 +41,7 @@ type Instance struct {
 	readGate   chan struct{}
 	planGate   chan struct{}
 	answer     *answer           // of Plan
-	payload    *entities.Payload // of the last apply that went well
+	payload    *entities.Payload // of the last successful apply
 
 	applies, readings, plans, running, moves, removals int
 }
@@ -53,23 +53,23 @@ func (p *Instance) set(change func()) {
 	p.rt.touch()
 }
 
-// SettleAfter makes later applies show only after n readings that still have them under way.
+// SettleAfter makes later applies show only after n readings that still report them as under way.
 func (p *Instance) SettleAfter(n int) { p.set(func() { p.settle = n }) }
 
-// HasObjects makes so many objects of it, the others of which say something.
+// HasObjects makes the instance have n objects; words is the message of all but the first.
 func (p *Instance) HasObjects(n int, words string) { p.set(func() { p.objects, p.words = n, words }) }
 
-// FailApplies makes the next n applies fail, in a way that a retry may mend.
+// FailApplies makes the next n applies fail with a retryable error.
 func (p *Instance) FailApplies(n int, message string) {
 	p.set(func() { p.applyFails, p.applyErr = n, errors.New(message) })
 }
 
-// FailAppliesForGood makes the next n applies fail in a way that no retry mends.
+// FailAppliesForGood makes the next n applies fail with a permanent error.
 func (p *Instance) FailAppliesForGood(n int, message string) {
 	p.set(func() { p.applyFails, p.applyErr = n, runtimes.Permanent(errors.New(message)) })
 }
 
-// FailRemovals makes the next n removals fail, in a way that a retry may mend.
+// FailRemovals makes the next n removals fail with a retryable error.
 func (p *Instance) FailRemovals(n int, message string) {
 	p.set(func() { p.dropFails, p.dropErr = n, errors.New(message) })
 }
@@ -79,8 +79,7 @@ func (p *Instance) FailReadings(n int, code string) {
 	p.set(func() { p.readFails, p.readCode = n, code })
 }
 
-// Break makes a version one that never becomes healthy: its object is FAILED with the message.
-// An empty message mends it.
+// Break makes a version never become healthy: its object is FAILED with the message. An empty message repairs it.
 func (p *Instance) Break(version, message string) {
 	p.set(func() {
 		delete(p.broken, version)
@@ -90,8 +89,7 @@ func (p *Instance) Break(version, message string) {
 	})
 }
 
-// HangApplies makes applies wait until release is called or their context ends; in the latter
-// case they change nothing.
+// HangApplies makes applies wait until release is called or their context ends; in the latter case they change nothing.
 func (p *Instance) HangApplies() (release func()) { return p.gate(&p.applyGate) }
 
 // HangReadings makes readings wait until release is called or their context ends.
@@ -110,7 +108,7 @@ func (p *Instance) gate(at *chan struct{}) func() {
 	}
 }
 
-// SetVersion changes by hand what runs here; an empty version takes it away.
+// SetVersion changes the running version by hand; an empty version removes it.
 func (p *Instance) SetVersion(version string) {
 	p.set(func() {
 		p.current, p.next, p.moving, p.drifted, p.sick = version, "", false, false, ""
@@ -118,27 +116,25 @@ func (p *Instance) SetVersion(version string) {
 	})
 }
 
-// SetDrifted says whether what runs here was changed by hand under the same version. An apply
-// mends it.
+// SetDrifted sets whether the running version was changed by hand under the same name. An apply corrects that.
 func (p *Instance) SetDrifted(drifted bool) { p.set(func() { p.drifted = drifted }) }
 
-// SetSick makes what runs here FAILED with that message, until it is applied again; an empty
-// message heals it.
+// SetSick makes the object FAILED with that message, until the next apply; an empty message repairs it.
 func (p *Instance) SetSick(message string) { p.set(func() { p.sick = message }) }
 
-// Version is what runs here, empty for nothing.
+// Version is the running version, empty for none.
 func (p *Instance) Version() string { return get(p, func() string { return p.current }) }
 
-// Arriving is the version that was applied here and does not show yet, empty for none.
+// Arriving is the version that was applied and does not show yet, empty for none.
 func (p *Instance) Arriving() string { return get(p, func() string { return p.next }) }
 
 // Applies counts the applies that started here.
 func (p *Instance) Applies() int { return get(p, func() int { return p.applies }) }
 
-// Moves counts the applies that changed something here: one of what is there already does not.
+// Moves counts the applies that changed something: an apply of the current version does not.
 func (p *Instance) Moves() int { return get(p, func() int { return p.moves }) }
 
-// Applying reports whether an apply runs here now.
+// Applying reports whether an apply is running now.
 func (p *Instance) Applying() bool { return get(p, func() bool { return p.running > 0 }) }
 
 // Removals counts the removals that started here.
@@ -153,7 +149,7 @@ func get[T any](p *Instance, read func() T) T {
 	return read()
 }
 
-// hang records a call through begin, then waits while the gate is shut.
+// hang records a call through begin, then waits while the gate is closed.
 func (p *Instance) hang(ctx context.Context, at *chan struct{}, begin func()) error {
 	var gate chan struct{}
 	p.set(func() { begin(); gate = *at })
@@ -198,7 +194,7 @@ func (p *Instance) beginRemoval() {
 	p.removals++
 }
 
-// remove leaves nothing here. Where nothing is it changes nothing.
+// remove removes the running version. Without one it changes nothing.
 func (p *Instance) remove() error {
 	if due(&p.dropFails) {
 		return fmt.Errorf("remove %s: %w", p.name, p.dropErr)
@@ -225,7 +221,7 @@ func (p *Instance) failReading() error {
 	return &entities.ReadingError{Code: p.readCode, Message: "observe " + p.name + ": " + p.readCode}
 }
 
-// due reports whether a call is to fail, and counts it.
+// due reports whether a call has to fail, and counts it.
 func due(fails *int) bool {
 	if *fails > 0 {
 		*fails--
@@ -234,7 +230,7 @@ func due(fails *int) bool {
 	return *fails != 0
 }
 
-// applied starts the move to version. Applying what is there, healthy, changes nothing.
+// applied starts the change to a version. An apply of the current version, if it is healthy, changes nothing.
 func (p *Instance) applied(version string) {
 	if p.moving && p.next == version {
 		return
@@ -255,7 +251,7 @@ func (p *Instance) arrive() {
 	p.since = p.rt.clock()
 }
 
-// observe reports what is there, and brings what is under way one reading nearer.
+// observe reports the current state, and brings a running change one reading nearer to its end.
 func (p *Instance) observe(name string) []entities.Object {
 	if p.moving && p.remaining == 0 {
 		p.arrive()

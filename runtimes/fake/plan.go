@@ -11,18 +11,18 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// answer is what an instance answers to Plan instead of what it would find out.
+// answer is a scripted answer of an instance to Plan.
 type answer struct {
 	changes []runtimes.Change
 	err     error
 }
 
-// SayPlan makes Plan answer that, until FindPlan.
+// SayPlan makes Plan return this answer, until FindPlan.
 func (p *Instance) SayPlan(err error, changes ...runtimes.Change) {
 	p.set(func() { p.answer = &answer{changes, err} })
 }
 
-// FindPlan makes Plan answer what differs again.
+// FindPlan makes Plan compute the differences again.
 func (p *Instance) FindPlan() { p.set(func() { p.answer = nil }) }
 
 // HangPlans makes Plan wait until release is called or its context ends.
@@ -31,8 +31,7 @@ func (p *Instance) HangPlans() (release func()) { return p.gate(&p.planGate) }
 // Plans counts the calls of Plan that started here.
 func (p *Instance) Plans() int { return get(p, func() int { return p.plans }) }
 
-// Plan implements runtimes.Planner: what differs between what runs and the version and environment
-// of the instance.
+// Plan implements runtimes.Planner: the differences between the running state and the version and environment of the instance.
 func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
 	p := r.At(in.Application, in.Service, in.ID.String())
 	if err := p.hang(ctx, &p.planGate, func() { p.plans++ }); err != nil {
@@ -56,7 +55,7 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Ch
 	return []runtimes.Change{change}, nil
 }
 
-// PlanRemoval implements runtimes.RemovalPlanner: what runs goes.
+// PlanRemoval implements runtimes.RemovalPlanner: the running version would be removed.
 func (r *Runtime) PlanRemoval(_ context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
 	p := r.At(in.Application, in.Service, in.ID.String())
 	r.mu.Lock()

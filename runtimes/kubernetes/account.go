@@ -12,20 +12,20 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// maxAccount bounds what an apply reports, in bytes.
+// maxAccount limits the account of an apply, in bytes.
 const maxAccount = 16 << 10
 
-// account is what an apply did, a line for each object that it changed, for `converge logs`.
+// account describes what an apply did, with a line for each changed object, for `converge logs`.
 type account struct {
 	lines []string
-	same  int // objects that were left as they are
+	same  int // unchanged objects
 }
 
 func (a *account) say(format string, args ...any) {
 	a.lines = append(a.lines, fmt.Sprintf(format, args...))
 }
 
-// report says what became of an object.
+// report adds the outcome for an object.
 func (a *account) report(t *trial, applied *unstructured.Unstructured) {
 	name := called(applied)
 	switch {
@@ -56,7 +56,7 @@ func (a *account) report(t *trial, applied *unstructured.Unstructured) {
 	}
 }
 
-// called is Deployment/web.
+// called is the name of an object in messages: Deployment/web.
 func called(o *unstructured.Unstructured) string { return o.GetKind() + "/" + o.GetName() }
 
 func (a *account) output() runtimes.Output {
@@ -74,7 +74,7 @@ func (a *account) output() runtimes.Output {
 	return runtimes.Output{Command: "server-side apply", Stdout: text}
 }
 
-// warnings collects what the server warned of during one call, each text once.
+// warnings collects the server's warnings during one call, each text once.
 type warnings struct {
 	mu   sync.Mutex
 	text []string
@@ -82,7 +82,7 @@ type warnings struct {
 
 type warningsKey struct{}
 
-// collectWarnings gives a context whose requests leave the server's warnings in what is returned.
+// collectWarnings returns a context whose requests add the server's warnings to the result.
 func collectWarnings(ctx context.Context) (context.Context, *warnings) {
 	w := &warnings{}
 	return context.WithValue(ctx, warningsKey{}, w), w
@@ -94,7 +94,7 @@ func (w *warnings) list() []string {
 	return slices.Clone(w.text)
 }
 
-// warningsToCaller hands warnings to whoever collects them; nobody prints them.
+// warningsToCaller adds warnings to the collector in the context; it prints none.
 type warningsToCaller struct{}
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.

@@ -12,8 +12,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// acting are the clients that write for an instance, and ask for it whether there is drift: as the service account that its
-// release channel names, where it names one. What is watched is watched for all, with the worker's own rights.
+// acting are the clients that write for an instance and check its drift. They use the service account that the release channel
+// names, if it names one. Watches serve all instances, with the worker's own rights.
 func (r *Runtime) acting(ctx context.Context, in runtimes.Instance) (*clients, error) {
 	connected, err := r.cluster.connect(ctx)
 	account := in.Payload.Address[entities.AddressServiceAccount]
@@ -27,8 +27,8 @@ func (r *Runtime) acting(ctx context.Context, in runtimes.Instance) (*clients, e
 	return r.cluster.as(connected, "system:serviceaccount:"+namespace+":"+name)
 }
 
-// as are clients whose requests a server judges as those of a user; it adds the groups of a service account itself. A
-// server takes only one such name for a request: credentials that act for somebody already cannot act for another.
+// as are clients that impersonate a user; the server adds the groups of a service account itself. A server accepts only one
+// impersonated user per request: credentials that already impersonate one cannot impersonate another.
 func (c *cluster) as(connected *clients, user string) (*clients, error) {
 	if by := connected.wire.current().acts; by != "" {
 		return nil, runtimes.Permanent(fmt.Errorf("the kubeconfig already impersonates %s, so that nothing can be done as %s", by, user))
@@ -49,7 +49,7 @@ func (c *cluster) as(connected *clients, user string) (*clients, error) {
 	return made, nil
 }
 
-// allowed refuses an object that the owner of the runtime does not allow. Its namespace is set by now, or it has none.
+// allowed refuses an object that the owner of the runtime does not allow. Its namespace is already set, or it has none.
 func (a *apply) allowed(t *trial) error {
 	kind := t.GroupVersionKind()
 	if why := a.allow.RefusesObject(entities.AllowedKind{Group: kind.Group, Kind: kind.Kind}, t.GetNamespace()); why != "" {

@@ -19,11 +19,11 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Adopting an object makes ours what another tool declared of it: the fields that stand under the tool's name in managedFields
-// are written under ours first, so that the apply which follows takes away what is not declared here, as the tool would have. It
-// happens once: the consent is applied with the object, and one that already stands there allows nothing more.
+// Adoption makes the fields that another tool declared of an object ours. Converge first moves the tool's fields in managedFields to
+// its own name. The apply that follows then removes those that are not declared here, as the tool would have done. This happens
+// once: the consent is applied with the object, and a consent that is already on the live object has no further effect.
 
-// declarers are the field managers of what people declare with, besides those that an object's consent names.
+// declarers are the field managers of common declarative tools. The consent of an object can name more.
 var declarers = []string{
 	"kubectl-client-side-apply", "kubectl", "kubectl-create", "kubectl-replace", "kubectl-last-applied", "before-first-apply",
 	"helm", "Helm",
@@ -31,8 +31,8 @@ var declarers = []string{
 	"kustomize-controller", "helm-controller", "flux-client-side-apply", "flux",
 }
 
-// consentIn is what an object says of being adopted: "true", or names of field managers besides those that are known, separated
-// by commas. Another value than before is another consent. Empty: none.
+// consentIn is the consent of an object to be adopted: "true", or names of further field managers, separated by commas. A changed
+// value is a new consent. Empty: none.
 func consentIn(o *unstructured.Unstructured) string {
 	if text := o.GetAnnotations()[AnnotationAdopt]; text != "false" {
 		return text
@@ -40,7 +40,7 @@ func consentIn(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// consents reports whether an object may be adopted now: it says so, and did not say the same when we last applied it.
+// consents reports whether an object may be adopted now: it has a consent, and did not have the same one at the last apply.
 func (a *apply) consents(t *trial, live *unstructured.Unstructured) bool {
 	if isInventory(t.Unstructured, a.owner) {
 		return a.adopt
@@ -49,13 +49,13 @@ func (a *apply) consents(t *trial, live *unstructured.Unstructured) bool {
 	return consent != "" && (!a.owns(live) || consentIn(live) != consent)
 }
 
-// adoption is what adopting an object takes over.
+// adoption is what an adoption takes over.
 type adoption struct {
-	managers []string // whose fields become ours, by name
-	going    int      // fields of theirs that go, since they are not declared here
+	managers []string // whose fields Converge takes over, by name
+	going    int      // number of their fields that are removed, since they are not declared here
 }
 
-// adopts finds out what adopting takes over. dry is the object as the apply alone would leave it.
+// adopts finds out what an adoption takes over. dry is the object after the apply alone.
 func (a *apply) adopts(ctx context.Context, t *trial, dry *unstructured.Unstructured) *trial {
 	if t.live == nil || t.outcome != changed && t.outcome != unchanged && t.outcome != untried || !a.consents(t, t.live) {
 		return t
@@ -76,15 +76,15 @@ func (a *apply) adopts(ctx context.Context, t *trial, dry *unstructured.Unstruct
 	if t.outcome == untried {
 		return t
 	}
-	t.outcome = changed // the consent, if nothing else: it counts once
+	t.outcome = changed // the consent at least: it has an effect once
 	if err := a.tryWithout(ctx, t, dry, taken, kept); err != nil {
 		return t.refuse(err)
 	}
 	return t
 }
 
-// tryWithout tries an object as it will be once it is applied and adopted: without what is taken from others and not declared
-// here. Nothing can try both at once, so this is a dry run of a patch.
+// tryWithout tries an object in its state after apply and adoption: without the fields that were taken from others and are not
+// declared here. No single dry run covers both steps, so it tries a patch.
 func (a *apply) tryWithout(ctx context.Context, t *trial, dry *unstructured.Unstructured, taken, kept *fieldpath.Set) error {
 	for _, entry := range dry.GetManagedFields() {
 		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply {
@@ -114,7 +114,7 @@ func (a *apply) tryWithout(ctx context.Context, t *trial, dry *unstructured.Unst
 	return nil
 }
 
-// onlyIn are the paths of a set that nothing in another one is, or lies under.
+// onlyIn are the paths of a set that are not in another set, and have nothing of it below them.
 func onlyIn(taken, kept *fieldpath.Set) (paths []fieldpath.Path) {
 	var others []string
 	kept.Iterate(func(p fieldpath.Path) { others = append(others, p.String()) })
@@ -131,7 +131,7 @@ func onlyIn(taken, kept *fieldpath.Set) (paths []fieldpath.Path) {
 	return paths
 }
 
-// replacing is a patch that makes of an object what of another one can be declared.
+// replacing is a patch that gives an object the declarable fields of another one.
 func replacing(live, after *unstructured.Unstructured) ([]byte, error) {
 	var patch []map[string]any
 	put := func(at string, old, now map[string]any, name string) {
@@ -155,14 +155,14 @@ func replacing(live, after *unstructured.Unstructured) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
-// isDeclarer reports whether fields stand under the name of a tool from which an object is adopted. What was written through a
-// subresource was not declared.
+// isDeclarer reports whether an entry is of a tool from which an object is adopted. Fields that were written through a subresource
+// do not count as declared.
 func isDeclarer(entry metav1.ManagedFieldsEntry, wanted *unstructured.Unstructured) bool {
 	return entry.Subresource == "" && entry.Manager != FieldManager &&
 		(slices.Contains(declarers, entry.Manager) || slices.Contains(listed(wanted, AnnotationAdopt), entry.Manager))
 }
 
-// isKey reports whether a field names the element of the list that it is in, without which nothing else of that is found.
+// isKey reports whether a field is the key of its list element. Without the key no other field of the element can be found.
 func isKey(p fieldpath.Path) bool {
 	if len(p) < 2 || p[len(p)-1].FieldName == nil || p[len(p)-2].Key == nil {
 		return false
@@ -170,7 +170,7 @@ func isKey(p fieldpath.Path) bool {
 	return slices.ContainsFunc(*p[len(p)-2].Key, func(key value.Field) bool { return key.Name == *p[len(p)-1].FieldName })
 }
 
-// takenOut takes a field, or an element of a list, out of a value.
+// takenOut removes a field, or an element of a list, from a value.
 func takenOut(from any, at fieldpath.Path) any {
 	switch v := from.(type) {
 	case map[string]any:
@@ -198,7 +198,7 @@ func takenOut(from any, at fieldpath.Path) any {
 	return from
 }
 
-// isElement reports whether an element of a list is the one that a path names, by its keys or by itself.
+// isElement reports whether an element of a list is the one that a path names, by its keys or by its value.
 func isElement(element any, at fieldpath.PathElement) bool {
 	if at.Value != nil {
 		return reflect.DeepEqual(element, (*at.Value).Unstructured())
@@ -213,7 +213,7 @@ func isElement(element any, at fieldpath.PathElement) bool {
 	})
 }
 
-// migrate writes what a tool declared of an object under our name, over the object as it was read and no other.
+// migrate moves the fields that a tool declared of an object to our name. It writes only over the object as it was read.
 func (a *apply) migrate(ctx context.Context, t *trial) error {
 	doing := "adopt " + idOf(t.Unstructured).String()
 	at := a.clients.at(t.at, t.GetNamespace())
@@ -223,7 +223,7 @@ func (a *apply) migrate(ctx context.Context, t *trial) error {
 			return explain(ctx, doing, err)
 		}
 		if err := a.mayTake(ctx, t, live); err != nil {
-			return err // somebody made it a moment ago
+			return err // another writer created it a moment ago
 		}
 		patch, err := migration(live, t.Unstructured)
 		if err != nil {
@@ -239,13 +239,13 @@ func (a *apply) migrate(ctx context.Context, t *trial) error {
 	}
 }
 
-// migration is the patch of managedFields that makes ours what tools declared of an object; nil when there is nothing of theirs.
+// migration is the patch of managedFields that makes the declared fields of other tools ours; nil if there are none.
 func migration(live, wanted *unstructured.Unstructured) ([]byte, error) {
 	live = live.DeepCopy()
 	entries, names := live.GetManagedFields(), sets.New[string]()
 	for i, entry := range entries {
 		if isDeclarer(entry, wanted) {
-			entries[i].Operation = metav1.ManagedFieldsOperationUpdate // what is applied migrates as what is updated does
+			entries[i].Operation = metav1.ManagedFieldsOperationUpdate // applied fields migrate in the same way as updated ones
 			names.Insert(entry.Manager)
 		}
 	}
@@ -264,7 +264,7 @@ func migration(live, wanted *unstructured.Unstructured) ([]byte, error) {
 	})
 }
 
-// String says what a plan shows of it.
+// String is the adoption in the form of a plan.
 func (a *adoption) String() string {
 	text := "nobody else's fields are taken over"
 	if len(a.managers) > 0 {
@@ -279,10 +279,10 @@ func (a *adoption) String() string {
 	return text
 }
 
-// takeHint is what to do about an object that is somebody else's.
+// takeHint is the advice for an object of another owner.
 const takeHint = `to take it over, set adopt, or on the object the annotation ` + AnnotationAdopt + `: "true"; else delete it`
 
-// hintOfConflict is what to do about a field that another tool declares. A consent that was used allows nothing more.
+// hintOfConflict is the advice for a field that another tool declares. A used consent has no further effect.
 func (a *apply) hintOfConflict(t *trial, fields []string) string {
 	take := "set adopt to take it over"
 	if consentIn(t.Unstructured) != "" {

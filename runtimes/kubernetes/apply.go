@@ -17,7 +17,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// defaultApplyTimeout bounds an apply whose runtime says nothing about it.
+// defaultApplyTimeout is the timeout of an apply if the runtime does not set one.
 const defaultApplyTimeout = 10 * time.Minute
 
 // apply is one Apply, or one Plan, of an instance.
@@ -28,30 +28,30 @@ type apply struct {
 	home    string // namespace of the instance
 	adopt   bool
 	prune   bool
-	makes   bool              // the namespace of the instance, when it is not there
+	makes   bool              // the namespace of the instance is created if it is missing
 	claims  bool              // PersistentVolumeClaims are removed
-	clears  bool              // what others add to pod templates is
-	version string            // the full one
-	with    metav1.ObjectMeta // labels and annotations that it is made with
+	clears  bool              // additions of others to pod templates are removed
+	version string            // the full version
+	with    metav1.ObjectMeta // labels and annotations for the new namespace
 	objects []declared
-	hooks   []declared                   // that are among the payload's objects, and no objects themselves
+	hooks   []declared                   // declared among the payload's objects, but kept apart from them
 	attempt int                          // of runtimes.Instance
 	tryName string                       // its Try
-	fence   *runtimes.Fence              // nil: not fenced
-	allow   *entities.RuntimeAllow       // nil: anything
-	noted   *unstructured.Unstructured   // the inventory since this apply noted it
-	earlier []*unstructured.Unstructured // inventories in namespaces in which the instance once was
-	// delivery is how far the version is; nil: there are no hooks, and never were
+	fence   *runtimes.Fence              // nil: no fence
+	allow   *entities.RuntimeAllow       // nil: everything is allowed
+	noted   *unstructured.Unstructured   // the inventory as this apply wrote it
+	earlier []*unstructured.Unstructured // inventories in namespaces in which the instance was before
+	// delivery is the progress of the version; nil: there are no hooks, and never were
 	delivery *delivery
-	unhooked []string // webhooks whose configuration was pruned: the server may call them for a moment yet
+	unhooked []string // webhooks whose configuration was pruned: the server may still call them for a moment
 	near     *neighbours
 	account  *account
 }
 
-// Apply implements runtimes.Runtime by server-side apply. All objects are tried first (a dry run), so
-// that one that is invalid, or somebody else's, stops the apply before anything was changed. Then they
-// are applied in waves; a wave waits until the one before it is ready, and nothing waits for the last.
-// What is already as declared is left alone. An apply that was interrupted anywhere can be run again.
+// Apply implements runtimes.Runtime by server-side apply. It first does a dry run of all objects, so that an invalid object, or one
+// of another owner, stops the apply before anything changes. It then applies the objects in waves. A wave waits until the one before
+// it is ready; the apply does not wait for the last wave. Objects that are already as declared are not written. An interrupted apply
+// can run again.
 func (r *Runtime) Apply(ctx context.Context, in runtimes.Instance) (runtimes.Output, error) {
 	started := r.now()
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.def.Timing.ApplyTimeout, defaultApplyTimeout))
@@ -80,7 +80,7 @@ func (r *Runtime) apply(ctx context.Context, in runtimes.Instance, account *acco
 	trials := a.tryAll(ctx, a.objects)
 	if err := problems(trials); err != nil {
 		if apierrors.IsTooManyRequests(err) && !runtimes.IsPermanent(err) {
-			return runtimes.Unready(err) // nothing was changed yet, and it is nobody's failure
+			return runtimes.Unready(err) // nothing was changed yet, and no component has failed
 		}
 		return err
 	}
@@ -97,7 +97,7 @@ func (r *Runtime) apply(ctx context.Context, in runtimes.Instance, account *acco
 	return nil
 }
 
-// begin reads the payload and finds the cluster.
+// begin parses the payload and connects to the cluster.
 func (r *Runtime) begin(ctx context.Context, in runtimes.Instance) (*apply, error) {
 	if in.Payload == nil || in.Payload.Kubernetes == nil {
 		return nil, runtimes.Permanent(errors.New("the payload has no Kubernetes objects"))
@@ -108,7 +108,7 @@ func (r *Runtime) begin(ctx context.Context, in runtimes.Instance) (*apply, erro
 	}
 	objects, err := r.declare(ctx, in)
 	if runtimes.IsPermanent(err) {
-		return nil, err // it says what is wrong, and no server was asked
+		return nil, err // the error is complete, and no request was sent
 	}
 	if err != nil {
 		return nil, explain(ctx, "read the payload", err)
@@ -123,7 +123,7 @@ func (r *Runtime) begin(ctx context.Context, in runtimes.Instance) (*apply, erro
 	}, nil
 }
 
-// run applies what was tried.
+// run applies the objects after their trials.
 func (a *apply) run(ctx context.Context, trials []*trial) error {
 	if err := a.makeHome(ctx, trials); err != nil {
 		return err
@@ -149,8 +149,8 @@ func (a *apply) run(ctx context.Context, trials []*trial) error {
 	return a.leave(ctx, trials)
 }
 
-// waves applies wave after wave, with the hooks that come before the first of those that are not of namespaces and definitions;
-// hooked: it came to these.
+// waves applies wave after wave. The hooks run before the first wave that has more than namespaces and definitions; hooked reports
+// whether the apply reached the hooks.
 func (a *apply) waves(ctx context.Context, trials []*trial) (hooked bool, err error) {
 	groups := inWaves(trials, func(t *trial) int { return t.wave })
 	for i, wave := range groups {
@@ -178,14 +178,13 @@ func (a *apply) waves(ctx context.Context, trials []*trial) (hooked bool, err er
 	return hooked, nil
 }
 
-// isNewHome reports whether an object is the namespace of the instance, and not there yet: so neither is an inventory.
+// isNewHome reports whether an object is the namespace of the instance and does not exist yet; then there is no inventory either.
 func (a *apply) isNewHome(t *trial) bool {
 	return t.live == nil && idOf(t.Unstructured).kind == kindNamespace && t.GetName() == a.home
 }
 
-// wave applies the objects of one wave. What could not be tried before, because its kind or its
-// namespace was not there, is tried now; and what was not there is read once more, when there
-// was a wave before that took its time: somebody else may have made it meanwhile (D11).
+// wave applies the objects of one wave. It now tries the objects whose kind or namespace did not exist before. After an earlier wave
+// it also reads missing objects again, since another writer may have created them in the meantime (D11).
 func (a *apply) wave(ctx context.Context, wave []*trial, first bool) error {
 	for _, t := range wave {
 		if t.outcome == tooEarly || t.outcome == guarded || t.outcome == created && !first {
@@ -212,7 +211,7 @@ func (a *apply) wave(ctx context.Context, wave []*trial, first bool) error {
 	return a.afterMending(ctx, rest, waiting)
 }
 
-// servedWithin is how long a kind may take to be served once its definition is ready.
+// servedWithin is how long the server may take to serve a kind after its definition is ready.
 const servedWithin = 5 * time.Second
 
 // tryServed tries an object whose kind may have been defined a moment ago.
@@ -232,7 +231,7 @@ func (a *apply) tryServed(ctx context.Context, d declared) *trial {
 	}
 }
 
-// carryOut does what a trial showed to be needed.
+// carryOut performs the action that a trial found necessary.
 func (a *apply) carryOut(ctx context.Context, t *trial) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -270,7 +269,7 @@ func (a *apply) carryOut(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// problems are all that trials found, in one error: permanent when one of them is.
+// problems joins the errors of trials. The result is permanent if one of them is.
 func problems(trials []*trial) error {
 	var all []error
 	permanent := false
@@ -287,7 +286,7 @@ func problems(trials []*trial) error {
 	return err
 }
 
-// inWaves groups what is sorted by wave.
+// inWaves groups a sorted slice by wave.
 func inWaves[T any](all []T, wave func(T) int) (groups [][]T) {
 	for i, each := range all {
 		if i == 0 || wave(each) != wave(all[i-1]) {
@@ -298,8 +297,8 @@ func inWaves[T any](all []T, wave func(T) int) (groups [][]T) {
 	return groups
 }
 
-// makeHome makes the namespace of the instance when that was asked for and a trial found that it is
-// not there. It carries no labels of ours: services may share it, and nobody removes it.
+// makeHome creates the namespace of the instance if the payload asks for it and a trial found it missing. It carries no labels of
+// ours: services may share it, and Converge never removes it.
 func (a *apply) makeHome(ctx context.Context, trials []*trial) error {
 	wanting := func(t *trial) bool { return t.outcome == tooEarly && t.GetNamespace() == a.home }
 	if !a.makes || !slices.ContainsFunc(trials, wanting) {
@@ -317,7 +316,7 @@ func (a *apply) makeHome(ctx context.Context, trials []*trial) error {
 	return nil
 }
 
-// remove deletes an object that is made again, and waits until it and what it controls are gone.
+// remove deletes an object that is to be recreated, and waits until it and its dependents are gone.
 func (a *apply) remove(ctx context.Context, t *trial) error {
 	doing := "delete " + idOf(t.Unstructured).String() + " to make it again"
 	at := a.clients.at(t.at, t.GetNamespace())

@@ -13,21 +13,21 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// The replicas of what is scaled are those of whoever scales it (H2): an autoscaler among the objects declared, one that is found
-// in the cluster when it matters, or whoever writes them through the subresource scale, as autoscalers do. A VerticalPodAutoscaler
-// writes what it changes into pods and leaves their template alone, so that nothing has to be left to it.
+// The replicas of a scaled object belong to its scaler (H2): an autoscaler among the declared objects, an autoscaler in the cluster
+// that is found when it matters, or a writer through the subresource scale, as autoscalers do. A VerticalPodAutoscaler changes pods
+// and not their template, so no field has to be left to it.
 
 var (
 	replicas       = path{{field: "spec"}, {field: "replicas"}}
 	kindAutoscaler = schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}
-	kindScaled     = schema.GroupKind{Group: "keda.sh", Kind: "ScaledObject"} // its controller makes an autoscaler of it
+	kindScaled     = schema.GroupKind{Group: "keda.sh", Kind: "ScaledObject"} // its controller makes an autoscaler for it
 )
 
-// autoscalers is who writes through the subresource scale as the controller of HorizontalPodAutoscalers. It shares that name with
-// controllers that do not scale.
+// autoscalers is the field manager of the controller of HorizontalPodAutoscalers at the subresource scale. Controllers that do not
+// scale use the same name.
 const autoscalers = "kube-controller-manager"
 
-// scaledBy is who wrote the replicas of an object through the subresource scale; empty: nobody, or a person.
+// scaledBy is the field manager that wrote the replicas of an object through the subresource scale; empty: none, or a person.
 func scaledBy(o *unstructured.Unstructured) string {
 	entries, _ := inside(o.Object, "metadata")["managedFields"].([]any)
 	for _, each := range entries {
@@ -43,7 +43,7 @@ func scaledBy(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// scales is what an object scales, and not ok when it is no autoscaler. One that is told to do nothing scales nothing.
+// scales is the object that an autoscaler scales; not ok for an object that is no autoscaler. A paused autoscaler scales nothing.
 func scales(o *unstructured.Unstructured) (target id, ok bool) {
 	kind := idOf(o).kind
 	if kind != kindAutoscaler.GroupKind() && kind != kindScaled {
@@ -61,7 +61,7 @@ func scales(o *unstructured.Unstructured) (target id, ok bool) {
 	return id{schema.GroupKind{Group: version.Group, Kind: of("kind", "Deployment")}, o.GetNamespace(), name}, err == nil && name != ""
 }
 
-// findScalers notes which of the objects declared others of them scale.
+// findScalers records which declared objects other declared objects scale.
 func findScalers(objects []declared) {
 	by := map[id]string{}
 	for _, d := range objects {
@@ -74,8 +74,8 @@ func findScalers(objects []declared) {
 	}
 }
 
-// findScaler asks the cluster whether an autoscaler is there for an object whose replicas are about to change, or were written by
-// one. It is known false only where that could be asked.
+// findScaler reads from the cluster whether there is an autoscaler for an object whose replicas are about to change, or were written
+// by an autoscaler. If known is false, this could not be read.
 func (r *Runtime) findScaler(ctx context.Context, clients *clients, d declared) (name string, known bool) {
 	at, err := r.cluster.resource(ctx, kindAutoscaler)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *Runtime) findScaler(ctx context.Context, clients *clients, d declared) 
 	}
 	list, err := clients.at(at, d.GetNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return "", false // it may not be asked: who writes is all that is known
+		return "", false // this worker may not ask: only the field manager is known
 	}
 	for n := range list.Items {
 		if target, ok := scales(&list.Items[n]); ok && target == idOf(d.Unstructured) {
@@ -93,8 +93,8 @@ func (r *Runtime) findScaler(ctx context.Context, clients *clients, d declared) 
 	return "", true
 }
 
-// scaled finds an autoscaler that is not among the objects declared. Where the one that wrote the replicas is gone they
-// are ours again.
+// scaled finds an autoscaler that is not among the declared objects. If the autoscaler that wrote the replicas is gone, Converge
+// owns them again.
 func (a *apply) scaled(ctx context.Context, t *trial) {
 	if t.scaler != "" || t.unscaled || t.live == nil || scaledBy(t.live) != autoscalers {
 		return
@@ -106,8 +106,8 @@ func (a *apply) scaled(ctx context.Context, t *trial) {
 	}
 }
 
-// takesReplicas reports that replicas would be changed of what an autoscaler in the cluster scales, which nobody had asked for yet:
-// it wrote nothing so far.
+// takesReplicas reports whether an apply would change replicas that an autoscaler in the cluster scales. No earlier step has
+// searched for it, because it has written nothing so far.
 func (a *apply) takesReplicas(ctx context.Context, t *trial) bool {
 	if t.outcome != changed || t.scaler != "" || t.unscaled || !slices.ContainsFunc(t.fields, func(f runtimes.FieldChange) bool { return f.Path == replicas.String() }) {
 		return false
@@ -125,7 +125,7 @@ func (c conflict) scales() bool {
 	return c.field == replicas.String() && c.subresource == "scale" && !strings.HasPrefix(c.owner, "kubectl")
 }
 
-// yields reports whether a field that somebody else owns is theirs to own. What was watched did not show that yet.
+// yields reports whether a field may stay with its other owner. The watched object did not show that yet.
 func (a *apply) yields(t *trial, live *unstructured.Unstructured, c conflict) bool {
 	if c.scales() {
 		return !t.unscaled

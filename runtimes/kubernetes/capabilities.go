@@ -12,8 +12,8 @@ import (
 
 var _ runtimes.Capturer = (*Runtime)(nil)
 
-// Capabilities implements runtimes.Capturer by discovery, as Helm does. An API service that does not answer is an error, and not as
-// if there were no such APIs.
+// Capabilities implements runtimes.Capturer by discovery, as Helm does. An API service that does not answer is an error; its APIs do
+// not count as missing.
 func (r *Runtime) Capabilities(ctx context.Context) (string, map[string][]string, error) {
 	connected, err := r.cluster.connect(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (r *Runtime) Capabilities(ctx context.Context) (string, map[string][]string
 	return server.GitVersion, apis, ctx.Err()
 }
 
-// servedAt are the paths of all versions of all groups: those of the core are below /api, the others below /apis.
+// servedAt are the paths of all versions of all groups: those of the core group are below /api, the others below /apis.
 func servedAt(get func(path string, into any) error) (map[string]string, error) {
 	var core metav1.APIVersions
 	if err := get("/api", &core); err != nil {

@@ -24,11 +24,11 @@ import (
 	"github.com/converge-engine/converge/runtimes/kubernetes/api"
 )
 
-// Clusters are the connections of one worker, shared by all runtimes that name the same cluster in
-// the same way. The zero value is ready. Safe for concurrent use.
+// Clusters are the connections of one worker. All runtimes that name the same cluster in the same way share one. The zero value is
+// ready. Safe for concurrent use.
 type Clusters struct {
-	// WrapTransport, when set before the first use, stands around every request to any cluster: it
-	// counts, delays, fails. Requests pass it without credentials.
+	// WrapTransport, if set before the first use, wraps the transport of every cluster: it can count, delay or fail requests. They
+	// have no credentials at this point.
 	WrapTransport func(http.RoundTripper) http.RoundTripper
 
 	mu     sync.Mutex
@@ -36,7 +36,7 @@ type Clusters struct {
 	closed bool
 }
 
-// Close ends every watch and closes the connections. What is asked afterwards is refused.
+// Close ends every watch and closes the connections. Later requests are refused.
 func (c *Clusters) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,34 +65,34 @@ func (c *Clusters) cluster(def entities.RuntimeDefinition) *cluster {
 	return made
 }
 
-// cluster is one API server. It connects when first used; an error of connecting is met again, and
-// mended without a restart, at the next use.
+// cluster is one API server. It connects at the first use. After a connection error each use tries again, so a corrected
+// configuration needs no restart.
 type cluster struct {
 	from source
 	wrap func(http.RoundTripper) http.RoundTripper
-	// ctx ends when the cluster is closed: what goes on in the background goes on under it.
+	// ctx ends when the cluster is closed: it is the context of all background work.
 	ctx  context.Context
 	stop context.CancelFunc
 
 	mu        sync.Mutex
-	connected *clients            // nil until the connection was found
-	acting    map[string]*clients // by the user as which they act
+	connected *clients            // nil before the first connection
+	acting    map[string]*clients // by impersonated user
 	kinds     kinds
 	views     *views
-	starts    chan struct{} // a place for each list or watch that begins
+	starts    chan struct{} // a slot for each list or watch that starts
 }
 
-// clients are what a connected cluster is spoken to with. They outlive a change of credentials.
+// clients are the clients of a connected cluster. They remain valid when credentials change.
 type clients struct {
 	config  *rest.Config
 	dynamic dynamic.Interface
-	named   *api.Client // of the kinds that are named here, whatever an instance is made of
+	named   *api.Client // for the kinds that Converge names itself
 	wire    *wire
 }
 
 var errClosed = errors.New("the connection to the cluster is closed: this worker stops")
 
-// connect finds out where the cluster is and with which credentials; it sends nothing.
+// connect finds the address of the cluster and the credentials; it sends nothing.
 func (c *cluster) connect(ctx context.Context) (*clients, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -122,8 +122,8 @@ func (c *cluster) close() {
 	}
 }
 
-// newClients makes clients that set no pace of their own: the server's priority and fairness does,
-// and answers 429 with the time to wait, which they keep to.
+// newClients makes clients without a rate limit of their own. The server's priority and fairness limits them: it answers 429 with
+// the time to wait, and they wait that long.
 func newClients(wire *wire, through http.RoundTripper) (*clients, error) {
 	config := &rest.Config{
 		Host: wire.first.String(), Transport: through, UserAgent: userAgent(), QPS: -1,
@@ -156,9 +156,8 @@ func (c *clients) at(r resource, namespace string) dynamic.ResourceInterface {
 	return c.dynamic.Resource(r.GroupVersionResource).Namespace(namespace)
 }
 
-// Client is the shared connection to the cluster that def.Kubernetes names, relative to def.Dir, for
-// those who need another kind of object than an instance's: commands that run as Jobs. It sends
-// nothing. An error, of a kubeconfig that is not there for one, may be gone at the next call.
+// Client is the shared connection to the cluster that def.Kubernetes names, relative to def.Dir. It is for other objects than those
+// of instances: commands that run as Jobs. It sends nothing. An error, such as a missing kubeconfig, may be gone at the next call.
 func (c *Clusters) Client(ctx context.Context, def entities.RuntimeDefinition) (*api.Client, error) {
 	connected, err := c.cluster(def).connect(ctx)
 	if err != nil {
@@ -167,10 +166,10 @@ func (c *Clusters) Client(ctx context.Context, def entities.RuntimeDefinition) (
 	return connected.named, nil
 }
 
-// source says where a connection is described. Clusters are shared by it.
+// source is where the description of a connection is. Clusters are shared by source.
 type source struct {
-	kubeconfig string // absolute; empty: what client-go finds by itself
-	context    string // empty: the current one
+	kubeconfig string // absolute; empty: the default of client-go
+	context    string // empty: the current context
 }
 
 func sourceOf(def entities.RuntimeDefinition) source {
@@ -191,14 +190,13 @@ func sourceOf(def entities.RuntimeDefinition) source {
 	return from
 }
 
-// connection is how a cluster is reached, and what shows whether that changed.
+// connection is the configuration to reach a cluster, with a fingerprint of it.
 type connection struct {
 	config *rest.Config
 	print  string // equal for equal connections
 }
 
-// load reads the kubeconfig. Where no file was named and none is found, the service account of the
-// pod is used.
+// load reads the kubeconfig. If no file is named and none is found, it uses the service account of the pod.
 func (s source) load() (connection, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = s.kubeconfig
@@ -237,10 +235,10 @@ func (s source) inCluster(rules *clientcmd.ClientConfigLoadingRules) (connection
 	if err != nil {
 		return connection{}, fmt.Errorf("service account of the pod: %w", err)
 	}
-	return connection{config: config, print: config.Host}, nil // its token is read again by itself
+	return connection{config: config, print: config.Host}, nil // client-go reloads its token
 }
 
-// check names the contexts there are when the one asked for is not among them.
+// check lists the available contexts if the requested one is missing.
 func (s source) check(file *clientcmdapi.Config, rules *clientcmd.ClientConfigLoadingRules) error {
 	name := cmp.Or(s.context, file.CurrentContext)
 	if _, ok := file.Contexts[name]; ok {
@@ -270,7 +268,7 @@ func (s source) where(rules *clientcmd.ClientConfigLoadingRules) string {
 	return strings.Join(rules.GetLoadingPrecedence(), string(filepath.ListSeparator))
 }
 
-// userAgent is how requests name themselves in the server's audit log.
+// userAgent identifies requests in the server's audit log.
 func userAgent() string {
 	version := "devel"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {

@@ -16,15 +16,14 @@ import (
 )
 
 const (
-	maxDifferences = 100 // fields shown of one object
+	maxDifferences = 100 // reported fields of one object
 	maxValue       = 256 // bytes of a value
 )
 
-// compare lists the fields in which an object would differ after an apply (the server's dry run) from
-// what it is, at most 100 of them, by path. What the server or other writers keep for themselves
-// does not count: status, managedFields, resourceVersion, generation, the revisions that controllers of
-// workloads count, and what we note for ourselves of earlier templates, runs and consents. Values of Secrets are masked.
-// An object that is nil has no fields. What is somebody else's does not count either.
+// compare lists the fields that an apply (the server's dry run) would change in an object, at most 100, by path. Fields that the
+// server or other writers maintain do not count: status, managedFields, resourceVersion, generation, the revisions that workload
+// controllers count, and our own records of earlier templates, runs and consents. Values of Secrets are masked. A nil object has no
+// fields. Fields of others do not count either.
 func compare(live, applied *unstructured.Unstructured, theirs ...path) []runtimes.FieldChange {
 	var changes []runtimes.FieldChange
 	for _, d := range leavingOut(differences(live, applied), theirs) {
@@ -50,7 +49,7 @@ func isSecret(o *unstructured.Unstructured) bool {
 	return o != nil && o.GetKind() == "Secret" && o.GetAPIVersion() == "v1"
 }
 
-// declarable is an object without what nobody declares. The object itself is not changed.
+// declarable is an object without the fields that are never declared. The object itself is not changed.
 func declarable(o *unstructured.Unstructured) map[string]any {
 	if o == nil || o.Object == nil {
 		return nil
@@ -102,8 +101,7 @@ func (c *comparison) values(at path, old, now any) {
 	}
 }
 
-// opens reports whether a map that is only on one side is shown field by field: the object itself, and
-// what is masked.
+// opens reports whether a map that exists on only one side is listed field by field: the object itself, and masked maps.
 func (c *comparison) opens(at path) bool {
 	return len(at) == 0 || c.secret && (at.String() == "data" || at.String() == "stringData" || at[0].field == "metadata")
 }
@@ -114,8 +112,8 @@ func (c *comparison) maps(at path, old, now map[string]any) {
 	}
 }
 
-// lists compares lists of maps by what names their elements, so that one more container is one more
-// container and not a change of all behind it.
+// lists compares lists of maps by the key of their elements, so that an added container is one difference and does not change all
+// elements after it.
 func (c *comparison) lists(at path, old, now []any) {
 	key := keyOf(old, now)
 	if key == "" {
@@ -150,8 +148,7 @@ func (c *comparison) add(at path, old, now any) {
 	c.found = append(c.found, d)
 }
 
-// masked reports whether a field of a Secret may not be shown: its data, and the copy of it that
-// kubectl leaves in an annotation.
+// masked reports whether a field of a Secret must not be shown: its data, and the copy that kubectl keeps in an annotation.
 func masked(at path) bool {
 	switch at[0].field {
 	case "data", "stringData":
@@ -191,7 +188,7 @@ func element(list []any, i int) any {
 	return nil
 }
 
-// keyOf finds the field that names the elements of both lists: all have it, no two the same.
+// keyOf finds the field that is the key in both lists: all elements have it, each with another value.
 func keyOf(lists ...[]any) string {
 	for _, key := range []string{"name", "containerPort", "port", "mountPath", "devicePath", "ip"} {
 		if !slices.ContainsFunc(lists, func(list []any) bool { names, by := byKey(list, key); return by == nil || len(by) != len(names) }) {
@@ -201,7 +198,7 @@ func keyOf(lists ...[]any) string {
 	return ""
 }
 
-// byKey names the elements of a list; by is nil when one has no such name.
+// byKey maps the elements of a list by key; by is nil if an element has no key.
 func byKey(list []any, key string) (names []string, by map[string]any) {
 	by = map[string]any{}
 	for _, each := range list {
@@ -227,7 +224,7 @@ func keysOf(all ...map[string]any) []string {
 	return slices.Compact(keys)
 }
 
-// path is where a field is: names of fields, and elements of lists by name or by number.
+// path is the position of a field: names of fields, and elements of lists by key or by index.
 type path []part
 
 type part struct {

@@ -10,28 +10,28 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// delivery is how far a version has been brought to an instance, as its inventory says: which hooks run now, and which have
-// ended. It is written as soon as an instance has hooks, in the same request as the fence.
+// delivery is the progress of a version for an instance, as its inventory records it: the hooks that run now, and those that have
+// ended. It is written once an instance has hooks, in the same request as the fence.
 type delivery struct {
-	// Versions are those that were delivered, in the order in which they first came; the oldest are forgotten.
+	// Versions are the delivered versions, in the order of their first delivery; the oldest are dropped.
 	Versions []string `json:"versions"`
-	Version  string   `json:"version"` // that is being delivered, or was last
+	Version  string   `json:"version"` // the version of this delivery, current or last
 	Event    event    `json:"event"`
-	// Installed: one delivery came to its end, so that what comes next is no installation.
+	// Installed: one delivery has ended successfully, so later ones are no installation.
 	Installed bool `json:"installed,omitempty"`
-	Ended     bool `json:"ended,omitempty"` // this one
-	// Done are the hooks that ended well, Failed those that did not.
+	Ended     bool `json:"ended,omitempty"` // this delivery has ended
+	// Done are the hooks that succeeded, Failed those that did not.
 	Done   []string               `json:"done,omitempty"`
 	Failed map[string]hookFailure `json:"failed,omitempty"`
 }
 
-// hookFailure is how a hook failed: in which attempt at an apply, and what there is to say about it.
+// hookFailure is the failure of a hook: the attempt of the apply, and the message.
 type hookFailure struct {
 	Try string `json:"try,omitempty"`
 	Why string `json:"why"`
 }
 
-// event is what a delivery is for the instance, as Helm names it.
+// event is the kind of a delivery, named as in Helm.
 type event string
 
 const (
@@ -40,10 +40,10 @@ const (
 	rollback event = "rollback"
 )
 
-// maxDelivered bounds how many versions an inventory remembers: one that is older and comes back is an upgrade.
+// maxDelivered limits the versions that an inventory records: the return of an older one is an upgrade.
 const maxDelivered = 20
 
-// deliveryIn is what an inventory says; nil when it says nothing.
+// deliveryIn reads the delivery from an inventory; nil if it has none.
 func deliveryIn(inventory *unstructured.Unstructured) (*delivery, error) {
 	if inventory == nil {
 		return nil, nil
@@ -62,8 +62,8 @@ func deliveryIn(inventory *unstructured.Unstructured) (*delivery, error) {
 	return d, nil
 }
 
-// next is the delivery of a version after another one; of the same version it is the same, which goes on. There was something
-// where an inventory was.
+// next is the delivery of a version after another delivery; for the same version the delivery continues. there reports whether an
+// inventory existed.
 func next(before *delivery, version string, there bool) *delivery {
 	if before != nil && before.Version == version {
 		return before
@@ -92,8 +92,8 @@ func next(before *delivery, version string, there bool) *delivery {
 	return d
 }
 
-// deliver finds what the apply delivers. Where there are no hooks, and were none, nothing is said of it. Otherwise the server is
-// asked, and not the watch, which may not know yet how the delivery before ended.
+// deliver finds the delivery of this apply. Without hooks, now and before, none is recorded. Otherwise it asks the server, because
+// the watch may not show yet how the last delivery ended.
 func (a *apply) deliver(ctx context.Context) error {
 	inventory, r, err := a.parent(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func (a *apply) deliver(ctx context.Context) error {
 	return nil
 }
 
-// noteDelivery writes on an inventory how far the delivery is.
+// noteDelivery writes the progress of the delivery on an inventory.
 func (a *apply) noteDelivery(wanted, stands *unstructured.Unstructured) error {
 	text := ""
 	if stands != nil {
@@ -134,7 +134,7 @@ func (a *apply) noteDelivery(wanted, stands *unstructured.Unstructured) error {
 	return nil
 }
 
-// delivered: the delivery has come to its end, but for what the inventory is told with the rest.
+// delivered marks the delivery as ended; a later write of the inventory records it.
 func (a *apply) delivered() {
 	if a.delivery != nil {
 		a.delivery.Ended, a.delivery.Installed = true, true

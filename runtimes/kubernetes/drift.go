@@ -23,27 +23,26 @@ import (
 )
 
 const (
-	// maxVerdicts bounds what is remembered, in objects; twice as many at most.
+	// maxVerdicts limits the cache, in objects; it holds twice as many at most.
 	maxVerdicts = 50_000
-	// refusedFor is how long a refusal counts: what stands behind it (a permission, a webhook) changes
-	// without the object.
+	// refusedFor is how long a refusal is cached: its cause (a permission, a webhook) can change without a change of the object.
 	refusedFor = 5 * time.Minute
 	driftShown = 3 // fields named in a message
 )
 
-// verdict is whether an object differs from what is declared.
+// verdict is whether an object differs from its declaration.
 type verdict struct {
-	resourceVersion string   // that was seen last with this content
-	content         [32]byte // of the object, without what the server and controllers keep for themselves
-	digest          string   // of what was declared
+	resourceVersion string   // the last resource version with this content
+	content         [32]byte // of the object, without the fields that the server and controllers set
+	digest          string   // of the declaration
 	drift           string   // the fields that differ; empty: none
-	refused         string   // why the server would not take what is declared: drift is then not known
+	refused         string   // why the server refuses the declaration: the drift is then unknown
 	foreign         []foreign
 	until           time.Time
 }
 
-// verdicts remembers, by the uid of the object, so that an observation of nothing new asks nothing. The zero value is
-// ready. The oldest are forgotten in bulk.
+// verdicts is a cache by the uid of the object, so that an observation without changes makes no requests. The zero value is ready.
+// The oldest entries are removed in bulk.
 type verdicts struct {
 	mu            sync.Mutex
 	recent, older map[types.UID]verdict
@@ -75,7 +74,7 @@ func (v *verdicts) put(uid types.UID, known verdict) {
 	v.recent[uid] = known
 }
 
-// markDrift marks the version of an object that is where it shall be, and yet not as declared.
+// markDrift marks the version of an object that has its target version but differs from its declaration.
 func (ob *observation) markDrift(ctx context.Context, object *entities.Object, live *unstructured.Unstructured, d declared) error {
 	if ob.in.FullVersion == "" || versionIn(live) != ob.in.FullVersion || live.GetDeletionTimestamp() != nil {
 		return nil
@@ -104,12 +103,12 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 		}
 	}
 	if marked == 0 && len(object.Versions) > 0 {
-		object.Versions[0].Drifted = true // its pods are not there yet
+		object.Versions[0].Drifted = true // its pods do not exist yet
 	}
 	return nil
 }
 
-// note adds to a message, or replaces one that only says that all is well.
+// note adds to a message, or replaces a message of a healthy object.
 func note(object *entities.Object, text string) string {
 	if object.Status == entities.ObjectSucceeded {
 		return text
@@ -117,7 +116,7 @@ func note(object *entities.Object, text string) string {
 	return object.Message + "; " + text
 }
 
-// verdict compares an object with its declaration, or finds what came of that before.
+// verdict compares an object with its declaration, or returns the cached result.
 func (ob *observation) verdict(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, error) {
 	known, found := ob.verdicts.of(live.GetUID())
 	usable := found && known.digest == d.digest && (known.refused == "" || ob.now().Before(known.until))
@@ -138,14 +137,14 @@ func (ob *observation) verdict(ctx context.Context, live *unstructured.Unstructu
 	return known, nil
 }
 
-// agreed remembers what an apply made of an object: it is as declared, and the next observation need not ask.
+// agreed caches the result of an apply: the object is as declared, so the next observation need not ask.
 func (r *Runtime) agreed(applied *unstructured.Unstructured, d declared) {
 	r.verdicts.keep(applied.GetUID(), verdict{
 		resourceVersion: applied.GetResourceVersion(), content: contentOf(applied, d), digest: d.digest, foreign: foreignIn(applied, d),
 	})
 }
 
-// contentOf identifies what of an object an apply of a declaration could change.
+// contentOf is a hash of the parts of an object that an apply of a declaration could change.
 func contentOf(o *unstructured.Unstructured, d declared) [32]byte {
 	text, err := json.Marshal(without(declarable(o), d.theirsIn(o)))
 	if err != nil {
@@ -154,9 +153,9 @@ func contentOf(o *unstructured.Unstructured, d declared) [32]byte {
 	return sha256.Sum256(text)
 }
 
-// ask compares what an apply of the declaration would make of an object with what it is. The object
-// that we watch may be older than what the server compared with, so a difference counts only when the
-// server's own object, read for it, has it too. It returns which of the two the verdict is about.
+// ask compares the result of a dry run of the declaration with the object. The watched object may be older than the one that the
+// server compared with. So a difference counts only if the server's own object, read for this purpose, has it too. ask returns the
+// object that the verdict is about.
 func (ob *observation) ask(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, *unstructured.Unstructured, error) {
 	doing := fmt.Sprintf("compare %s %s with what is declared", d.GetKind(), d.GetName())
 	r, err := ob.cluster.resource(ctx, d.GroupVersionKind())
@@ -191,7 +190,7 @@ func (ob *observation) ask(ctx context.Context, live *unstructured.Unstructured,
 		}
 		if d.scaler == "" && hasReplicas(found) {
 			if d.scaler, _ = ob.findScaler(ctx, clients, d); d.scaler != "" {
-				continue // it has written nothing yet
+				continue // the autoscaler has not written yet
 			}
 		}
 		fresh, err := at.Get(ctx, d.GetName(), metav1.GetOptions{})
@@ -206,7 +205,7 @@ func (ob *observation) ask(ctx context.Context, live *unstructured.Unstructured,
 	return verdict{}, live, &entities.ReadingError{Code: runtimes.CodeFetchFailed, Message: doing + ": it changes faster than it can be read"}
 }
 
-// sent is what is asked about an object: without what is somebody else's there.
+// sent is the declaration for the dry run: without the fields that others own in the live object.
 func (ob *observation) sent(ctx context.Context, at dynamic.ResourceInterface, live *unstructured.Unstructured, d declared) (declared, error) {
 	if d.watched() {
 		return d.yield(live)
@@ -221,7 +220,7 @@ func (ob *observation) sent(ctx context.Context, at dynamic.ResourceInterface, l
 	return d.yield(whole)
 }
 
-// refusal reports whether the server was there and would not take the object, whoever asks when.
+// refusal reports whether the server answered and refused the object, for any caller and at any time.
 func refusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

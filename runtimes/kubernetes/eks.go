@@ -22,23 +22,23 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubeconfigs of EKS start a program for each token: `aws eks get-token`, or aws-iam-authenticator. Both sign a request to STS
-// and send nothing, so a worker does it itself, and its image needs neither. What a token is made of is documented with
-// aws-iam-authenticator (API authorization from outside a cluster).
+// Kubeconfigs of EKS start a program for each token: `aws eks get-token`, or aws-iam-authenticator. Both sign a request to STS and
+// send nothing. A worker signs the request itself, so its image needs neither program. The documentation of aws-iam-authenticator
+// describes the token (API authorization from outside a cluster).
 
 const (
 	eksPrefix  = "k8s-aws-v1."
 	eksHeader  = "x-k8s-aws-id"
-	eksSigned  = "60"             // seconds that the signed request says it is good for; the cluster takes it for 15 minutes
-	eksRenewed = 10 * time.Minute // before that is over
+	eksSigned  = "60"             // validity of the signed request in seconds; the cluster accepts it for 15 minutes
+	eksRenewed = 10 * time.Minute // before the token expires
 )
 
-// eks is a cluster of EKS, and who asks it.
+// eks is a cluster of EKS, and the identity that asks for its tokens.
 type eks struct {
 	cluster, region, role, profile string
 }
 
-// eksFlags are those of the two programs that are understood, and eksIgnored those that change nothing here.
+// eksFlags are the supported flags of the two programs. eksIgnored are those without an effect here.
 var eksFlags = map[string]func(*eks) *string{
 	"--cluster-name": func(e *eks) *string { return &e.cluster }, "--cluster-id": func(e *eks) *string { return &e.cluster }, "-i": func(e *eks) *string { return &e.cluster },
 	"--region": func(e *eks) *string { return &e.region }, "--profile": func(e *eks) *string { return &e.profile },
@@ -48,10 +48,10 @@ var eksFlags = map[string]func(*eks) *string{
 
 var eksVariables = map[string]func(*eks) *string{
 	"AWS_PROFILE": eksFlags["--profile"], "AWS_REGION": eksFlags["--region"], "AWS_DEFAULT_REGION": eksFlags["--region"],
-	"AWS_STS_REGIONAL_ENDPOINTS": eksFlags["--output"], // they are regional
+	"AWS_STS_REGIONAL_ENDPOINTS": eksFlags["--output"], // requests are always regional
 }
 
-// eksOf tells which cluster a credential plugin gets tokens for. One with arguments that are not understood is left to do it.
+// eksOf finds the cluster of a credential plugin. It is not ok for a plugin with other arguments, which then runs as usual.
 func eksOf(plugin *clientcmdapi.ExecConfig) (e eks, ok bool) {
 	if plugin == nil {
 		return e, false
@@ -86,7 +86,7 @@ func eksOf(plugin *clientcmdapi.ExecConfig) (e eks, ok bool) {
 	return e, asks && e.cluster != ""
 }
 
-// signsForEKS has a connection get its tokens here, where its kubeconfig names a program of EKS.
+// signsForEKS replaces the program of EKS in a kubeconfig with tokens that this process signs.
 func signsForEKS(config *rest.Config) {
 	e, ok := eksOf(config.ExecProvider)
 	if !ok {
@@ -103,7 +103,7 @@ func signsForEKS(config *rest.Config) {
 // eksHost is the address of a cluster: https://0123.gr7.eu-west-1.eks.amazonaws.com.
 var eksHost = regexp.MustCompile(`\.([a-z0-9-]+)\.eks\.amazonaws\.com`)
 
-// signing adds a token to each request. One that is not accepted is not used again.
+// signing adds a token to each request. A rejected token is not used again.
 type signing struct {
 	tokens *eksTokens
 	next   http.RoundTripper
@@ -124,7 +124,7 @@ func (s *signing) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// eksTokens makes tokens, and keeps the last one for as long as it is good. Credentials are found as the AWS tools find them.
+// eksTokens makes tokens, and caches the last one while it is valid. It finds credentials in the same way as the AWS tools.
 type eksTokens struct {
 	of eks
 
@@ -156,7 +156,7 @@ func (t *eksTokens) get(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// sign signs a request to STS that asks who it is from, and sends nothing: the cluster does.
+// sign signs an STS request for the caller's identity. It does not send it: the cluster does.
 func (t *eksTokens) sign(ctx context.Context) (string, error) {
 	if err := t.connect(ctx); err != nil {
 		return "", err

@@ -20,12 +20,11 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// problem is why something could not be applied, on one line: what was done, what the server said,
-// and what to do about it.
+// problem is why an object could not be applied, on one line: the action, the server's message, and the advice.
 type problem struct {
 	doing, why, hint string
 	err              error // of the server; may be nil
-	failed           bool  // an object that was waited for has failed
+	failed           bool  // an object that the apply waited for has failed
 }
 
 func (p *problem) Error() string {
@@ -38,7 +37,7 @@ func (p *problem) Error() string {
 
 func (p *problem) Unwrap() error { return p.err }
 
-// together says once what several objects were refused for.
+// together merges the same refusal of several objects.
 func together(all []error) []error {
 	var distinct []error
 	merged := map[string]*problem{}
@@ -66,10 +65,9 @@ func together(all []error) []error {
 	return distinct
 }
 
-// explain says why a call to the server failed, in its own words, with a hint, and whether another
-// attempt can mend it: what the server found wrong in the object itself is permanent; what may be
-// repaired around it (permissions, quotas, webhooks that are unavailable, kinds to come) is not. An ended
-// ctx stays what it is.
+// explain says why a call to the server failed, in the server's words, with a hint, and whether a retry can help. An error in the
+// object itself is permanent. An error in its environment (permissions, quotas, unavailable webhooks, kinds that do not exist yet)
+// is not. The error of an ended ctx stays as it is.
 func explain(ctx context.Context, doing string, err error) error {
 	var known *problem
 	switch {
@@ -96,7 +94,7 @@ func explain(ctx context.Context, doing string, err error) error {
 	return p
 }
 
-// failure is one way in which the server, or the way to it, fails.
+// failure is one way in which the server, or the connection to it, fails.
 type failure struct {
 	is        func(error) bool
 	hint      string
@@ -104,7 +102,7 @@ type failure struct {
 	permanent bool
 }
 
-// failures are in order: the first that is it counts.
+// failures are in order: the first match counts.
 func failures() []failure {
 	return []failure{
 		{is: meta.IsNoMatchError, hint: "the cluster does not serve this kind: is its CustomResourceDefinition installed?"},
@@ -132,7 +130,7 @@ func failures() []failure {
 	}
 }
 
-// said looks for one of some texts in an error.
+// said matches an error that contains one of some texts.
 func said(texts ...string) func(error) bool {
 	return func(err error) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
@@ -146,14 +144,13 @@ func quoted(err error, pattern string) string {
 	return "asked"
 }
 
-// isImmutable reports whether an object would have to be made again to become as declared.
+// isImmutable reports whether an object would have to be recreated to become as declared.
 func isImmutable(err error) bool {
 	return apierrors.IsInvalid(err) && said("field is immutable", "is immutable after creation", "may not change once set",
 		"cannot change roleRef", "updates to statefulset spec for fields other than")(err)
 }
 
-// isDenial reports whether a webhook refused. One that says that it is at fault itself may answer
-// otherwise another time.
+// isDenial reports whether a webhook refused the object. A webhook that reports an internal error may answer otherwise another time.
 func isDenial(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !strings.Contains(err.Error(), "admission webhook ") || !strings.Contains(err.Error(), "denied the request") {
@@ -182,7 +179,7 @@ func isConflict(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// isUnreachable reports whether there was no answer in the server's form at all.
+// isUnreachable reports whether there was no answer in the form of the server.
 func isUnreachable(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -191,9 +188,8 @@ func isUnreachable(err error) bool {
 	return true
 }
 
-// readingError says why something could not be read, in the words of the server. An error that was
-// sorted before keeps its code; an interruption from outside says nothing about the cluster and
-// stays what it is.
+// readingError says why a reading failed, in the words of the server. A classified error keeps its code. A cancellation says nothing
+// about the cluster and stays as it is.
 func readingError(doing string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return &interrupted{doing: doing, err: err}
@@ -218,7 +214,7 @@ type interrupted struct {
 func (e *interrupted) Error() string { return e.doing + ": " + e.err.Error() }
 func (e *interrupted) Unwrap() error { return e.err }
 
-// readingCode sorts an error of a call to the API server.
+// readingCode classifies an error of a call to the API server.
 func readingCode(err error) string {
 	var (
 		address *url.Error
@@ -235,18 +231,17 @@ func readingCode(err error) string {
 		return runtimes.CodeForbidden
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return runtimes.CodeUnknownKind
-	case apierrors.IsServiceUnavailable(err): // it starts or stops, or a proxy in front finds nobody
+	case apierrors.IsServiceUnavailable(err): // it starts or stops, or a proxy in front of it finds no backend
 		return runtimes.CodeUnreachable
 	case errors.As(err, &network) && network.Timeout():
 		return runtimes.CodeTimeout
 	case errors.As(err, &address), errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return runtimes.CodeUnreachable // no answer in the server's form: refused, reset, wrong certificate
+		return runtimes.CodeUnreachable // no answer in the form of the server: refused, reset, wrong certificate
 	}
 	return runtimes.CodeFetchFailed
 }
 
-// plainly leaves out of a network error the address that was asked for, query and all: what is wrong
-// stands behind it.
+// plainly drops the requested address with its query from a network error: the cause follows it.
 func plainly(err error) string {
 	var at *url.Error
 	if errors.As(err, &at) {

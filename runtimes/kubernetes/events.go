@@ -18,30 +18,30 @@ import (
 )
 
 const (
-	eventsFor     = 30 * time.Second // one request per object and this time at most
-	eventsPatient = time.Minute      // what is younger and only pending is given time before it is asked about
-	eventsTimeout = 2 * time.Second  // they are extra: an observation does not wait long for them
-	eventsAtOnce  = 2                // requests of one runtime: a server has no index for them and reads all of a namespace
+	eventsFor     = 30 * time.Second // at most one request per object and this period
+	eventsPatient = time.Minute      // younger pending objects get this time before their events are requested
+	eventsTimeout = 2 * time.Second  // events are optional: an observation does not wait long for them
+	eventsAtOnce  = 2                // requests of one runtime: a server has no index for events and reads all of a namespace
 	maxEvents     = 10
 	maxRemembered = 2000 // objects
 )
 
-// happened remembers the events of objects for a few seconds. The zero value is ready.
+// happened caches the events of objects for a few seconds. The zero value is ready.
 type happened struct {
 	asking atomic.Int32
 	mu     sync.Mutex
 	all    map[types.UID]recentEvents
-	said   map[string]recentWords // by pod, container and how often it ended
+	said   map[string]recentWords // by pod, container and number of its ends
 }
 
 type recentEvents struct {
 	at      time.Time
 	events  []entities.Event
-	warning warning // the last one
+	warning warning // the last warning
 }
 
-// events lists what happened last to an object that is in trouble, to its newest ReplicaSet and to a
-// pod that fails. They are for people: one that cannot be read is left out.
+// events lists the recent events of a troubled object, of its newest ReplicaSet and of a failing pod. They are for people:
+// unreadable events are omitted.
 func (ob *observation) events(ctx context.Context, object entities.Object, live *unstructured.Unstructured, p parts, found trouble) []entities.Event {
 	newest := live
 	if p.newest != nil {
@@ -66,8 +66,8 @@ func (ob *observation) events(ctx context.Context, object entities.Object, live 
 	return all[max(0, len(all)-maxEvents):]
 }
 
-// waitingSince is since when something is waited for: the pod that is not ready for the longest, or else what makes them. A
-// ReplicaSet none of whose pods waits has one that was just taken away, or says itself that it can make none (ReplicaFailure).
+// waitingSince is the start of the wait: that of the pod that is not ready for the longest, or else of its controller. If no pod of
+// a ReplicaSet waits, a pod was just removed, or the ReplicaSet reports that it cannot create any (ReplicaFailure).
 func waitingSince(newest *unstructured.Unstructured, pods []*unstructured.Unstructured, now time.Time) (since time.Time) {
 	for _, pod := range pods {
 		if !runs(pod) || conditionOf(pod, "Ready").is("True") {
@@ -86,8 +86,8 @@ func waitingSince(newest *unstructured.Unstructured, pods []*unstructured.Unstru
 	return newest.GetCreationTimestamp().Time
 }
 
-// eventsOf asks for the events of one object, unless it was done a moment ago or many are asked for
-// just now: when a whole cluster is in trouble, its server has better things to do.
+// eventsOf requests the events of one object, unless it did so a moment ago or many requests are under way: when a whole cluster has
+// trouble, its server should not get more load.
 func (ob *observation) eventsOf(ctx context.Context, o *unstructured.Unstructured) []entities.Event {
 	return ob.recentOf(ctx, o).events
 }
@@ -120,7 +120,7 @@ func (ob *observation) askEvents(ctx context.Context, o *unstructured.Unstructur
 	if err != nil {
 		return recent
 	}
-	namespace := cmp.Or(o.GetNamespace(), metav1.NamespaceDefault) // where those of cluster-scoped objects are
+	namespace := cmp.Or(o.GetNamespace(), metav1.NamespaceDefault) // the namespace of events of cluster-scoped objects
 	list, err := clients.named.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(o.GetUID())})
 	if err != nil {
 		return recent

@@ -10,12 +10,12 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// The inventory of an instance says for which target it was last applied (F2). An apply writes its own place there before its
-// first object, and only over the inventory that it has compared itself with: of two at once, whatever stores they claimed it
-// in, the server lets one through, and the other reads again. Before each object it looks once more at what is
-// watched, which asks the server nothing.
+// The inventory of an instance records the target of its last apply (F2). An apply writes its own fence there before its first
+// object, and only over the inventory that it has compared with. So the server accepts one of two concurrent applies, even if they
+// claimed the instance in different stores, and the other reads again. Before each object the apply also checks the watched
+// inventory, which costs no request.
 
-// fenceIn reads the fence of an inventory; nil when it has none: it is older than anything then.
+// fenceIn reads the fence of an inventory. It is nil if there is none: the inventory is then older than any fence.
 func fenceIn(inventory *unstructured.Unstructured) (*runtimes.Fence, error) {
 	text, ok := inventory.GetAnnotations()[AnnotationFence]
 	if !ok {
@@ -31,7 +31,8 @@ func fenceIn(inventory *unstructured.Unstructured) (*runtimes.Fence, error) {
 	return fence, nil
 }
 
-// mark writes the place of an apply on the inventory that it notes, or, where it has none, what stands there.
+// mark writes the fence of an apply on the inventory that it records. An apply without a fence keeps the fence of the live
+// inventory.
 func (a *apply) mark(wanted, stands *unstructured.Unstructured) error {
 	text := ""
 	switch {
@@ -57,7 +58,7 @@ func (a *apply) mark(wanted, stands *unstructured.Unstructured) error {
 	return nil
 }
 
-// admit refuses what is to be written where an inventory says that something later was.
+// admit refuses a write if an inventory has a later fence.
 func (a *apply) admit(inventories ...*unstructured.Unstructured) error {
 	for _, inventory := range inventories {
 		if err := a.refuseAnothers(inventory); err != nil {
@@ -77,8 +78,8 @@ func (a *apply) admit(inventories ...*unstructured.Unstructured) error {
 	return nil
 }
 
-// unfenced looks at what is watched for something later that came since this apply was admitted. Where nothing may be
-// watched nobody knows.
+// unfenced checks the watched inventories for a later fence since this apply was admitted. If they may not be watched, this is not
+// known.
 func (a *apply) unfenced(ctx context.Context) error {
 	if a.fence == nil {
 		return nil
@@ -96,7 +97,7 @@ func (a *apply) unfenced(ctx context.Context) error {
 	})...)
 }
 
-// tellTakeover tells of the installation that had an instance until now.
+// tellTakeover reports the installation that had an instance before.
 func (a *apply) tellTakeover(inventory *unstructured.Unstructured) {
 	if stands := a.near.anothers(inventory); stands != nil {
 		a.account.say("took over from the installation %s, which had %s here", stands.Installation, stands.FullVersion)

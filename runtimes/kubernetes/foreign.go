@@ -15,11 +15,11 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// What others add to the pod template of a workload, and nobody declares, is foreign: a container, a volume, hostNetwork. It is
-// found in what managedFields say of the workload itself. What is injected into its pods is not there, and neither is
-// what a webhook changes of an apply: nobody owns that.
+// A field is foreign if another writer added it to the pod template of a workload and it is not declared: a container, a volume,
+// hostNetwork. The managedFields of the workload show it. They do not show sidecars that are injected into the pods, or the changes
+// of a webhook to an apply, since those have no owner.
 
-// foreign is a field that somebody else added.
+// foreign is a field that another writer added.
 type foreign struct {
 	at path
 	by string
@@ -28,8 +28,8 @@ type foreign struct {
 // String is "spec.template.spec.containers[name=debug] (by kubectl-edit)".
 func (f foreign) String() string { return f.at.String() + " (by " + f.by + ")" }
 
-// foreignIn finds what others added to an object that is there, of which what we declare is ours: what was just applied, or
-// answered to a dry run. What is declared to be somebody else's is not foreign.
+// foreignIn finds the fields that others added to a live object, after an apply or in the answer to a dry run. Declared fields are
+// ours. A field that is declared to belong to others is not foreign.
 func foreignIn(o *unstructured.Unstructured, d declared) (all []foreign) {
 	template := templateOf(idOf(o).kind)
 	if !isWorkload(o) || template == nil {
@@ -55,7 +55,7 @@ func foreignIn(o *unstructured.Unstructured, d declared) (all []foreign) {
 	return all
 }
 
-// fieldsAt is what a set of fields has below a path; nil: nothing.
+// fieldsAt is the part of a set of fields below a path; nil: none.
 func fieldsAt(fields map[string]any, at path) map[string]any {
 	for _, part := range at {
 		fields, _ = fields["f:"+part.field].(map[string]any)
@@ -63,7 +63,7 @@ func fieldsAt(fields map[string]any, at path) map[string]any {
 	return fields
 }
 
-// addedAt lists the fields of a set that are not ours, each as a whole where it was added as a whole.
+// addedAt lists the fields of a set that are not ours. A field that was added as a whole is one entry.
 func addedAt(at path, fields, ours map[string]any) (all []path) {
 	for _, name := range keysOf(fields) {
 		part, ok := namedBy(name)
@@ -82,8 +82,8 @@ func addedAt(at path, fields, ours map[string]any) (all []path) {
 	return all
 }
 
-// isDefault reports whether a field is as the server fills it in. It belongs to whoever made the object by something else than an
-// apply, and nobody added it.
+// isDefault reports whether a field has the value that the server fills in. Such a field belongs to the tool that created the object
+// without an apply; it is not an addition.
 func isDefault(at path, value any) bool {
 	if m, ok := value.(map[string]any); ok && len(m) == 0 {
 		return true
@@ -97,7 +97,7 @@ func isDefault(at path, value any) bool {
 	return false
 }
 
-// words are foreign fields as people read them.
+// words are foreign fields as text for people.
 func words(all []foreign) (texts []string) {
 	for _, f := range all {
 		texts = append(texts, f.String())
@@ -105,7 +105,7 @@ func words(all []foreign) (texts []string) {
 	return texts
 }
 
-// removals is what takes foreign fields out of an object that is there, as a JSON patch of the object that was read, and no other.
+// removals is a JSON patch that removes foreign fields from a live object. It applies only to the object as it was read.
 func removals(o *unstructured.Unstructured, all []foreign) ([]byte, error) {
 	type operation struct {
 		Op    string `json:"op"`
@@ -117,14 +117,14 @@ func removals(o *unstructured.Unstructured, all []foreign) ([]byte, error) {
 	for _, f := range all {
 		gone = append(gone, pointerTo(o.Object, f.at))
 	}
-	slices.SortFunc(gone, func(a, b string) int { return byIndex(b, a) }) // of two in a list, the later one first
+	slices.SortFunc(gone, func(a, b string) int { return byIndex(b, a) }) // of two elements of a list, the later one first
 	for _, at := range gone {
 		ops = append(ops, operation{Op: "remove", Path: at})
 	}
 	return json.Marshal(ops)
 }
 
-// byIndex compares pointers, numbers in them by what they are.
+// byIndex compares pointers; it compares numbers in them by value.
 func byIndex(a, b string) int {
 	if len(a) != len(b) && strings.TrimRight(a, "0123456789") == strings.TrimRight(b, "0123456789") {
 		return len(a) - len(b)
@@ -132,7 +132,7 @@ func byIndex(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// pointerTo is where a path leads in an object.
+// pointerTo is the JSON pointer of a path in an object.
 func pointerTo(object any, at path) string {
 	var b strings.Builder
 	for _, part := range at {
@@ -147,7 +147,7 @@ func pointerTo(object any, at path) string {
 	return b.String()
 }
 
-// removeForeign takes out of an object that was applied what others had added, where that is not to be there.
+// removeForeign removes from an applied object the fields that others added, if the payload does not allow them.
 func (a *apply) removeForeign(ctx context.Context, t *trial) error {
 	if !a.clears || len(t.foreign) == 0 {
 		return nil
@@ -171,7 +171,7 @@ func (a *apply) removeForeign(ctx context.Context, t *trial) error {
 			t.applied = applied
 			return nil
 		}
-		if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) { // another one is there by now
+		if !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) { // the object is now another one
 			return explain(ctx, doing, err)
 		}
 		last = err

@@ -11,25 +11,23 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// health is how far an object is, and what there is to say about it. It reads the object alone, so
-// that waves, which wait for it, and observations agree.
+// health is the status of an object, and its message. It reads only the object, so that waves, which wait for it, and observations
+// agree.
 //
-// It is what kstatus says, which holds back every verdict until observedGeneration is that of
-// the object, with these differences. A Job counts when it is complete, not when it has started. A
-// Pod that failed has FAILED, and one that cannot be scheduled or crashes is PENDING (how long it may
-// be is not the object's to say: trouble). An APIService, and any kind whose Ready condition has a
-// generation of its own (the Gateway API's), counts when that is true of what is declared now.
+// It is the result of kstatus, which gives no verdict until observedGeneration is that of the object, with these differences. A Job
+// succeeds when it is complete, not when it has started. A failed Pod is FAILED, and one that cannot be scheduled or crashes is
+// PENDING (the object does not say for how long it may be: see trouble). An APIService, and any kind whose Ready condition has its
+// own generation (the Gateway API's), succeeds when the condition is true for the current declaration.
 //
-// What kstatus cannot know stays so: a Service of type LoadBalancer counts without an address, a
-// StatefulSet whose pods change OnDelete counts whatever its pods run (versions says that), a
-// custom resource without any status counts before its controller has seen it, and a
-// PersistentVolumeClaim that waits for its first consumer is PENDING until a pod comes.
+// Some limits of kstatus remain: a Service of type LoadBalancer succeeds without an address, a StatefulSet whose pods change
+// OnDelete succeeds with pods of any version (versions reports them), a custom resource without any status succeeds before its
+// controller has seen it, and a PersistentVolumeClaim that waits for its first consumer is PENDING until a pod comes.
 func health(o *unstructured.Unstructured) (entities.ObjectStatus, string) {
 	v := judge(o)
 	return v.status, v.message
 }
 
-// judge is health, and what the kinds of well-known controllers say besides.
+// judge is health, plus the rules for the kinds of well-known controllers.
 func judge(o *unstructured.Unstructured) (v judgement) {
 	if o.GetDeletionTimestamp() != nil {
 		return pending("%s", deleting(o))
@@ -61,7 +59,7 @@ func byStatus(o *unstructured.Unstructured) (entities.ObjectStatus, string) {
 	return entities.ObjectPending, withReason(o, result.Message)
 }
 
-// exceptions are the kinds that kstatus does not evaluate as a release needs it.
+// exceptions are the kinds for which a release needs another rule than that of kstatus.
 var exceptions = map[schema.GroupKind]func(*unstructured.Unstructured) (entities.ObjectStatus, string){
 	kindJob:       jobHealth,
 	{Kind: "Pod"}: podHealth,
@@ -75,8 +73,8 @@ func deleting(o *unstructured.Unstructured) string {
 	return "being deleted"
 }
 
-// withReason adds to a status what the object's own conditions say: a deadline exceeded, replicas
-// that could not be made, a rollout that somebody paused.
+// withReason adds the object's own conditions to a status: an exceeded deadline, replicas that could not be created, a paused
+// rollout.
 func withReason(o *unstructured.Unstructured, message string) string {
 	if paused, _, _ := unstructured.NestedBool(o.Object, "spec", "paused"); paused {
 		message += "; its rollout is paused (spec.paused)"
@@ -128,7 +126,7 @@ func apiServiceHealth(o *unstructured.Unstructured) (entities.ObjectStatus, stri
 	return entities.ObjectPending, strings.TrimSuffix("APIService is not available: "+c.text(), ": ")
 }
 
-// staleReady says that a Ready condition is about an earlier generation than the object's.
+// staleReady reports a Ready condition that is about an earlier generation of the object.
 func staleReady(o *unstructured.Unstructured) string {
 	c := conditionOf(o, "Ready")
 	if !c.found || c.generation == 0 || c.generation >= o.GetGeneration() {
@@ -146,13 +144,12 @@ type condition struct {
 
 func (c condition) is(status string) bool { return c.found && c.status == status }
 
-// text is "Reason: message", or what there is of it.
+// text is "Reason: message", or the part of it that exists.
 func (c condition) text() string {
 	return strings.TrimSuffix(strings.TrimPrefix(c.reason+": "+c.message, ": "), ": ")
 }
 
-// conditionOf finds a condition. It takes anything for an answer, since what stands in a status is
-// written by others.
+// conditionOf finds a condition. It accepts any data, since other writers set the status.
 func conditionOf(o *unstructured.Unstructured, kind string) condition {
 	in, _ := o.Object["status"].(map[string]any)
 	all, _ := in["conditions"].([]any)

@@ -14,8 +14,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file judges the kinds of well-known controllers (H3), whose statuses kstatus cannot read, or reads too kindly. What their
-// controllers have not seen yet is pending: none of these kinds is well without a status.
+// This file evaluates the kinds of well-known controllers (H3) whose statuses kstatus cannot read, or reads too leniently. An object
+// that its controller has not seen yet is pending: none of these kinds is healthy without a status.
 
 var (
 	kindRollout     = schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}
@@ -23,13 +23,13 @@ var (
 	kindCanary      = schema.GroupKind{Group: "flagger.app", Kind: "Canary"}
 )
 
-// judgement is how an object is.
+// judgement is the health of an object.
 type judgement struct {
 	status    entities.ObjectStatus
 	message   string
-	suspended string    // at what it waits, which tells one wait from the next
-	until     time.Time // with suspended: when it goes on by itself; zero: when a person says so
-	steerable bool      // promote and abort are carried out
+	suspended string    // where it waits, which distinguishes one wait from the next
+	until     time.Time // with suspended: when it continues without a person; zero: only a person continues it
+	steerable bool      // promote and abort are supported
 }
 
 func pending(format string, args ...any) judgement {
@@ -44,12 +44,12 @@ func succeeded(format string, args ...any) judgement {
 	return judgement{status: entities.ObjectSucceeded, message: fmt.Sprintf(format, args...)}
 }
 
-// suspended is what waits at something for a person.
+// suspended is the judgement of an object that waits for a person.
 func suspended(at, format string, args ...any) judgement {
 	return judgement{status: entities.ObjectPending, message: fmt.Sprintf(format, args...), suspended: at}
 }
 
-// wellKnown are the kinds that are judged here.
+// wellKnown are the kinds with a rule in this file.
 var wellKnown = map[schema.GroupKind]func(*unstructured.Unstructured) judgement{
 	kindRollout:     rolloutHealth,
 	kindApplication: applicationHealth,
@@ -61,7 +61,7 @@ var wellKnown = map[schema.GroupKind]func(*unstructured.Unstructured) judgement{
 	{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}:        fluxHealth,
 }
 
-// text is a field of an object, "" where there is none.
+// text is a text field of an object, "" if there is none.
 func text(o *unstructured.Unstructured, path ...string) string {
 	s, _, _ := unstructured.NestedString(o.Object, path...)
 	return s
@@ -74,13 +74,13 @@ func flag(o *unstructured.Unstructured, path ...string) bool {
 
 func hasStatus(o *unstructured.Unstructured) bool { return len(inside(o.Object, "status")) > 0 }
 
-// unobserved says that a status is about an earlier spec, whether its generation is a number or, as that of a Rollout, a text.
+// unobserved reports a status that is about an earlier spec. The observed generation may be a number or, in a Rollout, a text.
 func unobserved(o *unstructured.Unstructured) string {
 	seen, known := int64(0), false
 	switch v := inside(o.Object, "status")["observedGeneration"].(type) {
 	case int64:
 		seen, known = v, true
-	case string: // Argo Rollouts before 0.10 had a hash there
+	case string: // in versions of Argo Rollouts before 0.10 it is a hash
 		n, err := strconv.ParseInt(v, 10, 64)
 		seen, known = n, err == nil && n <= o.GetGeneration()
 	}
@@ -90,8 +90,8 @@ func unobserved(o *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s generation is %d, but latest observed generation is %d", o.GetKind(), o.GetGeneration(), seen)
 }
 
-// rolloutHealth judges a Rollout of Argo Rollouts as its own GetRolloutPhase does: its controller says a phase, which counts once it
-// has seen the spec, and, of a rollout that somebody let go on, that too.
+// rolloutHealth evaluates a Rollout of Argo Rollouts in the same way as its GetRolloutPhase. The controller's phase counts once it
+// has seen the spec and, after a promotion by a person, once it has seen that too.
 func rolloutHealth(o *unstructured.Unstructured) judgement {
 	v := rolloutPhase(o)
 	v.steerable = true
@@ -120,7 +120,7 @@ func rolloutPhase(o *unstructured.Unstructured) judgement {
 	}
 }
 
-// rolloutPause is a Rollout that stands still: by a step, before a switch, by an analysis that found nothing out, or by hand.
+// rolloutPause evaluates a paused Rollout: by a step, before a switch, by an inconclusive analysis, or by hand.
 func rolloutPause(o *unstructured.Unstructured, pauses []any) judgement {
 	if flag(o, "spec", "paused") {
 		return suspended("spec.paused", "Rollout was paused by hand (spec.paused)")
@@ -144,13 +144,13 @@ func rolloutPause(o *unstructured.Unstructured, pauses []any) judgement {
 	return v
 }
 
-// stepOf is "2 of 5": where a canary is.
+// stepOf is the position of a canary: "2 of 5".
 func stepOf(o *unstructured.Unstructured) string {
 	steps, _ := inside(o.Object, "spec", "strategy", "canary")["steps"].([]any)
 	return fmt.Sprintf("%d of %d", min(number(o, 0, "status", "currentStepIndex")+1, len(steps)), len(steps))
 }
 
-// pauseOf is how long a pause lasts that ends by itself, 0 of one that a person ends.
+// pauseOf is the duration of a pause, 0 if only a person ends it.
 func pauseOf(o *unstructured.Unstructured, reason string) time.Duration {
 	if reason == "BlueGreenPause" {
 		return time.Duration(number(o, 0, "spec", "strategy", "blueGreen", "autoPromotionSeconds")) * time.Second
@@ -174,8 +174,8 @@ func pauseOf(o *unstructured.Unstructured, reason string) time.Duration {
 	return 0
 }
 
-// canaryHealth judges a Canary of Flagger by its phase. Flagger does not say which spec a phase is about: what was at rest before a
-// release is at rest until it has noticed the change.
+// canaryHealth evaluates a Canary of Flagger by its phase. Flagger does not say to which spec a phase belongs: a Canary that was
+// finished before a release still reports that until Flagger has seen the change.
 func canaryHealth(o *unstructured.Unstructured) judgement {
 	said := conditionOf(o, "Promoted").message
 	switch phase := text(o, "status", "phase"); phase {
@@ -195,11 +195,11 @@ func canaryHealth(o *unstructured.Unstructured) judgement {
 	}
 }
 
-// canaryGate says who lets a Canary go on: Flagger has no call for that.
+// canaryGate is the advice to continue a Canary: Flagger has no API for that.
 const canaryGate = "open it where its webhook %s is answered, or set spec.skipAnalysis: true, which promotes without analysis; to take it back, release the version before"
 
-// certificateHealth: a certificate that is valid counts while it is renewed. One whose issuance failed has failed, though cert-manager
-// tries again after an hour or more.
+// certificateHealth evaluates a certificate. A valid one succeeds during its renewal. One whose issuance failed has failed, though
+// cert-manager retries after an hour or more.
 func certificateHealth(o *unstructured.Unstructured) judgement {
 	issuing := conditionOf(o, "Issuing")
 	fresh := issuing.generation == 0 || issuing.generation >= o.GetGeneration()
@@ -215,7 +215,7 @@ func certificateHealth(o *unstructured.Unstructured) judgement {
 	}
 }
 
-// readyHealth goes by the Ready condition of the present generation, and waits for it.
+// readyHealth evaluates the Ready condition of the current generation, and waits for it.
 func readyHealth(o *unstructured.Unstructured) judgement {
 	c := conditionOf(o, "Ready")
 	switch {
@@ -231,10 +231,10 @@ func readyHealth(o *unstructured.Unstructured) judgement {
 	return pending("%s is not ready: %s", o.GetKind(), c.text())
 }
 
-// fluxWaits are the reasons for which Flux has not begun: what it waits for may come.
+// fluxWaits are the reasons for which Flux has not started yet: its dependencies may still come.
 var fluxWaits = []string{"DependencyNotReady", "ArtifactFailed", "SourceNotReady", "Progressing", "ProgressingWithRetry", "Unknown"}
 
-// fluxHealth judges a Kustomization or a HelmRelease. Flux tries again what failed, after minutes or hours: a release has failed.
+// fluxHealth evaluates a Kustomization or a HelmRelease. Flux retries a failure after minutes or hours: for a release it has failed.
 func fluxHealth(o *unstructured.Unstructured) judgement {
 	if flag(o, "spec", "suspend") {
 		return suspended("spec.suspend", "%s is suspended (spec.suspend): flux resume %s %s", o.GetKind(), strings.ToLower(o.GetKind()), o.GetName())
@@ -256,8 +256,8 @@ func fluxHealth(o *unstructured.Unstructured) judgement {
 	return v
 }
 
-// applicationHealth judges an Application of Argo CD: it has compared with the sources that are declared now, what it compared is
-// there, and that is healthy.
+// applicationHealth evaluates an Application of Argo CD. It succeeds when Argo CD has compared with the declared sources, their
+// objects are applied, and they are healthy.
 func applicationHealth(o *unstructured.Unstructured) judgement {
 	health, sync := text(o, "status", "health", "status"), text(o, "status", "sync", "status")
 	said := text(o, "status", "health", "message")
@@ -281,11 +281,12 @@ func applicationHealth(o *unstructured.Unstructured) judgement {
 	return pending("Application is %s and %s%s", cmp.Or(sync, "Unknown"), cmp.Or(health, "Unknown"), entities.Because(said))
 }
 
-// comparedTo tells whether what Argo CD compared last is what is declared. It has no generation: a status counts up the object's.
+// comparedTo reports whether the last comparison of Argo CD used the declared sources. A generation cannot tell that: each status
+// update increases the object's generation.
 func comparedTo(o *unstructured.Unstructured) bool {
 	compared := inside(o.Object, "status", "sync", "comparedTo")
 	if compared == nil {
-		return true // an Argo CD that does not say
+		return true // a version of Argo CD that does not report it
 	}
 	sources := func(in map[string]any) (all []string) {
 		list, _ := in["sources"].([]any)
@@ -301,7 +302,7 @@ func comparedTo(o *unstructured.Unstructured) bool {
 	return slices.Equal(sources(inside(o.Object, "spec")), sources(compared))
 }
 
-// operatedOn tells whether the last operation was on the revision that is compared with now.
+// operatedOn reports whether the last operation used the revision of the current comparison.
 func operatedOn(o *unstructured.Unstructured) bool {
 	on := cmp.Or(text(o, "status", "operationState", "syncResult", "revision"), text(o, "status", "operationState", "operation", "sync", "revision"))
 	return on == "" || on == text(o, "status", "sync", "revision")

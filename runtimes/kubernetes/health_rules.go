@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// healthRules are the expressions that a runtime declares, by kind (H3).
+// healthRules are the expressions of a runtime, by kind (H3).
 type healthRules map[schema.GroupKind]*expression.Health
 
 func newHealthRules(def entities.RuntimeDefinition) (healthRules, error) {
@@ -29,8 +29,8 @@ func newHealthRules(def entities.RuntimeDefinition) (healthRules, error) {
 	return rules, errors.Join(wrong...)
 }
 
-// health is how an object is: by the runtime's own expressions for its kind, or by what is known of it. An expression that yields nothing
-// is an error of the reading: nobody knows then how the object is.
+// health evaluates an object by the runtime's expressions for its kind, or by the built-in rules. An expression without a result is
+// an error of the reading: the health is then unknown.
 func (r *Runtime) health(ctx context.Context, o *unstructured.Unstructured) (judgement, error) {
 	rule := r.rules[o.GroupVersionKind().GroupKind()]
 	if rule == nil || o.GetDeletionTimestamp() != nil {
@@ -49,7 +49,7 @@ func (r *Runtime) health(ctx context.Context, o *unstructured.Unstructured) (jud
 	return ruled(o, said), nil
 }
 
-// ruled is a verdict of the runtime's expressions, with what the object says itself.
+// ruled is the verdict of the runtime's expressions, with the object's own message.
 func ruled(o *unstructured.Unstructured, said expression.Verdict) judgement {
 	why := entities.Because(conditionOf(o, "Ready").text())
 	switch said {

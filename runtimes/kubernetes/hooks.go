@@ -18,28 +18,27 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Hooks are objects that run once for each delivery of a version, before its other objects or after them, as Helm's do:
-// those of an installation at the first, those of an upgrade at later ones, those of a rollback when a version comes back that had
-// been delivered before another one. They run one after the other by weight, each to its end. Whatever becomes of them then
-// (their policy deletes them, or somebody does) is no drift.
+// Hooks are objects that run once for each delivery of a version, before its other objects or after them, as in Helm. Install hooks
+// run in the first delivery, upgrade hooks in later ones, and rollback hooks when an earlier version returns after another one. They
+// run one after the other by weight, each until it ends. Their later removal (by their policy, or by hand) is no drift.
 
-// Phases of a delivery.
+// The phases of a delivery.
 const (
 	before = "pre-"
 	after  = "post-"
 )
 
-// Policies by which a hook is deleted.
+// The policies that delete a hook.
 const (
 	deleteBefore    = "before-hook-creation"
 	deleteSucceeded = "hook-succeeded"
 	deleteFailed    = "hook-failed"
 )
 
-// isHook reports whether an object is one.
+// isHook reports whether an object is a hook.
 func isHook(o *unstructured.Unstructured) bool { return o.GetAnnotations()[AnnotationHook] != "" }
 
-// split parts hooks from the objects that are there all the time.
+// split separates the permanent objects from the hooks.
 func split(all []declared) (objects, hooks []declared) {
 	for _, d := range all {
 		if isHook(d.Unstructured) {
@@ -51,15 +50,15 @@ func split(all []declared) (objects, hooks []declared) {
 	return objects, hooks
 }
 
-// all are the objects of the payload, hooks among them.
+// all are the objects of the payload, including hooks.
 func (a *apply) all() []declared { return append(slices.Clone(a.objects), a.hooks...) }
 
-// runsAt reports whether a hook is for a moment: pre-install.
+// runsAt reports whether a hook runs at a moment: pre-install.
 func runsAt(o *unstructured.Unstructured, moment string) bool {
 	return slices.Contains(listed(o, AnnotationHook), moment)
 }
 
-// policyOf is when a hook is deleted. Without a policy it is before it is made again.
+// policyOf are the deletion policies of a hook. The default is deletion before it is created again.
 func policyOf(o *unstructured.Unstructured) []string {
 	if policy := listed(o, AnnotationHookDelete); len(policy) > 0 {
 		return policy
@@ -68,11 +67,11 @@ func policyOf(o *unstructured.Unstructured) []string {
 }
 
 func weightOf(o *unstructured.Unstructured) int {
-	weight, _ := strconv.Atoi(o.GetAnnotations()[AnnotationHookWeight]) // none is 0
+	weight, _ := strconv.Atoi(o.GetAnnotations()[AnnotationHookWeight]) // the default is 0
 	return weight
 }
 
-// due are the hooks of a phase of the delivery, in their order.
+// due are the hooks of a phase of the delivery, in order.
 func (d *delivery) due(hooks []declared, phase string) (due []declared) {
 	if d == nil || d.Ended {
 		return nil
@@ -93,7 +92,7 @@ func (d *delivery) keyOf(h *unstructured.Unstructured, phase string) string {
 	return phase + string(d.Event) + " " + idOf(h).String()
 }
 
-// left are the hooks of the delivery that have not ended well.
+// left are the hooks of the delivery that have not succeeded.
 func (d *delivery) left(hooks []declared) (left []hookRun) {
 	for _, phase := range []string{before, after} {
 		for _, h := range d.due(hooks, phase) {
@@ -111,13 +110,13 @@ type hookRun struct {
 	key string
 }
 
-// stamp is what a hook says of the run that it was made for.
+// stamp is the annotation of a hook that identifies its run.
 func (d *delivery) stamp(key, try string) string {
 	moment, _, _ := strings.Cut(key, " ")
 	return strings.TrimSpace(moment + " " + d.Version + " " + try)
 }
 
-// madeFor reports whether a hook was made for a moment of this delivery, in whatever attempt.
+// madeFor reports whether a hook was created for a moment of this delivery, in any attempt.
 func (d *delivery) madeFor(live *unstructured.Unstructured, key string) bool {
 	stamp := d.stamp(key, "")
 	has := live.GetAnnotations()[AnnotationHookRun]
@@ -141,7 +140,7 @@ func (a *apply) runHooks(ctx context.Context, phase string) error {
 			continue
 		}
 		if err := a.runHook(ctx, run); err != nil {
-			if runtimes.IsPermanent(err) { // those before it have served, as far as Helm is concerned
+			if runtimes.IsPermanent(err) { // the hooks before it are finished, as in Helm
 				err = errors.Join(err, a.clear(ctx, due[:i], deleteSucceeded))
 			}
 			return err
@@ -150,7 +149,7 @@ func (a *apply) runHooks(ctx context.Context, phase string) error {
 	return a.clear(ctx, due, deleteSucceeded)
 }
 
-// runHook runs one to its end, and notes how that was.
+// runHook runs one hook until it ends, and records the result.
 func (a *apply) runHook(ctx context.Context, run hookRun) error {
 	failed, again := a.delivery.Failed[run.key]
 	if again && (a.attempt != 1 || failed.Try == a.tryName) {
@@ -183,7 +182,7 @@ func failedHook(key, why string) error {
 	return &problem{doing: "run the hook " + key, why: why, hint: "retry runs it again"}
 }
 
-// noteRun tells the inventory.
+// noteRun records the delivery in the inventory.
 func (a *apply) noteRun(ctx context.Context) error {
 	r, err := a.cluster.resource(ctx, kindParent)
 	if err != nil {
@@ -192,14 +191,14 @@ func (a *apply) noteRun(ctx context.Context) error {
 	return a.note(ctx, r, a.noted, a.known)
 }
 
-// startHook makes a hook, after it has deleted the one that is there from before. One that was made for the same run is left
-// to end: a worker was lost meanwhile.
+// startHook creates a hook after it has deleted the earlier one. A hook of the same run continues: the worker that created it was
+// lost.
 func (a *apply) startHook(ctx context.Context, run hookRun, again bool) (*trial, error) {
 	t := a.tryServed(ctx, run.declared)
 	if t.outcome == refused {
 		return nil, t.err
 	}
-	if t.outcome == tooEarly { // neither its kind nor its namespace came with what goes before hooks
+	if t.outcome == tooEarly { // the objects before the hooks did not bring its kind or namespace
 		_, err := a.cluster.resource(ctx, run.GroupVersionKind())
 		return nil, explain(ctx, "run the hook "+run.key, cmp.Or(err, errors.New("its namespace is not there yet")))
 	}
@@ -219,7 +218,7 @@ func (a *apply) startHook(ctx context.Context, run hookRun, again bool) (*trial,
 	if err := a.unfenced(ctx); err != nil {
 		return nil, err
 	}
-	t.declared, t.live = run.declared, nil // over nothing
+	t.declared, t.live = run.declared, nil // as an object that does not exist
 	t.Unstructured = t.DeepCopy()
 	err := merge(t.Object, map[string]string{AnnotationHookRun: a.delivery.stamp(run.key, a.tryName)}, []string{"metadata", "annotations"})
 	if err := errors.Join(err, t.encode()); err != nil {
@@ -231,7 +230,7 @@ func (a *apply) startHook(ctx context.Context, run hookRun, again bool) (*trial,
 	return t, a.untilSeen(ctx, t)
 }
 
-// clear deletes hooks whose policy says so, the last first.
+// clear deletes the hooks that have the given policy, in reverse order.
 func (a *apply) clear(ctx context.Context, hooks []declared, policy string) error {
 	for _, h := range slices.Backward(hooks) {
 		if !slices.Contains(policyOf(h.Unstructured), policy) {
@@ -246,7 +245,7 @@ func (a *apply) clear(ctx context.Context, hooks []declared, policy string) erro
 			return explain(ctx, "delete the hook "+idOf(h.Unstructured).String(), err)
 		}
 		if err != nil || live.GetAnnotations()[AnnotationHookRun] == "" {
-			continue // it is gone, or was never run here
+			continue // it is gone, or never ran here
 		}
 		if err := a.unfenced(ctx); err != nil {
 			return err
@@ -262,7 +261,7 @@ func (a *apply) clear(ctx context.Context, hooks []declared, policy string) erro
 	return nil
 }
 
-// tryHooks tries those that are to run, so that one that is refused stops the apply before anything was changed.
+// tryHooks tries the hooks that will run, so that a refused hook stops the apply before anything changes.
 func (a *apply) tryHooks(ctx context.Context) (trials []*trial) {
 	for _, run := range a.delivery.left(a.hooks) {
 		t := a.try(ctx, run.declared)
@@ -278,7 +277,7 @@ func (a *apply) tryHooks(ctx context.Context) (trials []*trial) {
 	return trials
 }
 
-// change of a hook, as a plan shows it.
+// hookChange is the change of a hook in the form of a plan.
 func (t *trial) hookChange() runtimes.Change {
 	c := t.change()
 	if t.outcome != refused {
@@ -292,7 +291,7 @@ func (t *trial) hookChange() runtimes.Change {
 	return c
 }
 
-// goneHook is the error that a hook was deleted before it was seen to end: nobody knows how it did.
+// goneHook is the error for a hook that was deleted before its end was seen: its result is unknown.
 func (a *apply) goneHook(ctx context.Context, t *trial) error {
 	if !isHook(t.Unstructured) {
 		return nil
@@ -304,7 +303,7 @@ func (a *apply) goneHook(ctx context.Context, t *trial) error {
 	return &problem{doing: "wait for " + idOf(t.Unstructured).String(), why: "it was deleted before it was seen to end (ttlSecondsAfterFinished?)", failed: true}
 }
 
-// ofHook is how a hook is: as its object is, but for a Pod, which has to come to its end.
+// ofHook is the health of a hook. It is that of its object, except that a Pod has to end.
 func ofHook(o *unstructured.Unstructured, v judgement) judgement {
 	phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
 	if v.status == entities.ObjectSucceeded && idOf(o).kind == (schema.GroupKind{Kind: "Pod"}) && phase != "Succeeded" {
@@ -313,7 +312,8 @@ func ofHook(o *unstructured.Unstructured, v judgement) judgement {
 	return v
 }
 
-// hooks reports those that the delivery of the version asked about still waits for. All others are no part of what runs.
+// hooks reports the hooks for which the delivery of the observed version still waits. Other hooks are not part of the running
+// objects.
 func (ob *observation) hooks(ctx context.Context, hooks []declared) ([]entities.Object, error) {
 	if len(hooks) == 0 {
 		return nil, nil

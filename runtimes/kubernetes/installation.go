@@ -13,21 +13,21 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Two installations of Converge that know nothing of one another may declare instances of the same names on one cluster (H10).
-// Which of them an object is of, the inventory says that its part-of label names: the fence there has the installation. What is
-// another one's is neither applied over nor removed, nor is it an orphan here, unless the object, or the service, consents to
-// being adopted; and who was taken from is not asked to take back, so that two that consent do not take turns.
+// Two installations of Converge that do not know each other may declare instances of the same names on one cluster (H10). The
+// part-of label of an object names its inventory, whose fence names the installation. Objects of another installation are not
+// overwritten, not removed, and not reported as orphans here, unless the object or the service consents to adoption. An installation
+// from which an object was taken cannot adopt it back, so that two installations with consents do not alternate.
 
-// neighbours are the inventories of other installations that one of ours would take for its own, by their sets.
+// neighbours are the inventories of other installations for an instance with the same names as ours, by ApplySet id.
 type neighbours struct {
-	installation string // ours; empty: not known, and so nobody is another
+	installation string // ours; empty: not known, so no installation counts as another
 
 	mu    sync.Mutex
 	asked bool
 	sets  map[string]*unstructured.Unstructured
 }
 
-// nextTo begins with none.
+// nextTo returns neighbours that have read nothing yet.
 func nextTo(in runtimes.Instance) *neighbours {
 	n := &neighbours{installation: in.Installation}
 	if n.installation == "" && in.Fence != nil {
@@ -36,7 +36,7 @@ func nextTo(in runtimes.Instance) *neighbours {
 	return n
 }
 
-// anothers is the fence of an inventory that another installation than ours applied; nil when it is ours, or says nothing.
+// anothers is the fence of an inventory that another installation applied; nil if it is ours, or has no installation.
 func (n *neighbours) anothers(inventory *unstructured.Unstructured) *runtimes.Fence {
 	if n.installation == "" || inventory == nil {
 		return nil
@@ -47,7 +47,7 @@ func (n *neighbours) anothers(inventory *unstructured.Unstructured) *runtimes.Fe
 	return nil
 }
 
-// know reads the inventories of an owner from what is watched. Where they may not be watched there are none that we know of.
+// know reads the inventories of an owner from the watch. If they may not be watched, no neighbour is known.
 func (n *neighbours) know(ctx context.Context, c *cluster, owner runtimes.Owner, home string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -70,14 +70,14 @@ func (n *neighbours) know(ctx context.Context, c *cluster, owner runtimes.Owner,
 	}
 }
 
-// of is the inventory of another installation that an object belongs to; nil when there is none.
+// of is the inventory of another installation to which an object belongs; nil if there is none.
 func (n *neighbours) of(o *unstructured.Unstructured) *unstructured.Unstructured {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.sets[o.GetLabels()[LabelPartOf]]
 }
 
-// anothers is the inventory of another installation that an object with our labels belongs to; nil when there is none.
+// anothers is the inventory of another installation to which an object with our labels belongs; nil if there is none.
 func (a *apply) anothers(ctx context.Context, o *unstructured.Unstructured) *unstructured.Unstructured {
 	a.near.know(ctx, a.cluster, a.owner, a.home)
 	return a.near.of(o)
@@ -88,7 +88,7 @@ func (n *neighbours) lost(o *unstructured.Unstructured) bool {
 	return slices.Contains(listed(o, AnnotationTaken), n.installation)
 }
 
-// refuseAnothers refuses an inventory that another installation has.
+// refuseAnothers refuses to write an inventory of another installation.
 func (a *apply) refuseAnothers(inventory *unstructured.Unstructured) error {
 	f := a.near.anothers(inventory)
 	if f == nil || a.adopt && !a.near.lost(inventory) {
@@ -103,7 +103,7 @@ func (a *apply) refuseAnothers(inventory *unstructured.Unstructured) error {
 	return runtimes.Permanent(p)
 }
 
-// foreignObject refuses an object with our labels that another installation has.
+// foreignObject refuses an object with our labels that belongs to another installation.
 func (a *apply) foreignObject(ctx context.Context, t *trial, live *unstructured.Unstructured) error {
 	inventory := a.anothers(ctx, live)
 	f := a.near.anothers(inventory)
@@ -127,7 +127,7 @@ func (a *apply) foreignObject(ctx context.Context, t *trial, live *unstructured.
 	return runtimes.Permanent(p)
 }
 
-// clearing is the command that takes annotations off an object.
+// clearing is the command that removes annotations from an object.
 func clearing(o *unstructured.Unstructured, annotations ...string) string {
 	text := "kubectl"
 	if o.GetNamespace() != "" {
@@ -149,7 +149,7 @@ func installationOf(owner runtimes.Owner, f *runtimes.Fence) string {
 	return text + " at " + f.FullVersion
 }
 
-// whose says which installation has the instance that an object belongs to, where that is another one than ours and can be told.
+// whose is the other installation that has the instance of an object; empty if it is ours or not known.
 func (a *apply) whose(ctx context.Context, owner runtimes.Owner, o *unstructured.Unstructured) string {
 	others := neighbours{installation: a.near.installation}
 	others.know(ctx, a.cluster, owner, a.home)
@@ -159,7 +159,7 @@ func (a *apply) whose(ctx context.Context, owner runtimes.Owner, o *unstructured
 	return ""
 }
 
-// taken are the installations that an object, or an inventory, was taken over from, once it is ours.
+// taken are the installations from which an object, or an inventory, was taken over, after it is ours.
 func (n *neighbours) taken(stands *unstructured.Unstructured, from *runtimes.Fence) string {
 	all := listed(stands, AnnotationTaken)
 	if from != nil && !slices.Contains(all, from.Installation) {
@@ -168,7 +168,7 @@ func (n *neighbours) taken(stands *unstructured.Unstructured, from *runtimes.Fen
 	return strings.Join(slices.DeleteFunc(all, func(id string) bool { return id == n.installation }), ",")
 }
 
-// noteTaken has an object say from which installations it was taken over.
+// noteTaken records on an object from which installations it was taken over.
 func (a *apply) noteTaken(t *trial) error {
 	if t.live == nil || a.near.installation == "" {
 		return nil

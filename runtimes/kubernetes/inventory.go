@@ -15,25 +15,24 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// The inventory of an instance is the parent of its ApplySet: a ConfigMap that remembers of which
-// kinds, in which namespaces, there are objects of it. Which ones they are, their labels say. It also
-// holds the fence of the instance (fence.go).
+// The inventory of an instance is the parent of its ApplySet: a ConfigMap that records the kinds and the namespaces of its objects.
+// The labels identify the objects themselves. The inventory also holds the fence of the instance (fence.go).
 
 var kindParent = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 
-// extent is where objects of an instance are.
+// extent is the kinds and namespaces of the objects of an instance.
 type extent struct {
 	kinds      []string // Deployment.apps; sorted, each once
-	namespaces []string // besides the instance's own
+	namespaces []string // besides the namespace of the instance
 }
 
-// known is where objects are as far as anybody remembers: the inventory that is here, if there is one,
-// and those of namespaces in which the instance once was.
+// known is the recorded extent: of the current inventory, if there is one, and of those in namespaces in which the instance was
+// before.
 func (a *apply) known(parent *unstructured.Unstructured) extent {
 	return a.extentOf(append(slices.Clone(a.earlier), parent)...)
 }
 
-// extentOf is where the objects declared are, or an inventory says that there are some.
+// extentOf is the extent of the declared objects and of some inventories.
 func (a *apply) extentOf(inventories ...*unstructured.Unstructured) extent {
 	var all extent
 	for _, o := range a.all() {
@@ -62,8 +61,7 @@ func (e extent) sorted() extent {
 	return extent{kinds: slices.Compact(e.kinds), namespaces: slices.Compact(e.namespaces)}
 }
 
-// parent reads the inventory; nil when there is none. It also finds those of namespaces in which the
-// instance once was.
+// parent reads the inventory; nil if there is none. It also finds the inventories in namespaces in which the instance was before.
 func (a *apply) parent(ctx context.Context) (*unstructured.Unstructured, resource, error) {
 	name := parentName(a.owner)
 	r, err := a.cluster.resource(ctx, kindParent)
@@ -82,7 +80,7 @@ func (a *apply) parent(ctx context.Context) (*unstructured.Unstructured, resourc
 	return live, r, err
 }
 
-// liveParent asks the server for the inventory; nil when there is none.
+// liveParent reads the inventory from the server; nil if there is none.
 func (a *apply) liveParent(ctx context.Context, r resource) (*unstructured.Unstructured, error) {
 	live, err := a.clients.at(r, a.home).Get(ctx, parentName(a.owner), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -91,8 +89,8 @@ func (a *apply) liveParent(ctx context.Context, r resource) (*unstructured.Unstr
 	return live, explain(ctx, "read the inventory "+parentName(a.owner), err)
 }
 
-// remember notes where objects are and will be, and for which target, before they are applied: whatever
-// happens then, they are found again, and nothing earlier is applied any more (F2).
+// remember records the extent and the target of an apply before its first object. So the objects can be found after any failure, and
+// no earlier target is applied any more (F2).
 func (a *apply) remember(ctx context.Context) error {
 	parent, r, err := a.parent(ctx)
 	if err != nil {
@@ -101,11 +99,11 @@ func (a *apply) remember(ctx context.Context) error {
 	return a.note(ctx, r, parent, a.known)
 }
 
-// notings bounds how often an inventory is read again that somebody else writes at the same time.
+// notings limits how often the inventory is read again because another writer changes it at the same time.
 const notings = 10
 
-// note writes the inventory, when it changes, with what is to be in it beside the fence. It does so only over the
-// one that it has read, and refuses what is fenced off there.
+// note writes the inventory, if it changes, with the extent and the fence. It writes only over the inventory that it has read, and
+// refuses the write if the fence there is later.
 func (a *apply) note(ctx context.Context, r resource, parent *unstructured.Unstructured, all func(parent *unstructured.Unstructured) extent) error {
 	for n := 1; ; n++ {
 		if err := a.admit(append(slices.Clone(a.earlier), parent)...); err != nil {
@@ -133,10 +131,10 @@ func (a *apply) note(ctx context.Context, r resource, parent *unstructured.Unstr
 	}
 }
 
-// overwrite writes the inventory over the one that was read, or makes it where none was. It is a conflict when another one is
-// there by now. Its fields are nobody else's to own.
+// overwrite writes the inventory over the one that was read, or creates it if there was none. It returns a conflict if there is now
+// another one. Its fields have no other owner.
 func (a *apply) overwrite(ctx context.Context, r resource, parent, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if parent == nil { // an apply cannot say that there is to be none
+	if parent == nil { // an apply cannot require that the object does not exist
 		made, err := a.clients.at(r, a.home).Create(ctx, wanted, metav1.CreateOptions{FieldManager: FieldManager})
 		return made, explain(ctx, "make the inventory "+idOf(wanted).String(), err)
 	}
@@ -152,8 +150,8 @@ func (a *apply) overwrite(ctx context.Context, r resource, parent, wanted *unstr
 	return a.send(ctx, t, false)
 }
 
-// parentOf is the inventory as it is applied. It carries the labels of the instance, which lets it be
-// watched with the rest, and is no part of the set.
+// parentOf is the inventory as it is applied. It carries the labels of the instance, so that the same watch covers it, and is not a
+// member of the set.
 func (a *apply) parentOf(all extent) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	o.SetGroupVersionKind(kindParent)
@@ -179,8 +177,8 @@ func same(there, wanted map[string]string) bool {
 	return true
 }
 
-// served finds how a kind of the inventory is served: in the version that the objects use, where they
-// do. A kind that is no longer served has no objects.
+// served finds how the server serves a kind of the inventory: in the version that the objects use, if they use that kind. A kind
+// that is no longer served has no objects.
 func (a *apply) served(ctx context.Context, kind schema.GroupKind) (resource, bool, error) {
 	for _, o := range a.all() {
 		if gvk := o.GroupVersionKind(); gvk.GroupKind() == kind {
@@ -205,8 +203,8 @@ type leftover struct {
 	at resource
 }
 
-// leave ends an apply: what is no longer declared is removed when the payload says so, once all that
-// is declared is ready, and stays where it is otherwise (D10). The inventory then shrinks to what is.
+// leave ends an apply. If the payload says so, it removes the objects that are no longer declared, once all declared objects are
+// ready; otherwise they stay (D10). It then reduces the inventory to the existing objects.
 func (a *apply) leave(ctx context.Context, trials []*trial) error {
 	parent := a.noted
 	r, err := a.cluster.resource(ctx, kindParent)
@@ -241,7 +239,7 @@ func (a *apply) leave(ctx context.Context, trials []*trial) error {
 	return a.note(ctx, r, parent, func(*unstructured.Unstructured) extent { return there })
 }
 
-// leftInPlace says why an object that is no longer declared is there, where it would have been pruned otherwise.
+// leftInPlace says why pruning does not remove an object that is no longer declared.
 func (a *apply) leftInPlace(l leftover) string {
 	text := "left in place " + called(l.Unstructured) + ", which is no longer declared"
 	if why := a.kept(l.Unstructured); a.prune && why != "" {
@@ -260,7 +258,7 @@ func (a *apply) pruneAll(ctx context.Context, left []leftover) (stay []leftover,
 		if err := a.unfenced(ctx); err != nil {
 			return nil, err
 		}
-		deleted, err := a.delete(ctx, l, metav1.DeletePropagationBackground, true) // what it made goes after it
+		deleted, err := a.delete(ctx, l, metav1.DeletePropagationBackground, true) // its dependents are deleted after it
 		if err != nil {
 			return nil, explain(ctx, "remove "+idOf(l.Unstructured).String()+", which is no longer declared", err)
 		}
@@ -271,8 +269,8 @@ func (a *apply) pruneAll(ctx context.Context, left []leftover) (stay []leftover,
 	return stay, nil
 }
 
-// leftovers are the objects of ours that are not declared, in reverse order of applying, and the
-// kinds of which nobody knows since they may not be read. Those are an error only when pruning.
+// leftovers are the objects of ours that are not declared, in the reverse of the apply order, and the kinds that this worker may not
+// read. Those kinds are an error only when pruning.
 func (a *apply) leftovers(ctx context.Context, all extent) (left []leftover, unknown []string, err error) {
 	known := map[id]bool{{kind: kindParent.GroupKind(), namespace: a.home, name: parentName(a.owner)}: true}
 	for _, o := range a.all() {
@@ -306,7 +304,7 @@ func (a *apply) undeclared(ctx context.Context, kind schema.GroupKind, namespace
 			return left, err
 		}
 		if asked[v.namespace] {
-			continue // one view may be of all namespaces
+			continue // one view may cover all namespaces
 		}
 		asked[v.namespace] = true
 		objects, err := a.ours(ctx, v, kind)
@@ -322,19 +320,20 @@ func (a *apply) undeclared(ctx context.Context, kind schema.GroupKind, namespace
 	return left, nil
 }
 
-// leaves: an object that is not declared is one of the instance, and no book-keeping that is to stay.
+// leaves reports whether an undeclared object is a leftover of the instance: no other writer or installation has it, it is not being
+// deleted, and it is not an inventory that has to stay.
 func (a *apply) leaves(ctx context.Context, o *unstructured.Unstructured) bool {
 	inventory := isInventory(o, a.owner) && (!a.prune || a.near.anothers(o) != nil)
 	return !byOthers(o) && o.GetDeletionTimestamp() == nil && !inventory && a.anothers(ctx, o) == nil
 }
 
-// isWithin: an object is in one of the namespaces in which the instance is, or was. What looks like it elsewhere is a copy.
+// isWithin reports whether an object is in a namespace of the instance, present or earlier. A similar object elsewhere is a copy.
 func isWithin(namespaces []string, o *unstructured.Unstructured) bool {
 	return o.GetNamespace() == "" || slices.Contains(namespaces, o.GetNamespace())
 }
 
-// ours lists what carries our labels. Where an answer that is a moment old would lose objects (a kind
-// that is about to be forgotten) or leave them (when pruning), the server is asked and not the watch.
+// ours lists the objects with our labels. It asks the server instead of the watch if an outdated answer would lose objects (a kind
+// is about to be dropped from the inventory) or leave them behind (when pruning).
 func (a *apply) ours(ctx context.Context, v *view, kind schema.GroupKind) ([]*unstructured.Unstructured, error) {
 	if !a.prune && a.declares(kind) {
 		return v.of(a.owner), nil

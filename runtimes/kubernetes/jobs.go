@@ -9,17 +9,17 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// A Job runs once. What it says of its runs is how many there were, and in which attempt at an apply the last one began: "2 TRY".
+// A Job runs once. Its annotation records how many runs there were, and the attempt of an apply that started the last one: "2 TRY".
 
-// runsOf reads that; none when it was never noted.
+// runsOf reads that annotation; zero if there is none.
 func runsOf(o *unstructured.Unstructured) (runs int, try string) {
 	text, try, _ := strings.Cut(o.GetAnnotations()[AnnotationRuns], " ")
-	runs, _ = strconv.Atoi(text) // what is no number was written by somebody else
+	runs, _ = strconv.Atoi(text) // another writer wrote text that is no number
 	return max(runs, 1), try
 }
 
-// again reports whether a Job that failed is to run again: it failed in another version, or a person has retried that since. An
-// attempt that comes by itself does not, since the Job itself says how often it is tried (backoffLimit).
+// again reports whether a failed Job has to run again: it failed in another version, or a person has retried since. An automatic
+// attempt does not run it again, since the Job itself limits its retries (backoffLimit).
 func (a *apply) again(t *trial) bool {
 	if idOf(t.Unstructured).kind != kindJob || t.outcome != unchanged && t.outcome != changed {
 		return false
@@ -29,7 +29,7 @@ func (a *apply) again(t *trial) bool {
 	return status == entities.ObjectFailed && (versionIn(t.live) != versionIn(t.Unstructured) || a.attempt == 1 && try != a.tryName)
 }
 
-// begins notes the run of a Job that is about to be made.
+// begins records the run of a Job that is about to be created.
 func (a *apply) begins(t *trial) error {
 	if idOf(t.Unstructured).kind != kindJob {
 		return nil

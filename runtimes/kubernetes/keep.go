@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// This file says what is never removed (H5). An object may say so itself, in the words of whichever tool it was written for, and
-// means it of all removals: by pruning, with its channel, and with its service.
+// This file decides which objects are never removed (H5). An object may carry an annotation of any common tool for that. It applies
+// to all removals: by pruning, with its channel, and with its service.
 
-// keepsBy are annotations that keep an object, each with what it says then.
+// keepsBy are annotations that keep an object, with the values that do.
 var keepsBy = []struct {
 	name  string
 	keeps func(value string) bool
@@ -22,10 +22,10 @@ var keepsBy = []struct {
 	{annotationFluxPrune, func(value string) bool { return strings.EqualFold(value, "disabled") }},
 }
 
-// annotationFluxPrune may be a label as well.
+// annotationFluxPrune may also be a label.
 const annotationFluxPrune = "kustomize.toolkit.fluxcd.io/prune"
 
-// argoKeeps reports whether the options of a sync keep an object, or ask for a person's word, which nobody gives here.
+// argoKeeps reports whether sync options keep an object, or require the confirmation of a person, which is not available here.
 func argoKeeps(options string) bool {
 	return slices.ContainsFunc(strings.Split(options, ","), func(option string) bool {
 		name, value, _ := strings.Cut(strings.TrimSpace(option), "=")
@@ -33,7 +33,7 @@ func argoKeeps(options string) bool {
 	})
 }
 
-// saysKeep is what on an object says that it is to be kept; empty: nothing does.
+// saysKeep is the mark on an object that keeps it; empty: none.
 func saysKeep(o *unstructured.Unstructured) string {
 	annotations := o.GetAnnotations()
 	for _, by := range keepsBy {
@@ -48,13 +48,13 @@ func saysKeep(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// keepsClaims is why a claim is kept that says nothing itself: with it would go its data.
+// keepsClaims is why a claim without a mark is kept: its deletion would delete its data.
 const keepsClaims = "claims are kept unless the service says removeClaims: true"
 
-// keepsNamespaces is why a Namespace stays when its instance goes.
+// keepsNamespaces is why a Namespace stays when its instance is removed.
 const keepsNamespaces = "namespaces are never removed: what others have in it would go with it"
 
-// kept is why an object is not removed when its instance goes; empty: it goes.
+// kept is why an object stays when its instance is removed; empty: it is removed.
 func (a *apply) kept(o *unstructured.Unstructured) string {
 	if says := saysKeep(o); says != "" {
 		return says
@@ -65,8 +65,8 @@ func (a *apply) kept(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// spared is why an object is not removed when it is no longer declared; empty: it goes. With a Namespace or a definition would
-// go what nobody declared.
+// spared is why an object stays when it is no longer declared; empty: it is removed. The deletion of a Namespace or a definition
+// would delete undeclared objects.
 func (a *apply) spared(o *unstructured.Unstructured) string {
 	if why := a.kept(o); why != "" {
 		return why

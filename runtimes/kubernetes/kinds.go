@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// askAgainEvery bounds how often a server is asked for a kind that it did not have.
+	// askAgainEvery is the shortest interval between two requests for a kind that a server did not have.
 	askAgainEvery = 2 * time.Second
-	// askWithin bounds one question, which may have several waiting for its answer.
+	// askWithin is the timeout of one request; several callers may wait for its answer.
 	askWithin = 30 * time.Second
 )
 
-// kinds remembers what a cluster serves, one group and version at a time, so that a worker asks only
-// for what its services use. Those who ask at the same time share one request.
+// kinds caches what a cluster serves, by group and version, so that a worker asks only for the kinds of its services. Concurrent
+// callers share one request.
 type kinds struct {
 	mu      sync.Mutex
 	answers map[string]*answer // by path: /apis/apps/v1
 }
 
-// answer is what the server said at one path, or is about to say.
+// answer is the server's answer for one path, perhaps still pending.
 type answer struct {
 	come  chan struct{} // closed when the rest is set
 	asked time.Time
@@ -40,9 +40,8 @@ type answer struct {
 	}
 }
 
-// resource finds how a kind is served. An unknown kind is asked for again, but not at every call, so
-// that a CustomResourceDefinition that was just applied is found; the error is then a
-// *meta.NoKindMatchError.
+// resource finds how a kind is served. It asks again for an unknown kind, but not at every call, so that it finds a
+// CustomResourceDefinition that was just applied. The error is then a *meta.NoKindMatchError.
 func (c *cluster) resource(ctx context.Context, kind schema.GroupVersionKind) (resource, error) {
 	found, known, err := c.lookUp(ctx, kind, false)
 	if err == nil && !known {
@@ -54,8 +53,7 @@ func (c *cluster) resource(ctx context.Context, kind schema.GroupVersionKind) (r
 	return found, err
 }
 
-// preferred finds how a kind is served when no version is given: in the one that the server prefers,
-// or in another.
+// preferred finds how a kind is served if no version is given: in the server's preferred version, or in another.
 func (c *cluster) preferred(ctx context.Context, kind schema.GroupKind) (resource, error) {
 	versions := []string{"v1"}
 	if kind.Group != "" {
@@ -101,7 +99,7 @@ func (c *cluster) lookUp(ctx context.Context, kind schema.GroupVersionKind, anew
 	return resource{}, false, nil
 }
 
-// ask answers from memory, or anew when asked to and the last answer is not of just now.
+// ask answers from the cache. With the last argument it asks the server, unless the last answer is recent.
 func (c *cluster) ask(ctx context.Context, path string, anew bool) (*answer, error) {
 	clients, err := c.connect(ctx)
 	if err != nil {
@@ -134,7 +132,7 @@ func (k *kinds) begin(path string, anew bool, fetch func(*answer)) *answer {
 	return a
 }
 
-// forget has everything asked again: definitions of kinds were just applied.
+// forget clears the cache: definitions of kinds were just applied.
 func (k *kinds) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -145,7 +143,7 @@ func (a *answer) usable(anew bool) bool {
 	select {
 	case <-a.come:
 	default:
-		return true // about to come
+		return true // pending
 	}
 	recent := time.Since(a.asked) < askAgainEvery
 	if a.err != nil {

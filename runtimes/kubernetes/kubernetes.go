@@ -1,9 +1,8 @@
-// Package kubernetes is the runtime made of sets of Kubernetes objects: server-side apply in waves,
-// health and versions read from watched objects, drift found by the server's own dry run.
+// Package kubernetes is the runtime for sets of Kubernetes objects: server-side apply in waves, health and versions from watched
+// objects, and drift by the server's own dry run.
 //
-// It owns exactly the objects that carry its labels, takes over nothing that is somebody else's
-// unless the payload says so, and removes nothing unless the payload says so. It decides nothing: it
-// reports objects in the common form. It may import entities and runtimes.
+// It owns exactly the objects that carry its labels. It takes over objects of others, or removes objects, only if the payload says
+// so. It makes no decisions: it reports objects in the common form. It may import entities and runtimes.
 package kubernetes
 
 import (
@@ -14,11 +13,11 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Runtime is one definition of kind kubernetes, connected when first used. Safe for concurrent use.
+// Runtime is one definition of kind kubernetes, connected at its first use. Safe for concurrent use.
 type Runtime struct {
 	def     entities.RuntimeDefinition
 	cluster *cluster
-	// now is the clock of observations: how long a pod has been failing.
+	// now is the clock of observations, for the duration of a pod's failure.
 	now      func() time.Time
 	verdicts verdicts
 	happened happened
@@ -35,8 +34,8 @@ var (
 	_ runtimes.RemovalPlanner = (*Runtime)(nil)
 )
 
-// New makes the runtime of a definition. Definitions that name one cluster in the same way share its
-// connection and its caches. It does not ask whether the cluster is there: another call may find it.
+// New makes the runtime of a definition. Definitions that name one cluster in the same way share its connection and its caches. New
+// does not check that the cluster exists: a later call may find it.
 func New(def entities.RuntimeDefinition, clusters *Clusters) (*Runtime, error) {
 	if def.Kind != entities.RuntimeKubernetes || def.Kubernetes == nil {
 		return nil, fmt.Errorf("runtime %s: kind is %q; expected %q with its connection", def.Name, def.Kind, entities.RuntimeKubernetes)

@@ -8,18 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// shortestWatch is how long a watch lasts at least for a reflector: after one that brought nothing within a second it lists anew, and a server that
-// goes away hangs up on those that have just begun.
+// shortestWatch is the shortest duration of a watch for a reflector. After a watch without events within a second the reflector
+// lists again, and a server that shuts down closes watches that have just started.
 const shortestWatch = 1100 * time.Millisecond
 
-// lasting is a watch that does not end before that, unless it is stopped or has brought something, or the one before it was as short: a server that
-// keeps none open is listed again and again.
+// lasting is a watch that does not end earlier than shortestWatch, with three exceptions: it is stopped, it had an event, or the
+// watch before it was also short. So a server that keeps no watch open is listed again and again.
 type lasting struct {
 	of      watch.Interface
 	events  chan watch.Event
 	stopped chan struct{}
 	stop    sync.Once
-	short   *atomic.Bool // the last watch of the view brought nothing, and was hung up on
+	short   *atomic.Bool // the last watch of the view had no event and was closed early
 }
 
 func newLasting(of watch.Interface, short *atomic.Bool) *lasting {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// nodes remembers for a few seconds whether nodes answer. The zero value is ready.
+// nodes caches for a few seconds whether nodes answer. The zero value is ready.
 type nodes struct {
 	mu  sync.Mutex
 	all map[string]recentNode
@@ -34,7 +34,7 @@ func (n *nodes) of(ctx context.Context, ob *observation, name string) condition 
 	return known.ready
 }
 
-// words remembers what a container said before it ended: it is asked for once for each time that it ended, and not often.
+// words caches the last output of a container before it ended. It is requested once for each end, and not often.
 func (h *happened) words(now time.Time, key string, ask func() string) string {
 	h.mu.Lock()
 	known, ok := h.said[key]

@@ -12,16 +12,16 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// FieldManager is the name under which every field that a payload declares is owned on the server.
+// FieldManager is the field manager that owns every declared field on the server.
 const FieldManager = "converge"
 
-// Labels that every object of an instance carries, and the pods of its workloads too. Each value is a
-// name as the configuration has it: at most 63 characters.
+// Labels of every object of an instance, and of the pods of its workloads. Each value is a name from the configuration: at most 63
+// characters.
 const (
 	LabelApplication = "converge/application"
 	LabelService     = "converge/service"
 	LabelChannel     = "converge/channel"
-	LabelInstance    = "converge/instance" // its name in the channel
+	LabelInstance    = "converge/instance" // the name of the instance in the channel
 	// LabelPartOf names the ApplySet, so that other tools see that an object has an owner
 	// (kubernetes.io/docs/reference/labels-annotations-taints/#applyset-kubernetes-io-part-of).
 	LabelPartOf = "applyset.kubernetes.io/part-of"
@@ -29,44 +29,44 @@ const (
 
 // Annotations.
 const (
-	// AnnotationVersion is the full version that an object was applied at. It is also on pod templates that no pod is replaced
-	// for.
+	// AnnotationVersion is the full version at which an object was applied. Pod templates carry it too if their change replaces no
+	// pods.
 	AnnotationVersion = "converge/version"
-	// AnnotationTemplate is on pod templates alone: the digest of the template as declared and of the configuration of the
-	// same instance that its pods use (templates.go).
+	// AnnotationTemplate is only on pod templates: the digest of the declared template and of the configuration of the same instance
+	// that its pods use (templates.go).
 	AnnotationTemplate = "converge/template"
-	// AnnotationEarlier is on workloads alone: the digests of earlier templates, with the last version of each (templates.go).
+	// AnnotationEarlier is only on workloads: the digests of earlier templates, with the last version of each (templates.go).
 	AnnotationEarlier = "converge/earlier"
-	// AnnotationWave orders objects: an integer, default 0; lower ones are ready before higher ones
-	// are applied. Namespaces and CustomResourceDefinitions come before all.
+	// AnnotationWave orders objects: an integer, default 0. Lower waves are ready before higher ones are applied. Namespaces and
+	// CustomResourceDefinitions come first.
 	AnnotationWave = "converge/wave"
-	// AnnotationRecreate "true" allows an object that cannot be changed in place (a Job) to be deleted
-	// and made again; "orphan", so that what it made stays (recreate.go).
+	// AnnotationRecreate "true" allows an object that cannot be changed in place (a Job) to be deleted and recreated. With "orphan"
+	// its dependents stay (recreate.go).
 	AnnotationRecreate = "converge/recreate"
-	// AnnotationAdopt says that an object may be adopted from another tool, once for each of its values (adopt.go).
+	// AnnotationAdopt allows the adoption of an object from another tool, once for each of its values (adopt.go).
 	AnnotationAdopt = "converge/adopt"
-	// AnnotationKeep "true" keeps an object when it is no longer declared, and when its channel or service is taken down.
+	// AnnotationKeep "true" keeps an object when it is no longer declared, and when its channel or service is removed.
 	AnnotationKeep = "converge/keep"
-	// AnnotationRestarted is on pod templates alone: when a person last had the instance restarted, in RFC 3339.
+	// AnnotationRestarted is only on pod templates: when a person last restarted the instance, in RFC 3339.
 	AnnotationRestarted = "converge/restartedAt"
-	// AnnotationRuns is on Jobs alone: how often they ran, and in which attempt last (jobs.go).
+	// AnnotationRuns is only on Jobs: the number of runs, and the attempt of the last one (jobs.go).
 	AnnotationRuns = "converge/runs"
-	// AnnotationHook lists the moments at which an object runs, as Helm names them: pre-install,post-upgrade. Such an object is
-	// there for that alone (hooks.go). AnnotationHookWeight orders those of one moment, AnnotationHookDelete says when they go.
+	// AnnotationHook lists the moments at which an object runs, named as in Helm: pre-install,post-upgrade. Such an object has no
+	// other use (hooks.go). AnnotationHookWeight orders the hooks of a moment. AnnotationHookDelete says when they are deleted.
 	AnnotationHook       = "converge/hook"
 	AnnotationHookWeight = "converge/hook-weight"
 	AnnotationHookDelete = "converge/hook-delete-policy"
-	// AnnotationHookRun is on hooks alone: the moment, the version and the attempt that it was made for.
+	// AnnotationHookRun is only on hooks: the moment, the version and the attempt for which it was created.
 	AnnotationHookRun = "converge/hook-run"
-	// AnnotationDelivery is on the inventory of an instance alone: the delivery, as JSON.
+	// AnnotationDelivery is only on the inventory of an instance: the delivery, as JSON.
 	AnnotationDelivery = "converge/delivery"
-	// AnnotationTaken names the installations that an object, or an inventory, was taken over from (installation.go).
+	// AnnotationTaken lists the installations from which an object, or an inventory, was taken over (installation.go).
 	AnnotationTaken = "converge/taken-from"
-	// AnnotationFence is on the inventory of an instance alone: the runtimes.Fence of the last apply, as JSON.
+	// AnnotationFence is only on the inventory of an instance: the runtimes.Fence of the last apply, as JSON.
 	AnnotationFence = "converge/fence"
 )
 
-// Annotations and labels of an ApplySet's parent, as the specification names them.
+// Annotations and labels of an ApplySet's parent, with the names of the specification.
 const (
 	labelSetID        = "applyset.kubernetes.io/id"
 	annotationTooling = "applyset.kubernetes.io/tooling"
@@ -85,12 +85,13 @@ func parentName(owner runtimes.Owner) string {
 	return name
 }
 
-// isInventory reports whether an object is our own book-keeping, here or where the instance once was.
+// isInventory reports whether an object is an inventory of Converge for an owner, in its present namespace or an earlier one.
 func isInventory(o *unstructured.Unstructured, owner runtimes.Owner) bool {
 	return idOf(o).kind == kindParent.GroupKind() && o.GetName() == parentName(owner)
 }
 
-// isSet reports whether it is an inventory that was written where it is, and no copy of one: that names the set of the namespace it was copied from.
+// isSet reports whether an object is an original inventory and not a copy in another namespace: a copy has the ApplySet id of its
+// original.
 func isSet(o *unstructured.Unstructured, owner runtimes.Owner) bool {
 	return isInventory(o, owner) && o.GetLabels()[labelSetID] == setID(o.GetName(), o.GetNamespace())
 }
@@ -101,7 +102,7 @@ func setID(name, namespace string) string {
 	return "applyset-" + base64.RawURLEncoding.EncodeToString(sum[:]) + "-v1"
 }
 
-// ownerOf reads whose an object is from its labels; ok is false when it is nobody's of ours.
+// ownerOf reads the owner of an object from its labels; ok is false if it has none of ours.
 func ownerOf(labels map[string]string) (owner runtimes.Owner, ok bool) {
 	owner = runtimes.Owner{
 		Application: labels[LabelApplication], Service: labels[LabelService],
@@ -110,7 +111,7 @@ func ownerOf(labels map[string]string) (owner runtimes.Owner, ok bool) {
 	return owner, owner.Application != "" && owner.Service != "" && owner.ID.Channel != "" && owner.ID.Name != ""
 }
 
-// labelsOf are the labels that say whose an object is.
+// labelsOf are the labels that identify the owner of an object.
 func labelsOf(owner runtimes.Owner) map[string]string {
 	return map[string]string{
 		LabelApplication: owner.Application, LabelService: owner.Service,

@@ -24,27 +24,27 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// declared is one object as it shall be: namespace, labels and annotations of its instance set, and
-// in workloads those of the pod template too.
+// declared is one object in its target state: with namespace, and with the labels and annotations of its instance, for workloads
+// also in the pod template.
 type declared struct {
 	*unstructured.Unstructured
 	wave   int
-	digest string // of the object as it is applied, and of what of it is left to others: what a verdict about drift is about
-	text   []byte // the object as it is applied
+	digest string // of the applied object and of the fields that are left to others: the subject of a verdict about drift
+	text   []byte // the object in its applied form
 
-	theirs   []path                       // fields that are declared to be somebody else's (theirs.go)
-	ignore   []entities.IgnoredDifference // likewise, by who writes them
-	scaler   string                       // that scales it: HorizontalPodAutoscaler/web
-	unscaled bool                         // whoever scaled it is gone
+	theirs   []path                       // fields that are declared to belong to others (theirs.go)
+	ignore   []entities.IgnoredDifference // the same, by field manager
+	scaler   string                       // the object that scales it: HorizontalPodAutoscaler/web
+	unscaled bool                         // its earlier autoscaler is gone
 }
 
-// id names an object in the cluster, whatever the version of its kind.
+// id names an object in the cluster, in any version of its kind.
 type id struct {
 	kind            schema.GroupKind
 	namespace, name string
 }
 
-// String is how an object is called in what people read: "Deployment shop/web".
+// String is the name of an object in messages: "Deployment shop/web".
 func (i id) String() string {
 	if i.namespace == "" {
 		return i.kind.Kind + " " + i.name
@@ -52,10 +52,9 @@ func (i id) String() string {
 	return i.kind.Kind + " " + i.namespace + "/" + i.name
 }
 
-// declare makes the objects of an instance from its payload, in the order of their waves. It asks
-// the server only how kinds are scoped; a kind that it does not serve yet counts as namespaced,
-// unless its definition is among the objects. An object that no apply could make sense of is a
-// permanent error.
+// declare makes the objects of an instance from its payload, in the order of their waves. It asks the server only for the scope of
+// kinds. A kind that is not served yet counts as namespaced, unless its definition is among the objects. An object that no apply
+// could use is a permanent error.
 func (r *Runtime) declare(ctx context.Context, in runtimes.Instance) ([]declared, error) {
 	if in.Payload == nil || in.Payload.Kubernetes == nil {
 		return nil, nil
@@ -94,10 +93,10 @@ func (r *Runtime) declare(ctx context.Context, in runtimes.Instance) ([]declared
 	return objects, nil
 }
 
-// serverFields are what only a server sets in metadata.
+// serverFields are the fields of metadata that only a server sets.
 var serverFields = []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"}
 
-// parse reads an object and leaves out what only a server sets.
+// parse decodes an object and drops the fields that only a server sets.
 func parse(raw json.RawMessage) (declared, error) {
 	o := &unstructured.Unstructured{}
 	if err := json.Unmarshal(raw, &o.Object); err != nil {
@@ -125,13 +124,13 @@ func parse(raw json.RawMessage) (declared, error) {
 	return declared{Unstructured: o, wave: wave}, err
 }
 
-// builtIn reports whether a group comes with Kubernetes. In others a null may be required.
+// builtIn reports whether a group is part of Kubernetes. In other groups a null may be required.
 func builtIn(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }
 
-// dropNulls removes fields that are null. Charts write them for "not set"; applied, they would claim the
-// field all the same, and take it away from whoever fills it in (the caBundle of a webhook).
+// dropNulls removes fields that are null. Charts write them for "not set". An apply with them would claim the field, and take it
+// from the controller that fills it in (the caBundle of a webhook).
 func dropNulls(value any) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -149,7 +148,7 @@ func dropNulls(value any) {
 	}
 }
 
-// definitions are the kinds that the objects themselves define, and whether they are namespaced.
+// definitions are the kinds that the objects define, and whether they are namespaced.
 func definitions(objects []declared) map[schema.GroupKind]bool {
 	here := map[schema.GroupKind]bool{}
 	for _, o := range objects {
@@ -168,13 +167,13 @@ func definedBy(o *unstructured.Unstructured) schema.GroupKind {
 	return schema.GroupKind{Group: group, Kind: kind}
 }
 
-// defines reports whether the kind of an object is defined by another one of them.
+// defines reports whether another one of the objects defines the kind of an object.
 func defines(objects []declared, d declared) bool {
 	_, ok := definitions(objects)[d.GroupVersionKind().GroupKind()]
 	return ok
 }
 
-// setNamespace sets the namespace of an object whose kind has one, and removes it from the others.
+// setNamespace sets the namespace of an object of a namespaced kind, and removes it from the others.
 func (r *Runtime) setNamespace(ctx context.Context, o *unstructured.Unstructured, home string, here map[schema.GroupKind]bool) error {
 	namespaced, known := here[o.GroupVersionKind().GroupKind()]
 	if !known {
@@ -193,7 +192,7 @@ func (r *Runtime) setNamespace(ctx context.Context, o *unstructured.Unstructured
 	return nil
 }
 
-// finish sets labels and annotations, and takes the digest.
+// finish sets labels and annotations, and computes the digest.
 func (d *declared) finish(in runtimes.Instance, configs map[id]string) error {
 	labels := labelsOf(in.Owner)
 	labels[LabelPartOf] = setID(parentName(in.Owner), homeOf(in))
@@ -226,7 +225,7 @@ func (d *declared) finish(in runtimes.Instance, configs map[id]string) error {
 	return d.encode()
 }
 
-// encode keeps the object as it is sent, and its digest.
+// encode stores the object in its sent form, and its digest.
 func (d *declared) encode() error {
 	text, err := json.Marshal(d.Object) // with sorted keys
 	if err != nil {
@@ -237,8 +236,8 @@ func (d *declared) encode() error {
 	return nil
 }
 
-// restarted writes into the pod template of what runs for good when it was last restarted, as `kubectl rollout restart` does:
-// pods are replaced once that is another time, and it is there in every later apply, so that none replaces them for its lack.
+// restarted writes the time of the last restart into the pod template of a permanent workload, as `kubectl rollout restart` does.
+// Another time replaces the pods. Every later apply has the same time, so that its absence does not replace them.
 func (d *declared) restarted(in runtimes.Instance) error {
 	if in.Restarted.IsZero() || !isWorkload(d.Unstructured) {
 		return nil
@@ -268,8 +267,7 @@ func merge(o map[string]any, add map[string]string, at []string) error {
 	return unstructured.SetNestedField(o, all, at...)
 }
 
-// templateOf is where a kind keeps its pod template. Kinds of others are left as they are: what lies
-// under their spec.template is theirs.
+// templateOf is the path of the pod template in a kind. Custom kinds are not changed: their controllers define spec.template.
 func templateOf(kind schema.GroupKind) []string {
 	switch {
 	case workloadOf[kind] != plain, kind == kindJob, kind == schema.GroupKind{Kind: "ReplicationController"}:
@@ -310,11 +308,10 @@ var (
 	kindClaim      = schema.GroupKind{Kind: "PersistentVolumeClaim"}
 )
 
-// firstWave is the one of what others are made in or of.
+// firstWave is the wave of objects that contain or define others.
 const firstWave = math.MinInt
 
-// waveOf reads the wave of an object. Namespaces and CustomResourceDefinitions come before all,
-// whatever they say.
+// waveOf reads the wave of an object. Namespaces and CustomResourceDefinitions always come first.
 func waveOf(o *unstructured.Unstructured) (int, error) {
 	if kind := o.GroupVersionKind().GroupKind(); kind == kindNamespace || kind == kindDefinition {
 		return firstWave, nil
@@ -323,15 +320,15 @@ func waveOf(o *unstructured.Unstructured) (int, error) {
 	if !ok {
 		return 0, nil
 	}
-	wave, err := strconv.ParseInt(text, 10, 32) // as when compiling; hooks of charts are far out
+	wave, err := strconv.ParseInt(text, 10, 32) // as in the compiler of payloads; hooks of charts have extreme weights
 	if err != nil {
 		return 0, fmt.Errorf("%s: annotation %s is %q; expected a whole number", idOf(o), AnnotationWave, text)
 	}
 	return int(wave), nil
 }
 
-// rankOf orders the kinds of one wave so that what is referred to is there first. Kinds that are not
-// known come last: mostly custom ones, whose controllers find the rest.
+// rankOf orders the kinds of one wave so that referenced objects come first. Unknown kinds come last: they are mostly custom ones,
+// whose controllers find the rest.
 func rankOf(kind string) int {
 	order := [...]string{
 		"Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClass", "IngressClass", "NetworkPolicy",
@@ -347,9 +344,9 @@ func rankOf(kind string) int {
 	return len(order)
 }
 
-// plainSecret writes the stringData of a Secret into its data, as the server would. The server does not
-// remember what came by stringData: a key that is no longer declared there would stay for ever, and
-// nobody would see it. Values are checked here, because the server's refusal would show them.
+// plainSecret moves the stringData of a Secret into its data, as the server would. The server does not record which keys came from
+// stringData: a key that is no longer declared would stay for ever, without being visible. Values are checked here, because the
+// server's error would show them.
 func plainSecret(o *unstructured.Unstructured) error {
 	if o.GroupVersionKind() != (schema.GroupVersionKind{Version: "v1", Kind: "Secret"}) {
 		return nil

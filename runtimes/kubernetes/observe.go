@@ -19,7 +19,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// observation is one Observe.
+// observation is one call of Observe.
 type observation struct {
 	*Runtime
 	in    runtimes.Instance
@@ -28,10 +28,9 @@ type observation struct {
 	near  *neighbours
 }
 
-// Observe implements runtimes.Runtime from what is watched: while nothing changes it asks the server
-// nothing. A declared object that is not there is an object without versions, also when the server
-// does not know its kind (the CustomResourceDefinition may be part of the same payload). Objects of
-// the instance that are no longer declared are reported as orphaned (D10).
+// Observe implements runtimes.Runtime from the watches: without changes it makes no requests. A missing declared object is an object
+// without versions, also if the server does not know its kind (the CustomResourceDefinition may be part of the same payload).
+// Objects of the instance that are no longer declared are reported as orphaned (D10).
 func (r *Runtime) Observe(ctx context.Context, in runtimes.Instance) ([]entities.Object, error) {
 	if in.Payload == nil {
 		return nil, ctx.Err()
@@ -66,7 +65,7 @@ func (ob *observation) objects(ctx context.Context) ([]entities.Object, error) {
 	return append(append(objects, running...), orphans...), err
 }
 
-// viewOf finds the view where objects of a kind are. It is nil when the server has no such kind.
+// viewOf returns the view with the objects of a kind. It is nil if the server does not have that kind.
 func (ob *observation) viewOf(ctx context.Context, kind schema.GroupVersionKind, namespace string) (*view, error) {
 	r, err := ob.served(ctx, kind)
 	if meta.IsNoMatchError(err) {
@@ -77,7 +76,7 @@ func (ob *observation) viewOf(ctx context.Context, kind schema.GroupVersionKind,
 	}
 	v, err := ob.cluster.view(ctx, r, namespace)
 	if hasCode(err, runtimes.CodeUnknownKind) {
-		return nil, nil // it was removed a moment ago
+		return nil, nil // the kind was removed a moment ago
 	}
 	return v, err
 }
@@ -120,7 +119,7 @@ func (ob *observation) object(ctx context.Context, d declared) (entities.Object,
 	return object, ob.report(ctx, &object, live, d)
 }
 
-// named begins the report of an object. The namespace is shown where it is not the instance's own.
+// named starts the report of an object. It shows the namespace if that is not the instance's own.
 func (ob *observation) named(o *unstructured.Unstructured) entities.Object {
 	name := o.GetName()
 	if namespace := o.GetNamespace(); namespace != "" && namespace != ob.home {
@@ -129,7 +128,7 @@ func (ob *observation) named(o *unstructured.Unstructured) entities.Object {
 	return entities.Object{Name: name, Type: o.GetKind(), Status: entities.ObjectPending}
 }
 
-// report says of a declared object that is there what it runs, how it is, and whether it drifted.
+// report adds the versions, the health and the drift of an existing declared object.
 func (ob *observation) report(ctx context.Context, object *entities.Object, live *unstructured.Unstructured, d declared) error {
 	if err := ob.judged(ctx, object, live); err != nil {
 		return err
@@ -166,7 +165,7 @@ func (ob *observation) report(ctx context.Context, object *entities.Object, live
 	return ob.markDrift(ctx, object, live, d)
 }
 
-// judged says how an object is, and, where a person can let it go on, how.
+// judged adds the health of an object. If a person can continue it, it adds how.
 func (ob *observation) judged(ctx context.Context, object *entities.Object, live *unstructured.Unstructured) error {
 	v, err := ob.health(ctx, live)
 	object.Status, object.Message = v.status, v.message
@@ -177,9 +176,9 @@ func (ob *observation) judged(ctx context.Context, object *entities.Object, live
 	return err
 }
 
-// behind reports that what a workload says of itself is about another moment than what runs of it, because
-// kinds are watched apart: pods of the target are there and it does not know of them yet, or a
-// Deployment has all its replicas and they have not been seen.
+// behind reports whether the status of a workload is out of step with its pods, because each kind has its own watch: pods of the
+// target version exist and the workload does not report them yet, or a Deployment has all its replicas and the watch has not shown
+// them.
 func (ob *observation) behind(o *unstructured.Unstructured, runs []entities.ObjectVersion) bool {
 	kind := workloadOf[o.GroupVersionKind().GroupKind()]
 	switch {
@@ -192,35 +191,34 @@ func (ob *observation) behind(o *unstructured.Unstructured, runs []entities.Obje
 		slices.ContainsFunc(runs, func(v entities.ObjectVersion) bool { return v.Active && v.Version == ob.in.FullVersion })
 }
 
-// before reports that a workload is seen as it was before it was made what is asked about: a watch has not
-// brought the change yet. Whatever fails there is another version, such as the one that a rollback takes
-// back, while pods of the version asked about may run beside it.
+// before reports whether the watch still shows a workload as it was before the observed version was applied. A failure is then of
+// another version, such as the one that a rollback replaces, even if pods of the observed version already run.
 func (ob *observation) before(o *unstructured.Unstructured) bool {
 	return ob.in.FullVersion != "" && isWorkload(o) && versionIn(o) != ob.in.FullVersion
 }
 
-// outOfTime reports whether a rollout ran out of time before the last apply, and that was after a time: what the rollout lacked
-// may be there now.
+// outOfTime reports whether a rollout exceeded its deadline before the last apply, and that apply was after the given time: the
+// missing dependency may exist now.
 func outOfTime(o *unstructured.Unstructured, after time.Time) bool {
 	applied, c := appliedAt(o), conditionOf(o, "Progressing")
 	since, err := time.Parse(time.RFC3339, c.change)
 	return err == nil && c.is("False") && since.Before(applied) && applied.After(after)
 }
 
-// parts are the objects that controllers made for a workload.
+// parts are the objects that controllers created for a workload.
 type parts struct {
 	versions []entities.ObjectVersion
-	targets  []*unstructured.Unstructured // pods of the version that it shall run
-	going    []*unstructured.Unstructured // pods of any version that were deleted and are still there
+	targets  []*unstructured.Unstructured // pods of the target version
+	going    []*unstructured.Unstructured // deleted pods of any version that still exist
 	newest   *unstructured.Unstructured   // ReplicaSet
-	unread   string                       // why the pods are not known
+	unread   string                       // why the pods are unknown
 }
 
-// parts reads what a workload runs. Where versions do not depend on pods, they are read only while
-// the object is not well, and a worker that may not read pods says so and goes on.
+// parts reads the running objects of a workload. If versions do not depend on pods, it reads pods only while the object is not
+// healthy. A worker that may not read pods reports that and continues.
 func (ob *observation) parts(ctx context.Context, o *unstructured.Unstructured, names naming, status entities.ObjectStatus) (parts, error) {
 	p := parts{versions: ownVersion(o)}
-	by := o // who makes the pods
+	by := o // the object that creates the pods
 	switch kind := o.GroupVersionKind().GroupKind(); workloadOf[kind] {
 	case podSet:
 		pods, err := ob.made(ctx, podKind(), o)
@@ -255,7 +253,7 @@ func (ob *observation) parts(ctx context.Context, o *unstructured.Unstructured, 
 	return p, err
 }
 
-// going are the pods that were deleted.
+// going are the deleted pods.
 func going(pods []*unstructured.Unstructured) (some []*unstructured.Unstructured) {
 	for _, pod := range pods {
 		if pod.GetDeletionTimestamp() != nil {
@@ -267,7 +265,8 @@ func going(pods []*unstructured.Unstructured) (some []*unstructured.Unstructured
 
 func podKind() schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: "Pod"} }
 
-// ofTemplate leaves out the pods of other templates than that of what made them: that an old one fails is why it is replaced.
+// ofTemplate drops the pods of other templates than the current one of their controller: a failing old pod is the reason for its
+// replacement.
 func ofTemplate(pods []*unstructured.Unstructured, by *unstructured.Unstructured) (of []*unstructured.Unstructured) {
 	stamp := templateStamp(by)
 	for _, pod := range pods {
@@ -278,7 +277,7 @@ func ofTemplate(pods []*unstructured.Unstructured, by *unstructured.Unstructured
 	return of
 }
 
-// made lists what a controller made of a kind for an object.
+// made lists the objects of a kind that a controller created for an object.
 func (ob *observation) made(ctx context.Context, kind schema.GroupVersionKind, by *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	v, err := ob.viewOf(ctx, kind, by.GetNamespace())
 	if err != nil || v == nil {
@@ -287,8 +286,7 @@ func (ob *observation) made(ctx context.Context, kind schema.GroupVersionKind, b
 	return v.controlledBy(ob.owner, by), nil
 }
 
-// linksOf are the links that an object declares by annotations: converge/link-dashboard, or
-// converge/log-search for logs, and an address.
+// linksOf are the links in the annotations of an object: converge/link-dashboard, or converge/log-search for logs, with an address.
 func linksOf(o *unstructured.Unstructured) (links []entities.Link) {
 	for key, url := range o.GetAnnotations() {
 		for prefix, kind := range map[string]string{"converge/link-": "DETAIL", "converge/log-": "LOG"} {
@@ -306,13 +304,12 @@ func homeOf(in runtimes.Instance) string {
 	return cmp.Or(in.Payload.Address["namespace"], metav1.NamespaceDefault)
 }
 
-// orphans reports what carries our labels and is not declared (D10), in whichever namespace: an
-// instance may have moved. It covers the kinds of the payload and those that the ApplySet's
-// parent remembers from earlier ones. A kind that may no
-// longer be read delays nothing: orphans are for people to see.
+// orphans reports the undeclared objects with our labels (D10), in any namespace: an instance may have moved. It covers the kinds of
+// the payload and the recorded kinds of the ApplySet's parent. A kind that may no longer be read delays nothing: orphans are only
+// information for people.
 func (ob *observation) orphans(ctx context.Context, wanted []declared) ([]entities.Object, error) {
 	known := map[id]bool{}
-	kinds := map[schema.GroupKind]string{} // and a version, where one is known
+	kinds := map[schema.GroupKind]string{} // with a version, if known
 	namespaces := []string{ob.home}
 	for _, d := range wanted {
 		gvk := d.GroupVersionKind()
@@ -346,8 +343,8 @@ func (ob *observation) orphans(ctx context.Context, wanted []declared) ([]entiti
 	return orphans, nil
 }
 
-// parents are the ConfigMaps that remember the set of objects: the instance's own, and those where it
-// once was. There are none when nothing was applied yet.
+// parents are the ConfigMaps that record the set of objects: the instance's own, and those in its earlier namespaces. There are none
+// before the first apply.
 func (ob *observation) parents(ctx context.Context) (found []*unstructured.Unstructured, err error) {
 	ob.near.know(ctx, ob.cluster, ob.owner, ob.home)
 	v, err := ob.viewOf(ctx, kindParent, ob.home)
@@ -359,7 +356,7 @@ func (ob *observation) parents(ctx context.Context) (found []*unstructured.Unstr
 	}), nil
 }
 
-// undeclared reports the objects of a kind that are ours and not known.
+// undeclared reports the objects of a kind that are ours and not in known.
 func (ob *observation) undeclared(ctx context.Context, kind schema.GroupVersionKind, namespaces []string, known map[id]bool) ([]entities.Object, error) {
 	var found []entities.Object
 	for _, namespace := range namespaces {
@@ -374,7 +371,7 @@ func (ob *observation) undeclared(ctx context.Context, kind schema.GroupVersionK
 			known[idOf(o)] = true // the same view may serve all namespaces
 			object := ob.named(o)
 			object.Orphaned, object.Versions = true, ownVersion(o)
-			object.Status, _ = health(o) // it counts neither way: no expression is asked
+			object.Status, _ = health(o) // an orphan does not affect health: no expression is evaluated
 			object.Message = "no longer declared, left in place"
 			if says := saysKeep(o); says != "" {
 				object.Message = "no longer declared, kept: " + says
@@ -389,7 +386,7 @@ func idOf(o *unstructured.Unstructured) id {
 	return id{o.GroupVersionKind().GroupKind(), o.GetNamespace(), o.GetName()}
 }
 
-// listed reads an annotation that holds a list separated by commas.
+// listed reads an annotation with a list separated by commas.
 func listed(o *unstructured.Unstructured, annotation string) []string {
 	return strings.FieldsFunc(o.GetAnnotations()[annotation], func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -10,34 +10,35 @@ import (
 	"time"
 )
 
-// This file keeps an API server that cannot be reached from a storm: every namespace and kind has a watch, and each would try
-// on its own. While it is away one request at a time finds out when it is back, with one backoff for the cluster; all others
-// fail at once with what that found, and watches wait.
+// This file protects an unreachable API server from too many requests: each namespace and kind has a watch that would retry on its
+// own. During an outage one request at a time probes the server, with one backoff for the cluster. All other requests fail at once
+// with the error of the probe, and watches wait.
 
 const (
-	// After a failure the next attempt comes after firstRetry, doubled up to lastRetry, each up to twice as long by chance. It
-	// is short: a cluster that is back is seen soon, and there is one attempt at a time.
+	// After a failure the next attempt comes after firstRetry, doubled up to lastRetry, each with jitter up to twice as long. The
+	// intervals are short, so that a recovery is found soon; there is only one attempt at a time.
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 2 * time.Second
-	// probeTimeout bounds one attempt.
+	// probeTimeout is the timeout of one attempt.
 	probeTimeout = 10 * time.Second
-	// startsAtOnce is how many lists and watches begin at a time on one cluster. One that hangs keeps its place for startWithin.
+	// startsAtOnce is the number of lists and watches that may start at the same time on one cluster. A hanging one keeps its slot
+	// for startWithin.
 	startsAtOnce = 16
 	startWithin  = 5 * time.Second
 )
 
-// outage is whether an API server is away. The zero value, with a probe, is ready.
+// outage is the state of reachability of an API server. The zero value, with a probe, is ready.
 type outage struct {
 	ctx   context.Context //nolint:containedctx // of the cluster: it is found out under it
 	probe func(context.Context) error
 
 	mu     sync.Mutex
-	why    error         // a request had no answer, and no other has had one since; nil: none that is known of
-	proven bool          // by an attempt after that
+	why    error         // a request had no answer, and none has had one since; nil: no known outage
+	proven bool          // a later attempt confirmed it
 	over   chan struct{} // closed when there is an answer again
 }
 
-// refuses is why a request need not be sent now.
+// refuses is why a request must not be sent now.
 func (o *outage) refuses() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,7 +48,7 @@ func (o *outage) refuses() error {
 	return o.why
 }
 
-// suspect is called when a request had no answer: whether that is the server is found out.
+// suspect is called after a request without an answer. It starts a probe of the server.
 func (o *outage) suspect(why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,7 +59,7 @@ func (o *outage) suspect(why error) {
 	go o.follow()
 }
 
-// follow asks until there is an answer.
+// follow probes until there is an answer.
 func (o *outage) follow() {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		ctx, cancel := context.WithTimeout(o.ctx, probeTimeout)
@@ -76,7 +77,7 @@ func (o *outage) follow() {
 	}
 }
 
-// lasts is why the server is away, or may be. Over is closed when it is back.
+// lasts is the error of a confirmed or possible outage. The channel is closed when the outage is over.
 func (o *outage) lasts() (over <-chan struct{}, why error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,7 +95,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// noAnswer is why a response is not one of the API server's own: nil when it is.
+// noAnswer is why a response is not from the API server itself; nil if it is.
 func noAnswer(resp *http.Response) error {
 	switch resp.StatusCode {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -103,7 +104,7 @@ func noAnswer(resp *http.Response) error {
 	return nil
 }
 
-// probe asks for what anybody may ask for. Whatever the server says, it is there.
+// probe requests a path that is open to everyone. Any answer of the server ends the outage.
 func (w *wire) probe(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.first.JoinPath("version").String(), http.NoBody)
 	if err != nil {
@@ -118,7 +119,7 @@ func (w *wire) probe(ctx context.Context) error {
 	return noAnswer(resp)
 }
 
-// outlasts waits until the server is back, when it is away. False: it is not, or ctx has ended.
+// outlasts waits until an outage is over. It returns false if there is no outage, or if ctx has ended.
 func (c *cluster) outlasts(ctx context.Context) bool {
 	clients, err := c.connect(ctx)
 	if err != nil {
@@ -136,15 +137,13 @@ func (c *cluster) outlasts(ctx context.Context) bool {
 	}
 }
 
-// away is why nothing is known of a watch that seems to have begun: client-go takes one that was not answered for one that
-// has ended.
+// away is the error for a watch that started without an answer: client-go treats such a watch as one that has ended.
 func (c *clients) away() error {
 	_, why := c.wire.outage.lasts()
 	return why
 }
 
-// starting waits for a place among the lists and watches that begin. All at once would be too much for a server that has
-// just come back.
+// starting waits for a slot among the lists and watches that start. All at once would overload a server that has just recovered.
 func (c *cluster) starting(ctx context.Context) (done func(), err error) {
 	select {
 	case c.starts <- struct{}{}:

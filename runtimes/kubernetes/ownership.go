@@ -18,9 +18,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// present is the object that is there under the name of a declared one, nil when none is. It is an
-// error when it may not be taken (D11). Watched objects are believed to be ours when they say so;
-// whatever is not among them is asked for.
+// present is the live object with the name of a declared one, nil if there is none. It is an error if Converge may not take it over
+// (D11). The watched object is trusted if it carries our labels. If the watch has no such object, it is read from the server.
 func (a *apply) present(ctx context.Context, t *trial) (*unstructured.Unstructured, error) {
 	if v, err := a.cluster.view(ctx, t.at, t.GetNamespace()); err == nil {
 		if o := v.get(t.GetNamespace(), t.GetName()); o != nil && o.GetDeletionTimestamp() == nil && a.hasLabels(o) &&
@@ -31,7 +30,7 @@ func (a *apply) present(ctx context.Context, t *trial) (*unstructured.Unstructur
 	return a.read(ctx, t)
 }
 
-// read asks the server for what is there, and whether it may be taken.
+// read gets the live object from the server, and checks whether Converge may take it over.
 func (a *apply) read(ctx context.Context, t *trial) (*unstructured.Unstructured, error) {
 	live, err := a.clients.at(t.at, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -46,7 +45,7 @@ func (a *apply) read(ctx context.Context, t *trial) (*unstructured.Unstructured,
 	return live, a.mayTake(ctx, t, live)
 }
 
-// owns reports whether an object carries our labels, and those are not of another installation.
+// owns reports whether an object carries our labels and belongs to this installation.
 func (a *apply) owns(o *unstructured.Unstructured) bool { return a.hasLabels(o) && a.near.of(o) == nil }
 
 func (a *apply) hasLabels(o *unstructured.Unstructured) bool {
@@ -54,15 +53,16 @@ func (a *apply) hasLabels(o *unstructured.Unstructured) bool {
 	return ok && owner == a.owner
 }
 
-// mayTake says why an object that is there may not be applied over: another instance's never, what
-// is somebody else's only when adopting was asked for.
+// mayTake says why an apply may not overwrite a live object. An object of another instance is never overwritten; an object of
+// another owner only if adopting was requested.
 func (a *apply) mayTake(ctx context.Context, t *trial, live *unstructured.Unstructured) error {
 	owner, ok := ownerOf(live.GetLabels())
 	switch {
 	case ok && owner == a.owner:
 		return a.foreignObject(ctx, t, live)
 	case ok:
-		// Not for good: when an object moves from one service to another, the one that had it may be about to prune it.
+		// This error is not permanent: when an object moves from one service to another, the earlier service may be about to prune
+		// it.
 		return &problem{
 			doing: "apply " + idOf(t.Unstructured).String(),
 			why:   fmt.Sprintf("it belongs to %s%s; one object has one owner", owner, a.whose(ctx, owner, live)),
@@ -78,8 +78,8 @@ func (a *apply) mayTake(ctx context.Context, t *trial, live *unstructured.Unstru
 	return runtimes.Permanent(&problem{doing: "apply " + idOf(t.Unstructured).String(), why: why, hint: takeHint})
 }
 
-// wasOurs reports whether an object was applied by this instance and had labels taken off by hand: we
-// are among its writers, and what is left of our marks is this instance's.
+// wasOurs reports whether this instance applied an object whose labels were then removed by hand: Converge is one of its field
+// managers, and the remaining labels and annotations are those of this instance.
 func (a *apply) wasOurs(live *unstructured.Unstructured) bool {
 	if !appliedByUs(live) {
 		return false
@@ -98,9 +98,9 @@ func (a *apply) wasOurs(live *unstructured.Unstructured) bool {
 	return marks > 0 || versioned
 }
 
-// appliedByUs reports whether an object was applied under our name, here or by an earlier worker. Labels
-// alone do not say that: whoever clones an object copies them, and so do controllers (Endpoints have
-// those of their Service). An inventory is made by a create.
+// appliedByUs reports whether Converge applied an object, with this worker or an earlier one. Labels are not enough: a clone of an
+// object has the same labels, and some controllers copy them (Endpoints have those of their Service). An inventory is made by a
+// create.
 func appliedByUs(o *unstructured.Unstructured) bool {
 	entries, _ := inside(o.Object, "metadata")["managedFields"].([]any)
 	inventory := o.GetAnnotations()[annotationTooling] == tooling
@@ -110,7 +110,7 @@ func appliedByUs(o *unstructured.Unstructured) bool {
 	})
 }
 
-// appliedAt is when an apply of ours last changed an object; zero when that is not known.
+// appliedAt is the time at which an apply of Converge last changed an object; zero if that is not known.
 func appliedAt(o *unstructured.Unstructured) (at time.Time) {
 	for _, entry := range o.GetManagedFields() {
 		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Time != nil {
@@ -120,13 +120,13 @@ func appliedAt(o *unstructured.Unstructured) (at time.Time) {
 	return at
 }
 
-// byOthers reports that an object with our labels is not ours to report or to remove when nobody declares
-// it: a controller made it for another object, or somebody else wrote it.
+// byOthers reports whether an undeclared object with our labels must neither be reported nor removed: a controller made it for
+// another object, or another writer made it.
 func byOthers(o *unstructured.Unstructured) bool {
 	return metav1.GetControllerOfNoCopy(o) != nil || !appliedByUs(o)
 }
 
-// writers names who wrote an object.
+// writers lists the field managers of an object.
 func writers(o *unstructured.Unstructured) string {
 	var names []string
 	for _, entry := range o.GetManagedFields() {
@@ -138,18 +138,17 @@ func writers(o *unstructured.Unstructured) string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// conflict is a field that we declare and somebody else owns.
+// conflict is a declared field that another manager owns.
 type conflict struct {
 	field       string // spec.replicas
 	at          string // .spec.replicas
-	owner       string // who wrote it
-	subresource string // through which, as an autoscaler does
+	owner       string // its field manager
+	subresource string // the subresource of the write, such as scale for an autoscaler
 	operation   metav1.ManagedFieldsOperationType
 }
 
-// byHand reports whether a field was written once, and not declared: hand edits are taken back, those
-// of kubectl too, whatever it wrote through. Another declaring tool, or a controller that writes
-// through a subresource, would write again.
+// byHand reports whether a field was written once, without declaring it. Converge overwrites manual edits, and all edits by kubectl
+// through any subresource. Another declarative tool, or a controller that writes through a subresource, would write again.
 func (c conflict) byHand() bool {
 	return c.operation == metav1.ManagedFieldsOperationUpdate && (c.subresource == "" || strings.HasPrefix(c.owner, "kubectl"))
 }
@@ -165,8 +164,8 @@ func (c conflict) String() string {
 	return fmt.Sprintf("%s belongs to %s", c.field, c.owner)
 }
 
-// conflictsOf reads from a refusal which fields whose are, and from managedFields how they were
-// written. A field whose owner is not found there counts as declared by it.
+// conflictsOf reads the fields and their owners from the server's error, and from managedFields how they were written. If
+// managedFields does not have the owner, the field counts as declared by that owner.
 func conflictsOf(err error, owners []metav1.ManagedFieldsEntry) []conflict {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -198,7 +197,7 @@ func conflictsOf(err error, owners []metav1.ManagedFieldsEntry) []conflict {
 	return slices.Compact(all)
 }
 
-// writer reads: conflict with "NAME" with subresource "NAME" using apps/v1 at TIME.
+// writer parses: conflict with "NAME" with subresource "NAME" using apps/v1 at TIME.
 func writer(message string) (name, subresource string) {
 	found := regexp.MustCompile(`^conflict with "([^"]*)"(?: with subresource "([^"]*)")?`).FindStringSubmatch(message)
 	if found == nil {
@@ -210,7 +209,7 @@ func writer(message string) (name, subresource string) {
 func setOf(entry metav1.ManagedFieldsEntry) *fieldpath.Set {
 	set := &fieldpath.Set{}
 	if entry.FieldsV1 != nil && set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
-		return &fieldpath.Set{} // nobody can read it, so it owns nothing that we know of
+		return &fieldpath.Set{} // it is not readable, so no owned field is known
 	}
 	return set
 }
@@ -220,13 +219,13 @@ func owns(set *fieldpath.Set, field string) (found bool) {
 	return found
 }
 
-// plainPath is .spec.template.spec.containers[name="web"].image as changes are shown:
+// plainPath converts .spec.template.spec.containers[name="web"].image to the form of reported changes:
 // spec.template.spec.containers[name=web].image.
 func plainPath(field string) string {
 	return strings.TrimPrefix(strings.ReplaceAll(field, `"`, ""), ".")
 }
 
-// writerOf names who wrote a field last besides us, from managedFields; empty when nobody is known.
+// writerOf is the last manager besides Converge that wrote a field, from managedFields; empty if there is none.
 func writerOf(o *unstructured.Unstructured, at path) string {
 	var last metav1.ManagedFieldsEntry
 	for _, entry := range o.GetManagedFields() {
@@ -244,8 +243,8 @@ func writerOf(o *unstructured.Unstructured, at path) string {
 	return last.Manager
 }
 
-// holds reports whether a set of fields, in the form of managedFields, has a field or something in it.
-// A set that ends above the field holds it as a part of a value that is written as a whole.
+// holds reports whether a set of fields, in the form of managedFields, contains a field or something below it. A set that ends above
+// the field contains it as a part of an atomic value.
 func holds(fields map[string]any, at path) bool {
 	for _, part := range at {
 		if len(fields) == 0 {
@@ -263,7 +262,7 @@ func holds(fields map[string]any, at path) bool {
 	return true
 }
 
-// elementOf finds a list's element by one of the fields that name it.
+// elementOf finds an element of a list by one of its key fields.
 func elementOf(fields map[string]any, at part) (map[string]any, bool) {
 	for _, name := range keysOf(fields) {
 		var key map[string]any

@@ -10,25 +10,26 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-const maxTrouble = 300 // bytes of what a pod says of itself
+const maxTrouble = 300 // bytes of a pod's message
 
-// trouble is what keeps an object from being ready, seen in its pods.
+// trouble is why an object is not ready, according to its pods.
 type trouble struct {
 	message string
-	failed  bool // for longer than it may be
+	failed  bool // for longer than allowed
 	pod     *unstructured.Unstructured
 	since   time.Time
-	// The container that ended, whether it has begun again since and its log is that of the time before, how often it began, and when it ended.
+	// The container that ended, whether it has restarted since (its log is then the previous one), how often it started, and when it
+	// ended.
 	container string
 	previous  bool
 	restarts  int64
 	ended     time.Time
 }
 
-// troubleOf finds among pods the one that says most: one that fails to start, for the longest time,
-// or else one that cannot be scheduled. A pod has failed when it has been failing for failAfter, or
-// at once when no waiting can mend it. Since when is its last turn from ready to not ready, so that a
-// pod that ran for weeks and crashes now has as long as a new one, or the last apply, which may have mended what it needs.
+// troubleOf finds the most significant pod: the one that has been failing to start for the longest time, or else one that cannot be
+// scheduled. A pod has failed when it has been failing for failAfter, or at once if waiting cannot help. The start of the failure is
+// the last change from ready to not ready, so that a pod that ran for weeks and crashes now has as long as a new one, or the last
+// apply, if that is later, since it may have corrected a dependency.
 func troubleOf(pods []*unstructured.Unstructured, applied, now time.Time, failAfter time.Duration) trouble {
 	var worst trouble
 	for _, pod := range pods {
@@ -85,7 +86,7 @@ func failing(pod *unstructured.Unstructured, applied, now time.Time, failAfter t
 	return trouble{}
 }
 
-// last notes how a container ended that did.
+// last records how an ended container ended.
 func (t *trouble) last(container map[string]any) {
 	ended := inside(container, "lastState", "terminated")
 	if ended == nil {
@@ -98,8 +99,7 @@ func (t *trouble) last(container map[string]any) {
 	t.previous = true
 }
 
-// cannotStart reports whether a container waits because something is wrong, and not because its turn
-// has not come.
+// cannotStart reports whether a container waits because of an error, and not because its turn has not come.
 func cannotStart(reason string) bool {
 	switch reason {
 	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
@@ -109,7 +109,7 @@ func cannotStart(reason string) bool {
 	return false
 }
 
-// why is what a container said last, or how it ended, or what the node says of it.
+// why is the last message of a container, or how it ended, or the node's message.
 func why(container, waiting map[string]any) string {
 	if text := endedBy(inside(container, "lastState", "terminated")); text != "" {
 		return text
@@ -120,7 +120,7 @@ func why(container, waiting map[string]any) string {
 	return "the node gives no reason"
 }
 
-// endedBy is what a container said last, or how it ended; "" of one that did not.
+// endedBy is the last message of an ended container, or how it ended; "" if it did not end.
 func endedBy(ended map[string]any) string {
 	if message, _ := ended["message"].(string); strings.TrimSpace(message) != "" {
 		lines := strings.Split(strings.TrimSpace(message), "\n")
@@ -137,8 +137,7 @@ func endedBy(ended map[string]any) string {
 	return fmt.Sprintf("exit code %d (%s)", code, reason) // OOMKilled
 }
 
-// withoutSteps leaves out of a failed pull the steps that led to it: the image is named already, and
-// what went wrong stands at the end.
+// withoutSteps drops the intermediate steps from a pull error: the image is already named, and the cause is at the end.
 func withoutSteps(message string) string {
 	pull, steps, found := strings.Cut(message, ": ErrImagePull: ")
 	if !found && strings.HasPrefix(message, "failed to pull") {
@@ -158,7 +157,7 @@ func inside(m map[string]any, path ...string) map[string]any {
 	return m
 }
 
-// notReadySince is when a pod turned from ready to not ready, or when it began.
+// notReadySince is when a pod changed from ready to not ready, or when it started.
 func notReadySince(pod *unstructured.Unstructured) time.Time {
 	for _, kind := range []string{"Ready", "PodScheduled"} {
 		c := conditionOf(pod, kind)

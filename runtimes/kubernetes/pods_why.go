@@ -19,19 +19,19 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// This file says of a workload that is not well what an expert would find out with kubectl: pods that are refused, a node that is
-// gone, a pod that does not go, one that is not ready, and what a container said before it ended.
+// This file explains an unhealthy workload as an expert would with kubectl: refused pods, a lost node, a pod that does not
+// terminate, a pod that is not ready, and the last output of a container.
 
 const (
-	goingFor   = 30 * time.Second // past its time, a pod that is still there is stuck
-	logLines   = 5                // of a container that ended
+	goingFor   = 30 * time.Second // after this time a pod that still exists is stuck
+	logLines   = 5                // of an ended container
 	logBytes   = 2 << 10
 	logPrefix  = "log of "
-	minPods    = 10 * time.Second // a controller makes pods sooner than that
-	shortestIn = 4                // bytes of a Secret's value that are looked for
+	minPods    = 10 * time.Second // a controller creates pods sooner than that
+	shortestIn = 4                // minimum length in bytes of a redacted Secret value
 )
 
-// why adds to the trouble of pods what stands elsewhere: in events, in nodes. What is known of them already is said first.
+// why adds information from events and nodes to the trouble of pods. It returns known trouble at once.
 func (ob *observation) why(ctx context.Context, live *unstructured.Unstructured, p parts, found trouble) trouble {
 	if found.message != "" {
 		return found
@@ -47,9 +47,9 @@ func (ob *observation) why(ctx context.Context, live *unstructured.Unstructured,
 	return found
 }
 
-const maxWhy = 500 // bytes of what is found out
+const maxWhy = 500 // bytes of the explanation
 
-// refusedPods: the controller was not let make pods. A ReplicaSet has a condition for that, other controllers leave an event.
+// refusedPods: the controller may not create pods. A ReplicaSet has a condition for that, other controllers emit an event.
 func (ob *observation) refusedPods(ctx context.Context, live *unstructured.Unstructured, p parts) trouble {
 	by := cmp.Or(p.newest, live)
 	if c := conditionOf(by, "ReplicaFailure"); c.is("True") {
@@ -71,7 +71,7 @@ func refusedBy(reason, message string) trouble {
 	return trouble{message: "its pods are refused: " + reason + ": " + advised(message), failed: lasts}
 }
 
-// endedPod: the last one of a Job that failed, with what its container said.
+// endedPod: the last pod of a failed Job, with the message of its container.
 func (ob *observation) endedPod(_ context.Context, live *unstructured.Unstructured, p parts) (found trouble) {
 	if live.GroupVersionKind().GroupKind() != kindJob {
 		return found
@@ -106,7 +106,7 @@ func containersOf(pod *unstructured.Unstructured) (all []map[string]any) {
 	return all
 }
 
-// stuckPod: one that was deleted, and should have been gone for a while.
+// stuckPod: a deleted pod that should have been gone for a while.
 func (ob *observation) stuckPod(ctx context.Context, _ *unstructured.Unstructured, p parts) trouble {
 	for _, pod := range p.going {
 		gone := pod.GetDeletionTimestamp()
@@ -124,7 +124,7 @@ func (ob *observation) stuckPod(ctx context.Context, _ *unstructured.Unstructure
 	return trouble{}
 }
 
-// lostPod: one that is not ready since its node does not answer.
+// lostPod: a pod that is not ready because its node does not answer.
 func (ob *observation) lostPod(ctx context.Context, _ *unstructured.Unstructured, p parts) trouble {
 	for _, pod := range p.targets {
 		if !ob.lastingly(pod) {
@@ -137,7 +137,7 @@ func (ob *observation) lostPod(ctx context.Context, _ *unstructured.Unstructured
 	return trouble{}
 }
 
-// lostNode says that a pod's node does not answer; "" when it does, or nobody may know.
+// lostNode reports that a pod's node does not answer; "" if it does, or if this worker may not read nodes.
 func (ob *observation) lostNode(ctx context.Context, pod *unstructured.Unstructured) string {
 	name := text(pod, "spec", "nodeName")
 	if name == "" {
@@ -150,12 +150,12 @@ func (ob *observation) lostNode(ctx context.Context, pod *unstructured.Unstructu
 	return fmt.Sprintf("node %s does not answer since %s (%s)", name, c.change, c.text())
 }
 
-// lastingly: a pod that runs is not ready, and not just for a moment: those that come and go are not asked about (H8).
+// lastingly: a running pod has not been ready for some time. No requests are made for shorter periods (H8).
 func (ob *observation) lastingly(pod *unstructured.Unstructured) bool {
 	return runs(pod) && !conditionOf(pod, "Ready").is("True") && ob.now().Sub(notReadySince(pod)) >= minPods
 }
 
-// unreadyPod: one that runs, or begins to, and is not ready, with what its node says of that last.
+// unreadyPod: a running or starting pod that is not ready, with the last message of its node.
 func (ob *observation) unreadyPod(ctx context.Context, _ *unstructured.Unstructured, p parts) trouble {
 	for _, pod := range p.targets {
 		if !ob.lastingly(pod) {
@@ -175,8 +175,8 @@ func (ob *observation) warningOf(ctx context.Context, o *unstructured.Unstructur
 	return ob.recentOf(ctx, o).warning
 }
 
-// lastWords are the last lines that a container of a failing pod wrote before it ended, one event each. Values of the Secrets that the
-// instance declares are taken out, as they are out of all other output. They are for people: without the right to read logs there are none.
+// lastWords are the last lines of a failing pod's container before it ended, one event each. Values of the Secrets that the instance
+// declares are removed, as in all other output. They are for people: without the right to read logs there are none.
 func (ob *observation) lastWords(ctx context.Context, found trouble) (events []entities.Event) {
 	if found.pod == nil || found.container == "" {
 		return nil
@@ -207,7 +207,7 @@ func (ob *observation) lastWords(ctx context.Context, found trouble) (events []e
 	return events
 }
 
-// redacted takes the values of declared Secrets out of a text, the longest first.
+// redacted removes the values of declared Secrets from a text, the longest first.
 func (ob *observation) redacted(words string) string {
 	if words == "" || ob.in.Payload == nil || ob.in.Payload.Kubernetes == nil {
 		return words
@@ -239,7 +239,7 @@ func (ob *observation) redacted(words string) string {
 	return words
 }
 
-// nodeOf asks for the Ready condition of a node.
+// nodeOf reads the Ready condition of a node.
 func (ob *observation) nodeOf(ctx context.Context, name string) condition {
 	clients, err := ob.cluster.connect(ctx)
 	if err != nil {
@@ -247,7 +247,7 @@ func (ob *observation) nodeOf(ctx context.Context, name string) condition {
 	}
 	node, err := clients.named.Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return condition{} // without the right to read nodes, their pods' events say it
+		return condition{} // without the right to read nodes, the events of their pods report it
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {

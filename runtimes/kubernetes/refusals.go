@@ -8,14 +8,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// This file reads why pods, and other objects, are not let into a namespace: by the answer to an apply, or by what a controller says
-// that was refused. A server has only Forbidden for all of that, which is no matter of rights.
+// This file explains why a namespace does not admit pods or other objects, from the answer to an apply or from a controller's
+// message. A server reports all of that as Forbidden, though permissions are not the cause.
 
-// keptOut is one way of being kept out: what its words are, and what to change. Names in advice are the groups of the words.
+// keptOut is one kind of refusal: the pattern of its message, and advice. Names in the advice are the groups of the pattern.
 type keptOut struct {
 	words  *regexp.Regexp
-	advice string // a format of the groups
-	lasts  bool   // no waiting mends it
+	advice string // a format with the groups
+	lasts  bool   // waiting does not help
 }
 
 var refusals = [...]keptOut{
@@ -49,11 +49,11 @@ var refusals = [...]keptOut{
 	},
 }
 
-// tooManyRequests is what the server's own fairness does.
+// tooManyRequests is the message for a refusal by the server's own fairness.
 const tooManyRequests = "API priority and fairness lets no more requests of this user through at present: it is tried again; where that lasts, give the worker a FlowSchema " +
 	"with a PriorityLevelConfiguration of its own (kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels shows which one is full)"
 
-// adviceFor says what to change where words tell of a refusal, and whether no waiting mends it; "" where they do not.
+// adviceFor is the advice for a message of refusal, and whether waiting does not help; "" for other messages.
 func adviceFor(words string) (advice string, lasts bool) {
 	for _, r := range refusals {
 		found := r.words.FindStringSubmatch(words)
@@ -81,7 +81,7 @@ func isKeptOutForGood(err error) bool {
 	return apierrors.IsForbidden(err) && lasts
 }
 
-// advised adds to what a controller says what to change.
+// advised adds advice to a controller's message.
 func advised(words string) string {
 	if advice, _ := adviceFor(words); advice != "" {
 		return words + " (" + advice + ")"

@@ -16,10 +16,10 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// This file says what a removal would take down, and what would stay, by the reading that a removal begins with.
+// This file plans a removal: which objects it would delete and which would stay, by the same reading with which a removal starts.
 
-// PlanRemoval implements runtimes.RemovalPlanner. What would be deleted is tried by the server's dry run, so that what may not be
-// deleted is said before anything is.
+// PlanRemoval implements runtimes.RemovalPlanner. It does a dry run of each deletion on the server, so that a forbidden deletion is
+// reported before any object is deleted.
 func (r *Runtime) PlanRemoval(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
 	if in.Payload == nil { // nothing was ever applied
 		return nil, ctx.Err()
@@ -73,7 +73,7 @@ func removalOf(o *unstructured.Unstructured, action runtimes.Action, why string)
 	return runtimes.Change{Action: action, Type: o.GetKind(), Name: o.GetName(), Namespace: o.GetNamespace(), Message: why}
 }
 
-// removes is what a removal does to an object that is to go, together with those that are gone by then.
+// removes is the effect of a removal on an object, given the objects that are already gone at that point.
 func (a *apply) removes(ctx context.Context, g goner, gone map[types.UID]bool) (runtimes.Change, error) {
 	used, err := a.usedBeside(ctx, g, gone)
 	if err != nil {
@@ -97,8 +97,8 @@ func (a *apply) removes(ctx context.Context, g goner, gone map[types.UID]bool) (
 	return change, nil
 }
 
-// tryDelete has the server say whether an object may be deleted. One that went meanwhile may, and so may what a webhook looks at
-// that takes no part in dry runs, as far as is known.
+// tryDelete does a dry run of a deletion. An object that is already gone counts as deletable. So does one with a webhook that does
+// not support dry runs, as far as is known.
 func (a *apply) tryDelete(ctx context.Context, g goner) error {
 	policy, uid := propagation(idOf(g.Unstructured).kind), g.GetUID()
 	err := a.clients.at(g.at, g.GetNamespace()).Delete(ctx, g.GetName(), metav1.DeleteOptions{
@@ -113,7 +113,7 @@ func (a *apply) tryDelete(ctx context.Context, g goner) error {
 // keepsUsed is why a definition stays.
 const keepsUsed = "there are objects of it that stay, or are somebody else's, and would go with it"
 
-// usedBeside is stillUsed before anything is gone: whether there is an object of a definition besides those that go.
+// usedBeside is stillUsed before any deletion: whether there is an object of a definition other than those that will be removed.
 func (a *apply) usedBeside(ctx context.Context, g goner, gone map[types.UID]bool) (bool, error) {
 	if idOf(g.Unstructured).kind != kindDefinition {
 		return false, nil
@@ -123,7 +123,7 @@ func (a *apply) usedBeside(ctx context.Context, g goner, gone map[types.UID]bool
 	if err != nil || !ok {
 		return false, explain(ctx, doing, err)
 	}
-	list, err := a.clients.at(at, "").List(ctx, metav1.ListOptions{Limit: int64(len(gone)) + 1}) // more than those that go: one of them is another
+	list, err := a.clients.at(at, "").List(ctx, metav1.ListOptions{Limit: int64(len(gone)) + 1}) // one more than those, so that one is another object
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -133,7 +133,7 @@ func (a *apply) usedBeside(ctx context.Context, g goner, gone map[types.UID]bool
 	return slices.ContainsFunc(list.Items, func(o unstructured.Unstructured) bool { return !gone[o.GetUID()] }), nil
 }
 
-// ownNamespaces are the Namespaces that the instance has applied; where they may not be read nobody knows.
+// ownNamespaces are the Namespaces that the instance has applied; none if this worker may not read them.
 func (a *apply) ownNamespaces(ctx context.Context, all extent) []stayer {
 	if !slices.Contains(all.kinds, kindNamespace.Kind) {
 		return nil
@@ -145,7 +145,8 @@ func (a *apply) ownNamespaces(ctx context.Context, all extent) []stayer {
 	return staying
 }
 
-// claimsOf are the claims that a StatefulSet has made from its templates, and what becomes of them when it goes: what it says itself.
+// claimsOf are the claims that a StatefulSet created from its templates, and their fate by its own retention policy when it is
+// removed.
 func (a *apply) claimsOf(ctx context.Context, o *unstructured.Unstructured) []runtimes.Change {
 	templates, _, _ := unstructured.NestedSlice(o.Object, "spec", "volumeClaimTemplates")
 	if idOf(o).kind != (schema.GroupKind{Group: "apps", Kind: "StatefulSet"}) || len(templates) == 0 {
@@ -166,7 +167,7 @@ func (a *apply) claimsOf(ctx context.Context, o *unstructured.Unstructured) []ru
 	return out
 }
 
-// madeClaims are the claims of a StatefulSet: they have the labels that it selects by, and names of its templates.
+// madeClaims are the claims of a StatefulSet: they have the labels of its selector, and names from its templates.
 func (a *apply) madeClaims(ctx context.Context, o *unstructured.Unstructured) ([]unstructured.Unstructured, error) {
 	selects, _, _ := unstructured.NestedStringMap(o.Object, "spec", "selector", "matchLabels")
 	at, err := a.cluster.preferred(ctx, kindClaim)
@@ -200,7 +201,7 @@ func elementsOf(o *unstructured.Unstructured, at ...string) (all []map[string]an
 	return all
 }
 
-// without leaves out a kind.
+// without is the extent without a kind.
 func (e extent) without(kind schema.GroupKind) extent {
 	e.kinds = slices.DeleteFunc(slices.Clone(e.kinds), func(name string) bool { return name == kind.String() })
 	return e

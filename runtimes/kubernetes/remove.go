@@ -17,12 +17,11 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Remove implements runtimes.Remover (A24). What goes is what the inventory of the instance leads to and
-// its labels say: never an object of somebody else. It goes in the reverse of the order of applying, a
-// wave at a time, each once the one before is gone, the inventory last; so a removal that was
-// interrupted anywhere can be run again. What says that it is to be kept stays, and so do claims with their data, unless the payload
-// says otherwise (H5). Namespaces never go, nor a CustomResourceDefinition of which anybody still has objects: with them would go
-// what is not ours.
+// Remove implements runtimes.Remover (A24). It removes the objects that the inventory of the instance leads to and that carry its
+// labels: never an object of another owner. It removes them in the reverse of the apply order, one wave at a time. Each wave begins
+// after the one before is gone, and the inventory is last. So an interrupted removal can run again. Objects that are marked to be
+// kept stay, and so do claims with their data, unless the payload says otherwise (H5). Namespaces always stay, and so does a
+// CustomResourceDefinition that still has objects: their deletion would delete objects of others.
 func (r *Runtime) Remove(ctx context.Context, in runtimes.Instance) error {
 	if in.Payload == nil { // nothing was ever applied
 		return ctx.Err()
@@ -65,7 +64,7 @@ func (r *Runtime) takeDown(ctx context.Context, in runtimes.Instance) error {
 	return a.forgetAll(ctx, at, parent)
 }
 
-// removal begins to take an instance down, or to find out what that would be.
+// removal prepares the removal of an instance, or its plan.
 func (r *Runtime) removal(ctx context.Context, in runtimes.Instance) (*apply, error) {
 	clients, err := r.acting(ctx, in)
 	if err != nil {
@@ -76,14 +75,14 @@ func (r *Runtime) removal(ctx context.Context, in runtimes.Instance) (*apply, er
 	return a, nil
 }
 
-// whole is where objects are as far as anybody remembers, and where those are that are declared: the inventory may be lost.
+// whole is the extent that the inventories record, and that of the declared objects, since the inventory may be lost.
 func (a *apply) whole(in runtimes.Instance, parent *unstructured.Unstructured) extent {
 	all := a.known(parent)
 	if in.Payload.Kubernetes == nil {
 		return all
 	}
 	for _, raw := range in.Payload.Kubernetes.Objects {
-		var o metav1.PartialObjectMetadata // whatever else is in it, encrypted say
+		var o metav1.PartialObjectMetadata // other fields may be anything, for example encrypted
 		if json.Unmarshal(raw, &o) != nil || o.Kind == "" {
 			continue
 		}
@@ -95,19 +94,19 @@ func (a *apply) whole(in runtimes.Instance, parent *unstructured.Unstructured) e
 	return all.sorted()
 }
 
-// goner is an object of ours that is to go.
+// goner is an object of ours that will be removed.
 type goner struct {
 	leftover
 	wave int
 }
 
-// stayer is an object of the instance that stays, and why.
+// stayer is an object of the instance that stays, and the reason.
 type stayer struct {
 	*unstructured.Unstructured
 	why string
 }
 
-// everything lists the objects of the instance that are to go, those that are being deleted among them, and those that stay.
+// everything lists the objects of the instance that will be removed, including those that are being deleted, and those that stay.
 func (a *apply) everything(ctx context.Context, all extent) (going []goner, staying []stayer, err error) {
 	seen := map[id]bool{}
 	for _, name := range all.kinds {
@@ -126,7 +125,7 @@ func (a *apply) everything(ctx context.Context, all extent) (going []goner, stay
 			}
 			wave, err := waveOf(o)
 			if err != nil {
-				wave = 0 // somebody wrote over it; it goes all the same
+				wave = 0 // another writer changed the annotation; the object is removed anyway
 			}
 			going = append(going, goner{leftover{Unstructured: o, at: at}, wave})
 		}
@@ -134,7 +133,7 @@ func (a *apply) everything(ctx context.Context, all extent) (going []goner, stay
 	return going, staying, nil
 }
 
-// stays is why an object with our labels does not go with its instance; empty: it goes.
+// stays is why an object with our labels is not removed with its instance; empty: it is removed.
 func (a *apply) stays(ctx context.Context, o *unstructured.Unstructured) string {
 	if inventory := a.anothers(ctx, o); inventory != nil {
 		return "it belongs to " + installationOf(a.owner, a.near.anothers(inventory))
@@ -145,7 +144,7 @@ func (a *apply) stays(ctx context.Context, o *unstructured.Unstructured) string 
 	return a.kept(o)
 }
 
-// listedIn lists what carries our labels in some namespaces.
+// listedIn lists the objects with our labels in some namespaces.
 func (a *apply) listedIn(ctx context.Context, kind schema.GroupKind, namespaces []string) (found []*unstructured.Unstructured, at resource, err error) {
 	at, ok, err := a.served(ctx, kind)
 	if err != nil || !ok {
@@ -164,7 +163,7 @@ func (a *apply) listedIn(ctx context.Context, kind schema.GroupKind, namespaces 
 	return found, at, nil
 }
 
-// listed asks the server, and not a watch, for what carries our labels.
+// listed lists the objects with our labels from the server, not from a watch.
 func (a *apply) listed(ctx context.Context, at resource, namespace string) ([]*unstructured.Unstructured, error) {
 	list, err := a.clients.at(at, namespace).List(ctx, metav1.ListOptions{LabelSelector: selectorOf(a.owner)})
 	if err != nil {
@@ -177,7 +176,7 @@ func (a *apply) listed(ctx context.Context, at resource, namespace string) ([]*u
 	return all, nil
 }
 
-// backwards groups objects in the reverse order of applying.
+// backwards groups objects in the reverse of the apply order.
 func backwards(all []goner) [][]goner {
 	slices.SortFunc(all, func(x, y goner) int {
 		return cmp.Or(cmp.Compare(y.wave, x.wave), -inOrder(declared{Unstructured: x.Unstructured}, declared{Unstructured: y.Unstructured}))
@@ -212,7 +211,7 @@ func (a *apply) removeWave(ctx context.Context, wave []goner) error {
 	return nil
 }
 
-// stillUsed reports whether an object is a definition of which there are objects: ours are gone by then.
+// stillUsed reports whether an object is a definition that still has objects: ours are already gone at that point.
 func (a *apply) stillUsed(ctx context.Context, g goner) (bool, error) {
 	if idOf(g.Unstructured).kind != kindDefinition {
 		return false, nil
@@ -232,8 +231,9 @@ func (a *apply) stillUsed(ctx context.Context, g goner) (bool, error) {
 	return len(list.Items) > 0, nil
 }
 
-// delete deletes an object if it is still the one that was read, and still ours, and reports whether it did.
-// Its controller may write it at the same time, so it is read again when it changed. Spares: what says by now that it is to be kept stays.
+// delete deletes an object if it is still the object that was read, and still ours. It reports whether it did. The controller of the
+// object may write it at the same time, so it is read again after a change. With spares, an object stays if it is now marked to be
+// kept.
 func (a *apply) delete(ctx context.Context, l leftover, policy metav1.DeletionPropagation, spares bool) (deleted bool, err error) {
 	const attempts = 10
 	at := a.clients.at(l.at, l.GetNamespace())
@@ -257,7 +257,7 @@ func (a *apply) delete(ctx context.Context, l leftover, policy metav1.DeletionPr
 	return err == nil, unless(apierrors.IsNotFound, err)
 }
 
-// propagation: what makes others (pods, mostly) is gone only when they are.
+// propagation is the policy for a kind: an object that makes others (pods, mostly) is gone only when they are.
 func propagation(kind schema.GroupKind) metav1.DeletionPropagation {
 	switch {
 	case kind.Group == "apps", kind.Group == "batch", kind.Kind == "ReplicationController", !builtIn(kind.Group):
@@ -266,7 +266,7 @@ func propagation(kind schema.GroupKind) metav1.DeletionPropagation {
 	return metav1.DeletePropagationBackground
 }
 
-// gone waits until an object is not there any more, nor ours: somebody may have taken its labels off.
+// gone waits until an object no longer exists, or is no longer ours: its labels may have been removed.
 func (a *apply) gone(ctx context.Context, g goner) error {
 	at := a.clients.at(g.at, g.GetNamespace())
 	return untilGone(ctx, at, "wait until "+idOf(g.Unstructured).String()+" is gone", g.GetName(), func(live *unstructured.Unstructured) bool {
@@ -274,14 +274,14 @@ func (a *apply) gone(ctx context.Context, g goner) error {
 	})
 }
 
-// removalPace is how often an object that is being deleted is asked for.
+// removalPace is the poll interval for an object that is being deleted.
 const removalPace = 250 * time.Millisecond
 
-// untilGone waits until an object is not there any more, or what is there is another.
+// untilGone waits until an object no longer exists, or another one has its name.
 func untilGone(ctx context.Context, at dynamic.ResourceInterface, doing, name string, another func(*unstructured.Unstructured) bool) error {
 	again := time.NewTicker(removalPace)
 	defer again.Stop()
-	var last *unstructured.Unstructured // as it was seen last
+	var last *unstructured.Unstructured // as last read
 	still := func() error {
 		return &problem{doing: doing, why: "it is still there: " + deleting(last), err: context.Cause(ctx)}
 	}
@@ -304,7 +304,7 @@ func untilGone(ctx context.Context, at dynamic.ResourceInterface, doing, name st
 	}
 }
 
-// forgetAll removes the inventory, here and where the instance once was.
+// forgetAll removes the inventory, also in the namespaces in which the instance was before.
 func (a *apply) forgetAll(ctx context.Context, at resource, parent *unstructured.Unstructured) error {
 	for _, o := range append(slices.Clone(a.earlier), parent) {
 		if o == nil {

@@ -16,8 +16,9 @@ import (
 
 var _ runtimes.Steerer = (*Runtime)(nil)
 
-// Steer implements runtimes.Steerer for the Rollouts of Argo Rollouts, by the patches of `kubectl argo rollouts promote` and `abort`: of the
-// status, which is no drift. Each is of the Rollout as it was read, so that one that has gone on since refuses it.
+// Steer implements runtimes.Steerer for the Rollouts of Argo Rollouts, by the same patches as `kubectl argo rollouts promote` and
+// `abort`. They change the status, which is no drift. Each patch requires the Rollout as it was read, so it fails if the Rollout has
+// continued since.
 func (r *Runtime) Steer(ctx context.Context, in runtimes.Instance, s runtimes.Steer) ([]string, error) {
 	a, err := r.begin(ctx, in)
 	if err != nil {
@@ -45,7 +46,7 @@ func (r *Runtime) Steer(ctx context.Context, in runtimes.Instance, s runtimes.St
 	return did, nil
 }
 
-// steer has one Rollout go on, or go back; "" where it does not wait there any more.
+// steer promotes or aborts one Rollout; "" if it no longer waits.
 func (a *apply) steer(ctx context.Context, d declared, s runtimes.Steer) (string, error) {
 	doing := "promote " + idOf(d.Unstructured).String()
 	if s.Abort {
@@ -79,14 +80,14 @@ func (a *apply) steer(ctx context.Context, d declared, s runtimes.Steer) (string
 	return fmt.Sprintf("%s/%s %s", live.GetKind(), live.GetName(), of[0].says), nil
 }
 
-// patch is one of what steers a Rollout.
+// patch is one patch of a promotion or an abort.
 type patch struct {
 	says        string
 	subresource []string
 	fields      map[string]any
 }
 
-// steps are the patches that a Rollout needs; none: it does not wait there, or is back already.
+// steps are the necessary patches of a Rollout. There are none if it does not wait, or has already gone back.
 func steps(o *unstructured.Unstructured, s runtimes.Steer) (all []patch) {
 	status := func(says string, fields map[string]any) patch {
 		return patch{says: says, subresource: []string{"status"}, fields: map[string]any{"status": fields}}
@@ -116,20 +117,20 @@ func steps(o *unstructured.Unstructured, s runtimes.Steer) (all []patch) {
 	return all
 }
 
-// left counts the steps from the present one on.
+// left counts the steps from the current one on.
 func left(o *unstructured.Unstructured) int {
 	all, _ := inside(o.Object, "spec", "strategy", "canary")["steps"].([]any)
 	return max(0, len(all)-number(o, 0, "status", "currentStepIndex"))
 }
 
-// inconclusive: an analysis step found nothing out, and holds the Rollout until a person decides.
+// inconclusive: an analysis step has no conclusion, and holds the Rollout until a person decides.
 func inconclusive(o *unstructured.Unstructured) bool {
 	return text(o, "status", "canary", "currentStepAnalysisRunStatus", "status") == "Inconclusive" && flag(o, "status", "controllerPause")
 }
 
 type patching func(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error)
 
-// send patches the Rollout as it was read last.
+// send patches the Rollout as it was last read.
 func (p patch) send(ctx context.Context, to patching, live *unstructured.Unstructured) error {
 	p.fields["metadata"] = map[string]any{"resourceVersion": live.GetResourceVersion()}
 	data, err := json.Marshal(p.fields)

@@ -12,9 +12,9 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// This file waits for what is watched to show what an apply did.
+// This file waits until the watch shows the effects of an apply.
 
-// hinted is a channel that holds one while there were hints at the instance since somebody looked.
+// hinted is a channel with a capacity of one. It holds a value if hints for the instance came since the last receive.
 func (a *apply) hinted() (woken <-chan struct{}, stop func()) {
 	came := make(chan struct{}, 1)
 	return came, a.Watch(func(owner runtimes.Owner) {
@@ -27,12 +27,12 @@ func (a *apply) hinted() (woken <-chan struct{}, stop func()) {
 	})
 }
 
-// readyPace is when a wave is read without a hint, from what is watched; only kinds that may not be
-// watched are asked for each time.
+// readyPace is how often a wave is evaluated without a hint, from the watch. Only kinds that may not be watched are read from the
+// server each time.
 const readyPace = 2 * time.Second
 
-// ready waits until all objects of a wave are, woken by what is watched. An object that has failed
-// ends the wait: what comes in later waves was meant to build on it.
+// ready waits until all objects of a wave are ready. Hints of the watch wake it. A failed object ends the wait, since later waves
+// depend on this one.
 func (a *apply) ready(ctx context.Context, wave []*trial) error {
 	woken, stop := a.hinted()
 	defer stop()
@@ -52,7 +52,7 @@ func (a *apply) ready(ctx context.Context, wave []*trial) error {
 	}
 }
 
-// unready names the first object that is not ready; empty when all are.
+// unready names the first object that is not ready; empty if all are.
 func (a *apply) unready(ctx context.Context, wave []*trial) (string, error) {
 	for _, t := range wave {
 		name := idOf(t.Unstructured).String()
@@ -79,7 +79,7 @@ func (a *apply) unready(ctx context.Context, wave []*trial) (string, error) {
 	return "", nil
 }
 
-// seen is an object as it is watched, or nil while the watch has not caught up with the apply.
+// seen is the watched object, or nil while the watch has not caught up with the apply.
 func (a *apply) seen(ctx context.Context, t *trial) (*unstructured.Unstructured, error) {
 	v, err := a.cluster.view(ctx, t.at, t.GetNamespace())
 	var live *unstructured.Unstructured
@@ -97,19 +97,18 @@ func (a *apply) seen(ctx context.Context, t *trial) (*unstructured.Unstructured,
 	return live, nil
 }
 
-// shows tells whether an object that is watched is at least as new as what was applied.
+// shows reports whether a watched object is at least as new as the applied one.
 func (t *trial) shows(live *unstructured.Unstructured) bool {
 	return live != nil && (t.applied == nil || live.GetUID() == t.applied.GetUID() && live.GetGeneration() >= t.applied.GetGeneration())
 }
 
-// untilSeen waits until an object that was made again is what is watched: the one before may have failed, and would be taken
-// for it.
+// untilSeen waits until the watch shows the recreated object. The old one may have failed, and would count as the new one.
 func (a *apply) untilSeen(ctx context.Context, t *trial) error {
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	for until := time.Now().Add(servedWithin); ; {
 		live, err := a.seen(ctx, t)
-		if err != nil || live != nil || time.Now().After(until) { // or it is gone already
+		if err != nil || live != nil || time.Now().After(until) { // or it is already gone
 			return err
 		}
 		select {
@@ -120,11 +119,11 @@ func (a *apply) untilSeen(ctx context.Context, t *trial) error {
 	}
 }
 
-// catchUpWithin is how long an apply waits for its own writes to be watched. Mostly that is some milliseconds.
+// catchUpWithin is how long an apply waits until the watch shows its writes. That usually takes some milliseconds.
 const catchUpWithin = 300 * time.Millisecond
 
-// catchUp waits until what was written is what is watched, or a moment: the reading that follows is then of what was applied, and not of what
-// was there before, of which nobody has to be told.
+// catchUp waits until the watch shows the written objects, but not long. The next reading then shows the applied objects, and not
+// their earlier state, which is of no interest.
 func (a *apply) catchUp(ctx context.Context, trials []*trial) {
 	ctx, cancel := context.WithTimeout(ctx, catchUpWithin)
 	defer cancel()
@@ -134,7 +133,7 @@ func (a *apply) catchUp(ctx context.Context, trials []*trial) {
 		for t.applied != nil {
 			v, err := a.cluster.view(ctx, t.at, t.GetNamespace())
 			if err != nil || t.shows(v.get(t.GetNamespace(), t.GetName())) {
-				break // or it cannot be watched: that is for the reading to say
+				break // or it cannot be watched: the reading reports that
 			}
 			select {
 			case <-woken:

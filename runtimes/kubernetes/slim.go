@@ -8,13 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// annotationMade is where slim keeps the stamp of a pod, and of the pods of a ReplicaSet. It is in no cluster.
+// annotationMade is where slim stores the stamp of a pod, and of the pods of a ReplicaSet. It exists only in memory, in no cluster.
 const annotationMade = "converge/stamp"
 
-// slim takes from an object what is never read of it, because thousands are held in memory:
-// managedFields, of which only stays whether we are in them, and nearly everything of the ReplicaSets
-// and Pods that a controller made. The object is changed; one that somebody declared keeps all else, since drift is found by it.
-// Equal strings are held once: names of fields, images, versions.
+// slim removes the unused parts of an object, because thousands are in memory: managedFields, except whether Converge is in them,
+// and nearly everything of the ReplicaSets and Pods that a controller created. It changes the object. A declared object keeps all
+// other fields, since drift is computed from it. Equal strings are stored once: names of fields, images, versions.
 func slim(o *unstructured.Unstructured) *unstructured.Unstructured {
 	by := metav1.GetControllerOfNoCopy(o)
 	var mark []any
@@ -37,12 +36,12 @@ func slim(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// appliedMark is what is left of managedFields where we are in them: it says that we applied the object.
-// It is shared, and never changed.
+// appliedMark replaces managedFields if Converge is in them: it says that Converge applied the object. It is shared, and never
+// changed.
 var appliedMark = []any{map[string]any{"manager": FieldManager, "operation": string(metav1.ManagedFieldsOperationApply)}}
 
-// markOf is what is kept of an object's managedFields: of a workload also when we applied it, and of what is scaled whose the
-// replicas are.
+// markOf is the kept part of an object's managedFields. For a workload it has the time of our last apply, and for a scaled object
+// the owner of the replicas.
 func markOf(o *unstructured.Unstructured) []any {
 	at := appliedAt(o)
 	if !appliedByUs(o) {
@@ -66,11 +65,11 @@ func markOf(o *unstructured.Unstructured) []any {
 	return appliedMark
 }
 
-// replicasMark says that somebody owns the replicas. It is shared, and never changed.
+// replicasMark says that a manager owns the replicas. It is shared, and never changed.
 var replicasMark = map[string]any{"f:spec": map[string]any{"f:replicas": map[string]any{}}}
 
-// slimReplicaSet keeps what a Deployment's versions are read from. Most ReplicaSets are empty ones of
-// earlier versions: of those only their number counts.
+// slimReplicaSet keeps the fields that a Deployment's versions are read from. Most ReplicaSets are empty ones of earlier versions,
+// of which only the number is kept.
 func slimReplicaSet(o *unstructured.Unstructured, by *metav1.OwnerReference) *unstructured.Unstructured {
 	kept := slimmed(o, by, map[string]any{annotationRevision: o.GetAnnotations()[annotationRevision], annotationMade: madeStamp(o)})
 	if n := number(o, 0, "spec", "replicas"); n > 0 {
@@ -91,7 +90,7 @@ func slimReplicaSet(o *unstructured.Unstructured, by *metav1.OwnerReference) *un
 	return kept
 }
 
-// slimPod keeps how a pod is: its phase, whether it is ready, and the containers that cannot start.
+// slimPod keeps the status of a pod: its phase, whether it is ready, and the containers that cannot start.
 func slimPod(o *unstructured.Unstructured, by *metav1.OwnerReference) *unstructured.Unstructured {
 	kept := slimmed(o, by, map[string]any{annotationMade: madeStamp(o)})
 	if gone := o.GetDeletionTimestamp(); gone != nil {
@@ -123,7 +122,7 @@ func slimPod(o *unstructured.Unstructured, by *metav1.OwnerReference) *unstructu
 	return kept
 }
 
-// failingOf are those of a list of containers' statuses that cannot start, or ended badly.
+// failingOf are the statuses of containers that cannot start, or ended with an error.
 func failingOf(list any) (failing []any) {
 	all, _ := list.([]any)
 	for _, each := range all {
@@ -135,13 +134,13 @@ func failingOf(list any) (failing []any) {
 	return failing
 }
 
-// endedBadly: a container has ended, and not with 0.
+// endedBadly: a container has ended, with another code than 0.
 func endedBadly(c map[string]any) bool {
 	code, ended := inside(c, "state", "terminated")["exitCode"].(int64)
 	return ended && code != 0
 }
 
-// slimmed begins an object with what names it and says whose it is.
+// slimmed is a new object with the name and the owner of the original.
 func slimmed(o *unstructured.Unstructured, by *metav1.OwnerReference, annotations map[string]any) *unstructured.Unstructured {
 	in := inside(o.Object, "metadata")
 	labels := map[string]any{}
@@ -163,8 +162,8 @@ func slimmed(o *unstructured.Unstructured, by *metav1.OwnerReference, annotation
 	}}
 }
 
-// share lets an object that a controller made use the labels and the owner of one like it, so that
-// the pods and the ReplicaSets of an instance hold them once. Nobody changes what a view holds.
+// share makes an object that a controller created use the label and owner values of a similar one, so that the pods and the
+// ReplicaSets of an instance store them once. The contents of a view are never changed.
 func share(o, like *unstructured.Unstructured) {
 	mine, theirs := inside(o.Object, "metadata"), inside(like.Object, "metadata")
 	by, other := metav1.GetControllerOfNoCopy(o), metav1.GetControllerOfNoCopy(like)
@@ -174,17 +173,17 @@ func share(o, like *unstructured.Unstructured) {
 	if by.UID == other.UID {
 		mine["ownerReferences"] = theirs["ownerReferences"]
 	}
-	if o.GetLabels()[LabelPartOf] == like.GetLabels()[LabelPartOf] { // the others name the owner, which is the same
+	if o.GetLabels()[LabelPartOf] == like.GetLabels()[LabelPartOf] { // the other labels name the owner, which is the same
 		mine["labels"] = theirs["labels"]
 	}
 }
 
-// once replaces strings by equal ones that are held already.
+// once replaces strings by equal ones that are already stored.
 func once(value any) any {
 	switch v := value.(type) {
 	case string:
 		if len(v) > 128 {
-			return v // hardly the same as another
+			return v // rarely equal to another
 		}
 		return interned.Make(v).Value()
 	case map[string]any:

@@ -22,18 +22,18 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// store holds what a view has read, by name and by owner. It is filled by a reflector of client-go,
-// from one goroutine, and read from any.
+// store holds the objects of a view, by name and by owner. One goroutine, a reflector of client-go, fills it; any goroutine may read
+// it.
 type store struct {
-	// changed is called with the owner of what came, changed or went after the first list.
+	// changed is called with the owner of each object that was added, changed or deleted after the first list.
 	changed func(runtimes.Owner)
-	// listed is called when the store holds a whole list.
+	// listed is called when the store holds a complete list.
 	listed func()
 
 	mu      sync.RWMutex
 	filled  bool
 	objects map[types.NamespacedName]*unstructured.Unstructured
-	owned   map[runtimes.Owner][]*unstructured.Unstructured // few each: what one instance has of one kind
+	owned   map[runtimes.Owner][]*unstructured.Unstructured // few each: the objects of one kind of one instance
 }
 
 var _ cache.ReflectorStore = (*store)(nil)
@@ -54,7 +54,7 @@ func nameOf(o *unstructured.Unstructured) types.NamespacedName {
 func (s *store) Add(object any) error {
 	o, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return nil // the reflector passes on only what it was made to take
+		return nil // the reflector passes on only the type that it was made for
 	}
 	o = slim(o)
 	s.mu.Lock()
@@ -80,8 +80,8 @@ func (s *store) Delete(object any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore: it is a list as a whole, and what of it differs from
-// what was known changed while nobody watched.
+// Replace implements cache.ReflectorStore for a complete list. Its differences from the store are changes that happened without a
+// watch.
 func (s *store) Replace(list []any, _ string) error {
 	type change struct{ old, now *unstructured.Unstructured }
 	var changes []change
@@ -106,7 +106,7 @@ func (s *store) Replace(list []any, _ string) error {
 	s.mu.Unlock()
 	s.listed()
 	if first {
-		return nil // what was there when the watch began is no change
+		return nil // objects of the first list are no change
 	}
 	for _, c := range changes {
 		s.notify(c.old, c.now)
@@ -114,10 +114,10 @@ func (s *store) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore. Nothing is hinted at again by the clock.
+// Resync implements cache.ReflectorStore. A periodic resync sends no hints.
 func (s *store) Resync() error { return nil }
 
-// put and drop return what was there before; the lock is held.
+// put and drop return the earlier object; the lock is held.
 func (s *store) put(o *unstructured.Unstructured) (old *unstructured.Unstructured) {
 	old = s.drop(nameOf(o))
 	s.objects[nameOf(o)] = o
@@ -147,8 +147,7 @@ func (s *store) drop(name types.NamespacedName) (old *unstructured.Unstructured)
 	return old
 }
 
-// notify hints at an object that came, changed or went: at both owners, if it passed from one to
-// another.
+// notify sends a hint for an object that was added, changed or deleted: to both owners, if it passed from one to another.
 func (s *store) notify(old, now *unstructured.Unstructured) {
 	if old != nil && now != nil && old.GetResourceVersion() == now.GetResourceVersion() {
 		return
@@ -173,7 +172,7 @@ func (s *store) get(name types.NamespacedName) *unstructured.Unstructured {
 	return s.objects[name]
 }
 
-// of lists what an owner has, by namespace and name.
+// of lists the objects of an owner, by namespace and name.
 func (s *store) of(owner runtimes.Owner) []*unstructured.Unstructured {
 	s.mu.RLock()
 	owned := slices.Clone(s.owned[owner])
@@ -191,15 +190,14 @@ func (s *store) owners() []runtimes.Owner {
 }
 
 const (
-	// listTimeout bounds one list, so that a server that accepts and never answers shows.
+	// listTimeout limits one list, so that a server that accepts and never answers is detected.
 	listTimeout = time.Minute
 )
 
-// follow lists and watches a view until ctx ends or its kind is gone. A reflector of client-go does
-// it, without the informer around it: the store is then a whole list or nothing, hints come as soon
-// as it changed, and there is one copy of each object.
+// follow lists and watches a view until ctx ends or its kind is gone. It uses a reflector of client-go without the informer around
+// it: the store then holds a complete list or nothing, hints come at once after a change, and there is one copy of each object.
 func (c *cluster) follow(ctx context.Context, v *view) {
-	silent := klog.Logger{} // what fails is in the reading: a log would say it once more for every attempt
+	silent := klog.Logger{} // a reading reports the failures: a log would repeat them for every attempt
 	reflector := cache.NewReflectorWithOptions(&listWatch{cluster: c, view: v}, &unstructured.Unstructured{}, v.store, cache.ReflectorOptions{
 		Logger: &silent, Name: "converge", TypeDescription: what(v.resource, v.namespace),
 		Backoff: &wait.Backoff{Duration: firstRetry, Cap: lastRetry, Steps: 100, Factor: 2, Jitter: 1},
@@ -207,12 +205,11 @@ func (c *cluster) follow(ctx context.Context, v *view) {
 	reflector.RunWithContext(klog.NewContext(ctx, silent))
 }
 
-// listWatch are the calls of a reflector, whose outcomes the view has to know.
+// listWatch are the calls of a reflector. They report their outcomes to the view.
 type listWatch struct {
 	cluster *cluster
 	view    *view
-	// listedBy is the description of the connection when the last list began. Only the reflector's
-	// goroutine touches it.
+	// listedBy is the fingerprint of the connection when the last list began. Only the goroutine of the reflector uses it.
 	listedBy string
 	short    atomic.Bool // lasting.go
 }
@@ -222,8 +219,7 @@ var (
 	_ cache.ListerWatcherWithContext = (*listWatch)(nil)
 )
 
-// IsWatchListSemanticsUnSupported keeps the reflector to a list and then a watch: two calls with an
-// outcome each.
+// IsWatchListSemanticsUnSupported makes the reflector list and then watch: two calls with one outcome each.
 func (l *listWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
 // List implements cache.ListerWatcher.
@@ -236,10 +232,10 @@ func (l *listWatch) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return l.WatchWithContext(l.cluster.ctx, o)
 }
 
-// ListWithContext implements cache.ListerWatcherWithContext. Its success shows when the list is in
-// the store. While the server is away it waits.
+// ListWithContext implements cache.ListerWatcherWithContext. Its success becomes visible when the list is in the store. During an
+// outage of the server it waits.
 func (l *listWatch) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	o.ResourceVersion = "" // any other may be older than what an earlier worker has seen, or another server's
+	o.ResourceVersion = "" // any other may be older than one that an earlier worker read, or be of another server
 	o.LabelSelector = LabelApplication
 	for {
 		list, err := l.list(ctx, o)
@@ -269,16 +265,16 @@ func (l *listWatch) list(ctx context.Context, o metav1.ListOptions) (*unstructur
 	return clients.at(l.view.resource, l.view.namespace).List(ctx, o)
 }
 
-// moved reports that the kubeconfig says something else since the list, so that this may be another
-// server: what was listed says nothing of it.
+// moved reports whether the kubeconfig has changed since the list. The server may then be another one, to which the list does not
+// apply.
 func (l *listWatch) moved(clients *clients) bool { return l.listedBy != clients.wire.current().print }
 
 func errMoved() error {
 	return apierrors.NewResourceExpired("the connection has changed since the list")
 }
 
-// WatchWithContext implements cache.ListerWatcherWithContext. While the server is away it waits, and goes on where the last
-// watch was: an error would have the reflector list anew.
+// WatchWithContext implements cache.ListerWatcherWithContext. During an outage of the server it waits, and resumes at the position
+// of the last watch: after an error the reflector would list again.
 func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.LabelSelector = LabelApplication
 	for {
@@ -289,7 +285,7 @@ func (l *listWatch) WatchWithContext(ctx context.Context, o metav1.ListOptions) 
 			}
 			return newLasting(w, &l.short), nil
 		}
-		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) { // it was unavailable for long: a list follows at once
+		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) { // the server was unavailable for long: a list follows at once
 			l.failed(ctx, err, func() { l.view.watchErr = err })
 		}
 		if !l.cluster.outlasts(ctx) {
@@ -308,7 +304,7 @@ func (l *listWatch) watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	if err != nil {
 		return nil, err
 	}
-	if l.moved(clients) { // asked for what it has not come to yet, a server would keep the watch waiting
+	if l.moved(clients) { // for a version that it has not reached yet, a server would keep the watch waiting
 		return nil, errMoved()
 	}
 	w, err := clients.at(l.view.resource, l.view.namespace).Watch(ctx, o)
@@ -316,7 +312,7 @@ func (l *listWatch) watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 		return nil, err
 	}
 	err = clients.away()
-	if err == nil && l.moved(clients) { // while it was sent
+	if err == nil && l.moved(clients) { // during the request
 		err = errMoved()
 	}
 	if err != nil {
@@ -326,11 +322,11 @@ func (l *listWatch) watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	return w, nil
 }
 
-// failed records the outcome of a call. A kind that is no longer served (its
-// CustomResourceDefinition was removed) ends the view: who asks next begins anew.
+// failed records the outcome of a call. A kind that is no longer served (its CustomResourceDefinition was removed) ends the view;
+// the next caller starts a new one.
 func (l *listWatch) failed(ctx context.Context, err error, record func()) {
 	if ctx.Err() != nil {
-		return // ended by us
+		return // this process ended it
 	}
 	gone := apierrors.IsNotFound(err)
 	l.view.set(func() {

@@ -12,23 +12,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Pods are replaced when their template changes, so no version stands there: a template carries a stamp that says what is in it
-// and in the configuration that its pods use, and the workload says in which version that is. So a version that changes neither
-// replaces no pod, one that goes back finds the pods that it left, and pods are of a version by the stamp that they carry.
+// Pods are replaced when their template changes, so the template does not contain the version. It carries a stamp: a digest of the
+// template and of the configuration that its pods use. The workload records the version of each stamp. So a version that changes
+// neither replaces no pods, a rollback finds the pods of its template, and the stamp of a pod determines its version.
 
-// templateAnnotations are where the annotations of a pod template are.
+// templateAnnotations is the path of the annotations of a pod template.
 func templateAnnotations() []string { return []string{"spec", "template", "metadata", "annotations"} }
 
-// templateSays is an annotation of an object's pod template; empty when there is none.
+// templateSays is an annotation of an object's pod template; empty if there is none.
 func templateSays(o *unstructured.Unstructured, name string) string {
 	annotations, _, _ := unstructured.NestedStringMap(o.Object, templateAnnotations()...)
 	return annotations[name]
 }
 
-// templateStamp is the stamp that a workload's new pods get; empty when they get none.
+// templateStamp is the stamp of a workload's new pods; empty if they have none.
 func templateStamp(o *unstructured.Unstructured) string { return templateSays(o, AnnotationTemplate) }
 
-// madeStamp is the stamp of a pod, or of the pods of a ReplicaSet. A view keeps only this of their annotations.
+// madeStamp is the stamp of a pod, or of the pods of a ReplicaSet. A view keeps no other annotation of them.
 func madeStamp(o *unstructured.Unstructured) string {
 	if stamp, slim := o.GetAnnotations()[annotationMade]; slim {
 		return stamp
@@ -44,8 +44,8 @@ func isWorkload(o *unstructured.Unstructured) bool {
 	return workloadOf[o.GroupVersionKind().GroupKind()] != plain
 }
 
-// stamped are the annotations of a pod template. A Job cannot be changed, so it carries none, unless it is made again for each
-// version; and no pod is replaced for the template of any other kind, so that may say the version.
+// stamped are the annotations of a pod template. A Job cannot be changed, so it has none, unless it is recreated for each version.
+// In other kinds a change of the template replaces no pods, so it may contain the version.
 func (d *declared) stamped(template map[string]any, version map[string]string, configs map[id]string) map[string]string {
 	switch kind := idOf(d.Unstructured).kind; {
 	case isWorkload(d.Unstructured):
@@ -56,7 +56,8 @@ func (d *declared) stamped(template map[string]any, version map[string]string, c
 	return version
 }
 
-// digestOf is 64 bits of what is in some values. It stays the same in every later Converge: pods are replaced when it changes.
+// digestOf is a digest of 64 bits of some values. Later releases of Converge must compute the same one: pods are replaced when it
+// changes.
 func digestOf(values ...any) string {
 	text, err := json.Marshal(values) // with sorted keys
 	if err != nil {
@@ -66,7 +67,7 @@ func digestOf(values ...any) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// configsOf are the ConfigMaps and Secrets among objects, with the digest of what is in them.
+// configsOf are the ConfigMaps and Secrets among objects, with a digest of their contents.
 func configsOf(objects []declared) map[id]string {
 	configs := map[id]string{}
 	for _, d := range objects {
@@ -81,7 +82,7 @@ func contentDigest(config *unstructured.Unstructured) string {
 	return digestOf(config.Object["data"], config.Object["binaryData"])
 }
 
-// used are those of the configurations that pods of a template refer to: "ConfigMap settings" with its digest.
+// used are the configurations to which the pods of a template refer: "ConfigMap settings" with its digest.
 func (d *declared) used(template map[string]any, configs map[id]string) map[string]string {
 	found := map[string]string{}
 	for _, ref := range references(template["spec"]) {
@@ -96,7 +97,7 @@ func (d *declared) used(template map[string]any, configs map[id]string) map[stri
 // reference is a ConfigMap or a Secret by its name.
 type reference struct{ kind, name string }
 
-// referring are the fields of a pod's spec that refer to configuration, and the one in them that names it.
+// referring are the fields of a pod's spec that refer to configuration, each with its field for the name.
 var referring = map[string]reference{
 	"configMap":       {"ConfigMap", "name"}, // a volume, or a source of a projected one
 	"configMapKeyRef": {"ConfigMap", "name"},
@@ -105,7 +106,7 @@ var referring = map[string]reference{
 	"secretRef":       {"Secret", "name"},
 }
 
-// references finds what the spec of a pod refers to, anywhere in its volumes and containers.
+// references finds the configuration to which the spec of a pod refers, anywhere in its volumes and containers.
 func references(value any) (all []reference) {
 	switch v := value.(type) {
 	case []any:
@@ -131,8 +132,8 @@ func references(value any) (all []reference) {
 	return all
 }
 
-// over is an object as it is applied over the one that is there: it notes of which version the pods were that it replaces. What a
-// Job says of its runs stays, and so does the version in its template, which cannot change. The object itself is not changed.
+// over is an object as it is applied over the live one: it records the version of the pods that it replaces. The recorded runs of a
+// Job stay, and so does the version in its template, which cannot change. The object itself is not changed.
 func (d declared) over(live *unstructured.Unstructured) (declared, error) {
 	if live == nil {
 		return d, nil
@@ -155,7 +156,7 @@ func (d declared) over(live *unstructured.Unstructured) (declared, error) {
 	return d, errors.Join(err, d.encode())
 }
 
-// annotation is one with its text, unless it says nothing.
+// annotation is a map with one annotation, or none if the text is empty.
 func annotation(name, text string) map[string]string {
 	if text == "" {
 		return nil
@@ -163,16 +164,16 @@ func annotation(name, text string) map[string]string {
 	return map[string]string{name: text}
 }
 
-// templateField begins the path of each field of a pod template, and stampField is the one that is not of what is declared.
+// templateField begins the path of each field of a pod template. stampField is the only one of them that is not declared.
 const (
 	templateField = "spec.template."
 	stampField    = templateField + "metadata.annotations[" + AnnotationTemplate + "]"
 )
 
-// beginAnew is what is said of a workload whose template changes in nothing but its stamp.
+// beginAnew is the message for a workload in whose template only the stamp changes.
 const beginAnew = "its pods begin anew: configuration that they use changes"
 
-// forConfig reports whether an object changes so that its pods get other configuration.
+// forConfig reports whether an object changes only so that its pods get other configuration.
 func (t *trial) forConfig() bool {
 	stamps, others := 0, 0
 	for _, f := range t.fields {
@@ -186,10 +187,10 @@ func (t *trial) forConfig() bool {
 	return t.outcome == changed && isWorkload(t.Unstructured) && stamps > 0 && others == 0
 }
 
-// maxEarlier bounds the templates of which is noted what they were. Pods of still earlier ones are of an unknown version.
+// maxEarlier limits the recorded templates. Pods of older templates have an unknown version.
 const maxEarlier = 8
 
-// earlierOf is what an object says of earlier templates, once its own has that stamp: "STAMP VERSION, …", newest first.
+// earlierOf is the record of earlier templates for an object whose new stamp is given: "STAMP VERSION, …", newest first.
 func earlierOf(live *unstructured.Unstructured, stamp string) string {
 	pairs := listed(live, AnnotationEarlier)
 	if was := templateStamp(live); was != stamp && was != "" && versionIn(live) != "" {
@@ -206,11 +207,11 @@ func earlierOf(live *unstructured.Unstructured, stamp string) string {
 	return strings.Join(kept, ", ")
 }
 
-// naming says of which version the pods of a stamp are; of another stamp nobody knows.
+// naming maps stamps to versions; the version of another stamp is unknown.
 type naming map[string]string
 
-// namesOf are the versions of the pods that a workload may have: by what it says itself, and, where the watch has not brought
-// that yet, by what is declared for a version.
+// namesOf are the versions of the pods of a workload: from its own record, and, if the watch has not shown that yet, from the
+// declaration of a version.
 func namesOf(live *unstructured.Unstructured, d declared, version string) naming {
 	names := naming{templateStamp(d.Unstructured): version}
 	for pair := range slices.Chunk(listed(live, AnnotationEarlier), 2) {

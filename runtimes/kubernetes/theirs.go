@@ -15,12 +15,12 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// This file keeps fields that are somebody else's (H2): what ignoreDifferences names, and the replicas of what is scaled. They
-// are part of an object that is made, so that it does not begin without them. Of one that is there they are left out, which
-// leaves them as they are, unless they are still ours alone: what is left out would be taken away then, so they are sent as they
-// are there. Whoever writes them next takes them over.
+// This file handles fields that other writers own (H2): the fields that ignoreDifferences names, and the replicas of a scaled
+// object. A new object is created with them, so that it starts complete. An apply to an existing object omits them, which keeps
+// their values. The exception is a field that only Converge owns: the server would remove it when it is omitted, so the apply sends
+// its live value. The next writer of that field becomes its owner.
 
-// ignored are the fields that the runtime says are somebody else's.
+// ignored are the ignoreDifferences of the runtime.
 func (r *Runtime) ignored() []entities.IgnoredDifference {
 	if r.def.Kubernetes == nil {
 		return nil
@@ -28,7 +28,7 @@ func (r *Runtime) ignored() []entities.IgnoredDifference {
 	return r.def.Kubernetes.Ignore
 }
 
-// isTheirs notes on an object which of its fields are declared to be somebody else's.
+// isTheirs records which fields of an object are declared as owned by others.
 func (d *declared) isTheirs(ignore []entities.IgnoredDifference) {
 	kind := d.GroupVersionKind()
 	for _, i := range ignore {
@@ -46,8 +46,8 @@ func (d *declared) isTheirs(ignore []entities.IgnoredDifference) {
 	}
 }
 
-// pathOf is where a JSON pointer leads in an object that is declared. The elements of lists are named as they are, since theirs
-// may stand at another place there. It is nil where the pointer leads into a list past its end.
+// pathOf is the path of a JSON pointer in a declared object. It names list elements by their keys, since the live object may have
+// them at other positions. It is nil where the pointer leads into a list past its end.
 func pathOf(object map[string]any, pointer string) (at path) {
 	var value any = object
 	for _, token := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
@@ -67,7 +67,7 @@ func pathOf(object map[string]any, pointer string) (at path) {
 	return at
 }
 
-// partOf names an element of a list.
+// partOf is the part of a path that names an element of a list.
 func partOf(list []any, n int) part {
 	if ofMaps(list) {
 		if key := keyOf(list); key != "" {
@@ -78,7 +78,7 @@ func partOf(list []any, n int) part {
 	return part{index: n, isIndex: true}
 }
 
-// find is what is at a part of a value, and where in a list; nil when nothing is.
+// find is the value at one part of a path, and its index if it is in a list; nil if there is none.
 func (p part) find(in any) (value any, index int) {
 	list, isList := in.([]any)
 	if !isList {
@@ -94,7 +94,7 @@ func (p part) find(in any) (value any, index int) {
 	return nil, 0
 }
 
-// get is what is at a path; nil when nothing is.
+// get is the value at a path; nil if there is none.
 func (p path) get(in any) any {
 	for _, part := range p {
 		in, _ = part.find(in)
@@ -102,7 +102,8 @@ func (p path) get(in any) any {
 	return in
 }
 
-// put sets what is at a path, or takes it away when it is nil, where what it is in is there. In lists nothing moves: see sweep.
+// put sets the value at a path, or removes it if value is nil, provided that its parent exists. Elements of lists do not move: see
+// sweep.
 func (p path) put(in, value any) {
 	last := p[len(p)-1]
 	switch in := p[:len(p)-1].get(in).(type) {
@@ -118,7 +119,7 @@ func (p path) put(in, value any) {
 	}
 }
 
-// sweep takes out of lists what was taken away.
+// sweep deletes the removed elements from lists.
 func sweep(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -135,7 +136,7 @@ func sweep(value any) any {
 	return value
 }
 
-// without is an object without what is at some paths. The object itself is not changed.
+// without is a copy of an object without the values at some paths.
 func without(object map[string]any, paths []path) map[string]any {
 	if len(paths) == 0 {
 		return object
@@ -148,7 +149,7 @@ func without(object map[string]any, paths []path) map[string]any {
 	return o
 }
 
-// theirsIn are the fields of an object that is there which are somebody else's, as far as that is not said by who writes them.
+// theirsIn are the fields of a live object that others own, except those that only the writer's name determines.
 func (d declared) theirsIn(live *unstructured.Unstructured) []path {
 	if d.scaler == "" && (d.unscaled || scaledBy(live) == "") {
 		return d.theirs
@@ -156,7 +157,7 @@ func (d declared) theirsIn(live *unstructured.Unstructured) []path {
 	return append(slices.Clip(d.theirs), replicas)
 }
 
-// within reports whether a field, as conflicts name it, is one of some or in one.
+// within reports whether a field, named as in a conflict, equals one of the paths or lies below one.
 func within(field string, paths []path) bool {
 	return slices.ContainsFunc(paths, func(at path) bool {
 		rest, ok := strings.CutPrefix(field, at.String())
@@ -164,18 +165,18 @@ func within(field string, paths []path) bool {
 	})
 }
 
-// leavingOut leaves out of differences those in fields that are somebody else's.
+// leavingOut drops the differences in fields that others own.
 func leavingOut(found []difference, theirs []path) []difference {
 	return slices.DeleteFunc(found, func(d difference) bool {
 		return slices.ContainsFunc(theirs, func(at path) bool { return len(d.at) >= len(at) && slices.Equal(d.at[:len(at)], at) })
 	})
 }
 
-// watched reports whether what is watched of an object tells whose its fields are: it does for replicas.
+// watched reports whether the watched copy of an object is enough to know who owns its fields: it is for replicas.
 func (d declared) watched() bool { return len(d.theirs) == 0 && len(d.ignore) == 0 }
 
-// yield is an object as it is sent over the one that is there, which was read as a whole unless it is watched. It stays the
-// same object to whoever compares what was declared.
+// yield is the object to send over the live one. The live object must be complete, unless the watched copy is enough. The digest
+// remains that of the declared object, for comparisons.
 func (d declared) yield(live *unstructured.Unstructured) (declared, error) {
 	theirs := d.theirsIn(live)
 	if len(theirs) == 0 && len(d.ignore) == 0 {
@@ -201,13 +202,13 @@ func (d declared) yield(live *unstructured.Unstructured) (declared, error) {
 	return d, err
 }
 
-// leave takes out of a value the fields that a set of managedFields has; nil when nothing is left.
+// leave removes from a value the fields that a set of managedFields has; nil if nothing is left.
 func leave(value any, fields map[string]any) any {
 	for _, name := range keysOf(fields) {
 		at, ok := namedBy(name)
 		old, n := at.find(value)
 		if !ok || old == nil {
-			continue // the element itself, which goes when nothing else of it is left
+			continue // the element itself: it is removed when it has no other field left
 		}
 		var rest any
 		key := path{{field: at.key}}.get(old)
@@ -229,7 +230,7 @@ func leave(value any, fields map[string]any) any {
 	return value
 }
 
-// named is what is left of a list's element, which keeps its name as long as there is anything else.
+// named is the rest of a list element. The element keeps its key as long as it has any other field.
 func (p part) named(rest, name any) any {
 	left, isMap := rest.(map[string]any)
 	if !isMap || p.key == "" {
@@ -242,7 +243,7 @@ func (p part) named(rest, name any) any {
 	return left
 }
 
-// namedBy is which part of a value a name in managedFields stands for; not ok for one of a value in a set, and for the whole.
+// namedBy is the part of a path that a name in managedFields means. It is not ok for a value in a set, and for the whole value.
 func namedBy(name string) (part, bool) {
 	if field, ok := strings.CutPrefix(name, "f:"); ok {
 		return part{field: field}, true
@@ -265,7 +266,8 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) (fields map[string]any) {
 	return fields
 }
 
-// oursIn are the fields of an object that we applied last, in the form of managedFields; of one that is watched, only its replicas.
+// oursIn are the fields of an object that Converge applied last, in the form of managedFields. A watched object has only its
+// replicas.
 func oursIn(live *unstructured.Unstructured) map[string]any {
 	for _, entry := range live.GetManagedFields() {
 		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
@@ -274,15 +276,15 @@ func oursIn(live *unstructured.Unstructured) map[string]any {
 			}
 		}
 	}
-	return map[string]any{"": nil} // an empty set would be one that ends above
+	return map[string]any{"": nil} // an empty set would mean that the set ends above this field
 }
 
-// pointer is a path of a conflict as ignoreDifferences takes it: .spec.template.spec.containers[name="web"].image is
-// /spec/template/spec/containers/0/image of the object that is declared. It is empty where that does not have it.
+// pointer converts a path of a conflict to the form of ignoreDifferences: .spec.template.spec.containers[name="web"].image becomes
+// /spec/template/spec/containers/0/image of the declared object. It is empty if the object does not have that path.
 func pointer(object any, field string) string {
 	switch v := object.(type) {
 	case map[string]any:
-		for _, name := range slices.Backward(keysOf(v)) { // the longer one of two with the same beginning
+		for _, name := range slices.Backward(keysOf(v)) { // of two names with the same prefix, the longer one first
 			rest, ok := strings.CutPrefix(field, "."+name)
 			if !ok || rest != "" && rest[0] != '.' && rest[0] != '[' {
 				continue
@@ -313,7 +315,7 @@ func pointerInto(list []any, field string) string {
 	return ""
 }
 
-// needsWhole reads an object as a whole, where what is watched of it does not say whose its fields are.
+// needsWhole reads the complete object if the watched copy does not show who owns its fields.
 func (a *apply) needsWhole(ctx context.Context, t *trial) (*unstructured.Unstructured, error) {
 	if t.watched() {
 		return t.live, nil
@@ -322,7 +324,7 @@ func (a *apply) needsWhole(ctx context.Context, t *trial) (*unstructured.Unstruc
 	return live, explain(ctx, "read whose the fields of "+idOf(t.Unstructured).String()+" are", err)
 }
 
-// leaveTheirs takes out of what is sent what is somebody else's there.
+// leaveTheirs removes from an apply the fields that others own in the live object.
 func (a *apply) leaveTheirs(ctx context.Context, t *trial) error {
 	if t.live == nil {
 		return nil
@@ -337,7 +339,7 @@ func (a *apply) leaveTheirs(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// ignoring is what to declare to have fields left to whoever owns them.
+// ignoring is the declaration that leaves fields to their current owners.
 func ignoring(d declared, fields []string) string {
 	var pointers []string
 	for _, field := range fields {

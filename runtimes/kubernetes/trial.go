@@ -15,40 +15,40 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// outcome is what a trial showed that has to be done.
+// outcome is the result of a trial: the action that is necessary.
 type outcome int
 
 const (
-	tooEarly  outcome = iota // its kind or its namespace is not there yet, and is among the objects
-	created                  // it is not there
-	changed                  // it is there and differs
-	unchanged                // it is there as declared
-	recreated                // it cannot be changed in place, and may be made again
-	untried                  // the server cannot try it: a webhook does not take part in dry runs
-	guarded                  // a webhook of the instance refuses it, and may be mended first
-	refused                  // err says why
+	tooEarly  outcome = iota // its kind or its namespace does not exist yet, and is among the objects
+	created                  // it does not exist
+	changed                  // it exists and differs
+	unchanged                // it exists as declared
+	recreated                // it cannot be changed in place, and may be recreated
+	untried                  // the server cannot do the dry run: a webhook does not support it
+	guarded                  // a webhook of the instance refuses it; this apply may repair that webhook first
+	refused                  // err is the reason
 )
 
-// trial is an object, and what a dry run of its apply showed.
+// trial is an object and the result of the dry run of its apply.
 type trial struct {
 	declared
 	at       resource
-	live     *unstructured.Unstructured // what is there; nil when nothing is. Not to be changed
-	force    bool                       // all that stands against it was examined, and is overwritten
+	live     *unstructured.Unstructured // the live object, nil if there is none; not to be changed
+	force    bool                       // all conflicts were examined and may be overwritten
 	outcome  outcome
-	fields   []runtimes.FieldChange // of changed
-	taken    []conflict             // fields taken back or over
-	standing []string               // fields that stay somebody else's: it is refused
+	fields   []runtimes.FieldChange // of outcome changed
+	taken    []conflict             // fields that are reverted or taken over
+	standing []string               // fields that stay with other owners: the object is refused
 	adoption *adoption              // nil: none
-	fails    bool                   // it is a Job that failed, and is to run again
+	fails    bool                   // it is a failed Job that is to run again
 	hook     string                 // the moment and name of a hook that is to run
-	runs     int                    // of a Job that is made
-	foreign  []foreign              // what others added
+	runs     int                    // of a Job that is created
+	foreign  []foreign              // fields that others added
 	applied  *unstructured.Unstructured
 	err      error
 
 	origin  declared // as it was declared, for another trial
-	guard   string   // of guarded: the webhook, whether it answered, and what it said
+	guard   string   // of outcome guarded: the webhook, whether it answered, and its message
 	denied  bool
 	refusal error
 }
@@ -58,7 +58,7 @@ func (t *trial) refuse(err error) *trial {
 	return t
 }
 
-// trialsAtOnce bounds the dry runs of one apply that are under way together.
+// trialsAtOnce limits the concurrent dry runs of one apply.
 const trialsAtOnce = 4
 
 func (a *apply) tryAll(ctx context.Context, objects []declared) []*trial {
@@ -77,7 +77,7 @@ func (a *apply) tryAll(ctx context.Context, objects []declared) []*trial {
 	return trials
 }
 
-// try finds out whether an object may be applied, and what that would change. It changes nothing.
+// try checks whether an object may be applied, and what that would change. It changes nothing.
 func (a *apply) try(ctx context.Context, d declared) *trial {
 	t := &trial{declared: d, origin: d}
 	var err error
@@ -105,13 +105,13 @@ func (a *apply) try(ctx context.Context, d declared) *trial {
 	return a.guarded(ctx, a.judge(ctx, t, d, dry, err))
 }
 
-// judge concludes from what the first dry run of a declaration showed, and tries it otherwise where that was over what is not
-// there any more, or where it has to be.
+// judge evaluates the first dry run of a declaration. It tries again if the dry run used an outdated live object, or if the object
+// needs another kind of apply.
 func (a *apply) judge(ctx context.Context, t *trial, d declared, dry *unstructured.Unstructured, err error) *trial {
 	a.conclude(t, dry, err)
 	workload := isWorkload(d.Unstructured)
 	if dry != nil && t.live != nil && t.live.GetResourceVersion() != dry.GetResourceVersion() {
-		// What was watched is not what the server compared with: somebody wrote a moment ago.
+		// The server compared with a newer object than the watch showed: another writer changed it a moment ago.
 		if t.live, err = a.read(ctx, t); err != nil {
 			return t.refuse(err)
 		}
@@ -128,7 +128,7 @@ func (a *apply) judge(ctx context.Context, t *trial, d declared, dry *unstructur
 		t.outcome, t.fields = recreated, nil
 	}
 	if t.outcome == recreated || t.outcome == created {
-		t.declared = d // over nothing
+		t.declared = d // as an object that does not exist
 		if err := a.begins(t); err != nil {
 			return t.refuse(runtimes.Permanent(err))
 		}
@@ -136,7 +136,7 @@ func (a *apply) judge(ctx context.Context, t *trial, d declared, dry *unstructur
 	return a.adopts(ctx, t, dry)
 }
 
-// sendOver tries an object over what is there.
+// sendOver tries an object over the live one.
 func (a *apply) sendOver(ctx context.Context, t *trial, d declared) (dry *unstructured.Unstructured, err error) {
 	d.scaler, d.unscaled = t.scaler, t.unscaled
 	t.force, t.taken, t.standing = false, nil, nil
@@ -178,8 +178,8 @@ func (a *apply) conclude(t *trial, dry *unstructured.Unstructured, err error) {
 	}
 }
 
-// bringsNamespace reports whether an object was refused for want of a namespace that is among the
-// objects, or that this apply makes.
+// bringsNamespace reports whether an object was refused because its namespace is missing, and that namespace is among the objects or
+// this apply creates it.
 func (a *apply) bringsNamespace(d declared, err error) bool {
 	if !apierrors.IsNotFound(err) {
 		return false
@@ -192,14 +192,12 @@ func (a *apply) bringsNamespace(d declared, err error) bool {
 	})
 }
 
-// noDryRun reports whether a webhook has effects of its own, so that the server tries nothing that it
-// would be asked about.
+// noDryRun reports whether a webhook has side effects, so that the server refuses every dry run that would call it.
 func noDryRun(err error) bool {
 	return apierrors.IsBadRequest(err) && said("does not support dry run")(err)
 }
 
-// send applies an object, or tries to. Fields of others are overwritten only when all of them may be:
-// see ownership.go.
+// send applies an object, or does a dry run. It overwrites fields of others only if it may overwrite all of them: see ownership.go.
 func (a *apply) send(ctx context.Context, t *trial, dry bool) (*unstructured.Unstructured, error) {
 	applied, err := a.patch(ctx, t, dry)
 	if !t.force && isFieldConflict(err) {
@@ -223,19 +221,19 @@ func (a *apply) patch(ctx context.Context, t *trial, dry bool) (*unstructured.Un
 	return a.clients.at(t.at, t.GetNamespace()).Patch(ctx, t.GetName(), types.ApplyPatchType, t.text, options)
 }
 
-// isFieldConflict reports whether an apply was refused because of fields that belong to others.
+// isFieldConflict reports whether an apply was refused because others own some fields.
 func isFieldConflict(err error) bool {
 	return apierrors.IsConflict(err) && apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }
 
-// settle decides whether the fields that others own may be taken. The error lists those that may not.
+// settle decides whether the apply may take the fields that others own. The error lists those that it may not take.
 func (a *apply) settle(ctx context.Context, t *trial, err error) error {
 	live, getErr := a.clients.at(t.at, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
 	if getErr != nil {
 		return explain(ctx, "read who owns the fields of "+idOf(t.Unstructured).String(), getErr)
 	}
 	if err := a.mayTake(ctx, t, live); err != nil {
-		return err // somebody made it a moment ago
+		return err // another writer created it a moment ago
 	}
 	t.taken, t.standing = nil, nil
 	var fields []string
@@ -260,8 +258,8 @@ func (a *apply) settle(ctx context.Context, t *trial, err error) error {
 	})
 }
 
-// Plan implements runtimes.Planner by the server's dry run. What is refused stands beside the rest;
-// an error is only that nothing could be asked at all.
+// Plan implements runtimes.Planner by the server's dry run. The result lists refused objects too. An error means that no dry run was
+// possible at all.
 func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Change, error) {
 	a, err := r.begin(ctx, in)
 	if err != nil {
@@ -303,7 +301,7 @@ func (r *Runtime) Plan(ctx context.Context, in runtimes.Instance) ([]runtimes.Ch
 	return changes, nil
 }
 
-// change is a trial as a plan shows it.
+// change is the trial in the form of a plan.
 func (t *trial) change() runtimes.Change {
 	c := runtimes.Change{Type: t.GetKind(), Name: t.GetName(), Namespace: t.GetNamespace(), Fields: t.fields, Conflicts: t.standing}
 	if t.forConfig() {

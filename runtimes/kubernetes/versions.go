@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// annotationRevision is where the Deployment controller numbers ReplicaSets.
+	// annotationRevision is the annotation in which the Deployment controller numbers ReplicaSets.
 	annotationRevision = "deployment.kubernetes.io/revision"
-	// annotationTemplate is where the server numbers the templates of a DaemonSet.
+	// annotationTemplate is the annotation in which the server numbers the templates of a DaemonSet.
 	annotationTemplate = "deprecated.daemonset.template.generation"
 )
 
-// workload says how the versions of a kind are read.
+// workload is how the versions of a kind are read.
 type workload int
 
 const (
-	plain      workload = iota // the object's own annotation says it
-	deployment                 // its ReplicaSets say it
-	podSet                     // its Pods say it
+	plain      workload = iota // from the object's own annotation
+	deployment                 // from its ReplicaSets
+	podSet                     // from its Pods
 )
 
-// workloadOf knows the kinds that are not plain.
+// workloadOf lists the kinds that are not plain.
 var workloadOf = map[schema.GroupKind]workload{
 	{Group: "apps", Kind: "Deployment"}:  deployment,
 	{Group: "apps", Kind: "StatefulSet"}: podSet,
@@ -34,7 +34,7 @@ var workloadOf = map[schema.GroupKind]workload{
 	{Group: "apps", Kind: "ReplicaSet"}:  podSet,
 }
 
-// versionIn is the full version that an object was applied at; empty when nobody knows.
+// versionIn is the full version at which an object was applied; empty if it is unknown.
 func versionIn(o *unstructured.Unstructured) string { return o.GetAnnotations()[AnnotationVersion] }
 
 func number(o *unstructured.Unstructured, fallback int64, path ...string) int {
@@ -44,13 +44,13 @@ func number(o *unstructured.Unstructured, fallback int64, path ...string) int {
 	return int(fallback)
 }
 
-// ownVersion is what an object without pods of its own is at.
+// ownVersion is the version of an object without pods.
 func ownVersion(o *unstructured.Unstructured) []entities.ObjectVersion {
 	return []entities.ObjectVersion{{Version: versionIn(o), Active: true}}
 }
 
 // deploymentVersions reads a Deployment's versions from its ReplicaSets: each that has pods, and the newest one, or the one that the
-// controller is still to make. So two are active while a rollout is on, and one afterwards.
+// controller has yet to create. So two are active during a rollout, and one after it.
 func deploymentVersions(o *unstructured.Unstructured, sets []*unstructured.Unstructured, names naming) []entities.ObjectVersion {
 	desired := number(o, 1, "spec", "replicas")
 	newest := newestOf(sets)
@@ -70,8 +70,8 @@ func deploymentVersions(o *unstructured.Unstructured, sets []*unstructured.Unstr
 	return all.versions(names[stamp], desired)
 }
 
-// newestOf finds the ReplicaSet of a Deployment's present template: the one that the controller
-// numbered last, also when a rollback made an old one the newest.
+// newestOf finds the ReplicaSet of a Deployment's current template: the one with the highest revision, also if a rollback made an
+// old one the newest.
 func newestOf(sets []*unstructured.Unstructured) (newest *unstructured.Unstructured) {
 	revision := func(o *unstructured.Unstructured) int {
 		n, err := strconv.Atoi(o.GetAnnotations()[annotationRevision])
@@ -88,7 +88,7 @@ func newestOf(sets []*unstructured.Unstructured) (newest *unstructured.Unstructu
 	return newest
 }
 
-// podVersions reads a workload's versions from its pods. Those that go or have ended run nothing.
+// podVersions reads a workload's versions from its pods. Pods that terminate or have ended do not count.
 func podVersions(o *unstructured.Unstructured, pods []*unstructured.Unstructured, names naming) []entities.ObjectVersion {
 	desired := number(o, 1, "spec", "replicas")
 	if o.GetKind() == "DaemonSet" {
@@ -113,7 +113,7 @@ func runs(pod *unstructured.Unstructured) bool {
 	return pod.GetDeletionTimestamp() == nil && phase != "Succeeded" && phase != "Failed"
 }
 
-// tally adds up pods by version.
+// tally counts pods by version.
 type tally map[string]entities.ObjectVersion
 
 func (t tally) add(version string, replicas, available, target int) {
@@ -125,8 +125,8 @@ func (t tally) add(version string, replicas, available, target int) {
 	t[version] = v
 }
 
-// versions lists the newest version first, whether it has pods or not. Without pods it is active
-// only where there shall be none, or nothing else runs.
+// versions lists the newest version first, with or without pods. Without pods it is active only if no pods are desired, or if no
+// other version runs.
 func (t tally) versions(newest string, desired int) []entities.ObjectVersion {
 	others := len(t)
 	v, has := t[newest]

@@ -18,8 +18,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// views are the watched objects of one cluster: one watch per kind, restricted to objects with our
-// labels, over all namespaces where the server allows it and per namespace where not.
+// views are the watched objects of one cluster: one watch per kind, restricted to objects with our labels. A watch covers all
+// namespaces if the server allows that, otherwise one namespace.
 type views struct {
 	mu     sync.Mutex
 	all    map[viewKey]*view
@@ -27,13 +27,13 @@ type views struct {
 	hints  hints
 }
 
-// viewKey is what one view is of. An empty namespace is all of them, or a kind without namespaces.
+// viewKey identifies a view. An empty namespace means all namespaces, or a kind without namespaces.
 type viewKey struct {
 	schema.GroupVersionResource
 	namespace string
 }
 
-// view is one kind as it is watched.
+// view is the cache of one watched kind.
 type view struct {
 	resource  resource
 	namespace string
@@ -42,29 +42,27 @@ type view struct {
 	ended     <-chan struct{} // closed by stop
 
 	mu     sync.Mutex
-	asked  time.Time // when somebody last wanted it
+	asked  time.Time // time of the last read
 	listed bool
-	// Why the last list, or the last watch, failed; nil when it did not.
+	// The error of the last list and of the last watch; nil on success.
 	listErr, watchErr error
-	reported          bool          // somebody got the error
-	gone              bool          // the kind is no longer served: the next who asks begins anew
-	failedAt          time.Time     // when gone
-	changed           chan struct{} // closed when one of the above changes, and made anew
+	reported          bool          // a caller got the error
+	gone              bool          // the kind is no longer served; the next caller starts a new view
+	failedAt          time.Time     // the time when gone was set
+	changed           chan struct{} // closed and replaced when one of the above changes
 }
 
 var errEnded = errors.New("the watch was ended")
 
 const (
-	// anewAfter is how long a kind that is not served is answered for without asking again.
+	// anewAfter is how long the cache answers for a kind that is not served, before the next request to the server.
 	anewAfter = 2 * time.Second
-	// unwantedAfter is how long a view is kept that nobody reads: a namespace or a kind that no
-	// service uses any more.
+	// unwantedAfter is how long an unread view is kept: no service uses its namespace or kind any more.
 	unwantedAfter = time.Hour
 )
 
-// view begins to watch a resource when nobody did, and waits until it was listed. The error is a
-// *entities.ReadingError, also when what was listed once can no longer be watched: what is cached
-// then is old, and old is unknown. A cancelled ctx is the one exception.
+// view starts a watch of a resource if there is none, and waits for its first list. The error is a *entities.ReadingError, also if
+// the watch of a listed resource fails later: the cache is then outdated, so the state is unknown. The exception is a cancelled ctx.
 func (c *cluster) view(ctx context.Context, r resource, namespace string) (*view, error) {
 	if !r.namespaced {
 		namespace = ""
@@ -78,7 +76,7 @@ func (c *cluster) view(ctx context.Context, r resource, namespace string) (*view
 		err = v.await(ctx)
 	}
 	if errors.Is(err, errEnded) && c.ctx.Err() == nil {
-		return c.view(ctx, r, namespace) // it was replaced: its scope changed
+		return c.view(ctx, r, namespace) // another view replaced it: its scope changed
 	}
 	if err != nil {
 		err = readingError("list "+what(r, namespace), err)
@@ -90,7 +88,7 @@ func (c *cluster) view(ctx context.Context, r resource, namespace string) (*view
 	return v, nil
 }
 
-// what names a view for people: "deployments.apps in shop".
+// what returns the name of a view in messages: "deployments.apps in shop".
 func what(r resource, namespace string) string {
 	switch {
 	case namespace != "":
@@ -101,7 +99,7 @@ func what(r resource, namespace string) string {
 	return r.GroupResource().String()
 }
 
-// begin returns the view of a viewKey, a new one when there is none or its kind had gone.
+// begin returns the view of a viewKey. It makes a new one if there is none, or if the kind was gone.
 func (c *cluster) begin(at viewKey, r resource) (v *view, err error) {
 	c.views.mu.Lock()
 	var unwanted []*view
@@ -127,7 +125,7 @@ func (c *cluster) begin(at viewKey, r resource) (v *view, err error) {
 	return v, nil
 }
 
-// tidy ends the views that nobody reads, and returns them; the lock is held.
+// tidy removes unread views and returns them; the lock is held.
 func (v *views) tidy() (ended []*view) {
 	for at, known := range v.all {
 		known.mu.Lock()
@@ -142,22 +140,22 @@ func (v *views) tidy() (ended []*view) {
 	return ended
 }
 
-// endedOf hints at all in views that were ended: nothing of them is watched from now on, until somebody reads them, which
-// begins new ones. Whoever still wants to know of changes reads.
+// endedOf sends a hint for every instance in the ended views: their objects are no longer watched. A caller that still wants to know
+// of changes reads, and reading starts new views.
 func (v *views) endedOf(ended []*view) {
 	for _, one := range ended {
 		one.hintAll(v)
 	}
 }
 
-// over reports that a view was given up, and long enough ago.
+// over reports whether a view ended because its kind is not served, and long enough ago.
 func (v *view) over() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.gone && time.Since(v.failedAt) > anewAfter
 }
 
-// await waits until the view is whole, or until it is known why it is not.
+// await waits until the view is complete, or until the error is known.
 func (v *view) await(ctx context.Context) error {
 	for {
 		v.mu.Lock()
@@ -181,8 +179,8 @@ func (v *view) await(ctx context.Context) error {
 	}
 }
 
-// set changes the state of a view and wakes who waits for it. It returns whether the view became
-// whole again after somebody got an error.
+// set changes the state of a view and wakes the waiting callers. It returns whether the view became complete after a caller had got
+// an error.
 func (v *view) set(change func()) (mended bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -195,32 +193,31 @@ func (v *view) set(change func()) (mended bool) {
 	return mended
 }
 
-// whole is what follows a list that is in the store.
+// whole is the callback for a complete list in the store.
 func (v *view) whole(all *views) func() {
 	return func() {
-		if v.set(func() { v.listed, v.listErr = true, nil }) { // who read it while it was broken got an error
+		if v.set(func() { v.listed, v.listErr = true, nil }) { // callers that read the broken view got an error
 			v.hintAll(all)
 		}
 	}
 }
 
-// hintAll hints at everybody in the view.
+// hintAll sends a hint for every instance in the view.
 func (v *view) hintAll(all *views) {
 	for _, owner := range v.store.owners() {
 		all.hints.notify(owner)
 	}
 }
 
-// get is an object of ours, nil when there is none. It is shared: not to be changed. managedFields
-// are not kept.
+// get returns an object of ours, nil if there is none. It is shared: do not change it. It has no managedFields.
 func (v *view) get(namespace, name string) *unstructured.Unstructured {
 	return v.store.get(types.NamespacedName{Namespace: namespace, Name: name})
 }
 
-// of lists the objects of an instance, by namespace and name. They are shared: not to be changed.
+// of lists the objects of an instance, by namespace and name. They are shared: do not change them.
 func (v *view) of(owner runtimes.Owner) []*unstructured.Unstructured { return v.store.of(owner) }
 
-// controlledBy lists those of an instance's objects that a controller made for another object.
+// controlledBy lists the objects of an instance that a controller made for another object.
 func (v *view) controlledBy(owner runtimes.Owner, o *unstructured.Unstructured) (made []*unstructured.Unstructured) {
 	for _, candidate := range v.of(owner) {
 		if by := metav1.GetControllerOfNoCopy(candidate); by != nil && by.UID == o.GetUID() {
@@ -232,20 +229,19 @@ func (v *view) controlledBy(owner runtimes.Owner, o *unstructured.Unstructured) 
 
 // scope is whether a kind may be listed and watched over all namespaces.
 type scope struct {
-	asking chan struct{} // holds one token while it is asked
+	asking chan struct{} // holds one token during the request
 	wide   bool
-	asked  time.Time // zero: never, or to be asked again
-	denied time.Time // when a list was last forbidden
+	asked  time.Time // zero: not requested yet, or to be requested again
+	denied time.Time // time of the last forbidden list
 }
 
 const (
-	narrowFor  = 5 * time.Minute  // a permission that is missing is asked for again
-	deniedPace = 10 * time.Second // but not for every list that is forbidden
+	narrowFor  = 5 * time.Minute  // a missing permission is checked again after this time
+	deniedPace = 10 * time.Second // but not for every forbidden list
 )
 
-// wide reports whether a kind is watched over all namespaces: one watch then serves all services. The
-// server is asked once for each kind; again, while the answer is no, after some minutes, and when a
-// list was forbidden.
+// wide reports whether a kind is watched over all namespaces, so that one watch serves all services. It asks the server once per
+// kind. While the answer is no, it asks again after some minutes, and after a forbidden list.
 func (c *cluster) wide(ctx context.Context, r resource) (bool, error) {
 	s := c.views.scope(r.GroupVersionResource)
 	select {
@@ -262,13 +258,13 @@ func (c *cluster) wide(ctx context.Context, r resource) (bool, error) {
 		return false, err
 	}
 	if wide != s.wide {
-		c.views.end(r.GroupVersionResource) // each instance asks for its new one
+		c.views.end(r.GroupVersionResource) // each instance reads, which starts its new view
 	}
 	s.wide, s.asked = wide, time.Now()
 	return wide, nil
 }
 
-// narrow has the scope of a kind asked for again, since a list was forbidden.
+// narrow requests a new check of the scope of a kind, after a list was forbidden.
 func (c *cluster) narrow(r resource) {
 	if !r.namespaced {
 		return
@@ -278,7 +274,7 @@ func (c *cluster) narrow(r resource) {
 	case s.asking <- struct{}{}:
 		defer func() { <-s.asking }()
 	default:
-		return // it is being asked for
+		return // a request is under way
 	}
 	if time.Since(s.denied) > deniedPace {
 		s.denied, s.asked = time.Now(), time.Time{}
@@ -312,8 +308,8 @@ func (v *views) end(kind schema.GroupVersionResource) {
 	v.endedOf(ended)
 }
 
-// allowedEverywhere asks the server whether we may list and watch a kind in all namespaces. A server
-// that does not let us ask counts as no.
+// allowedEverywhere asks the server whether this worker may list and watch a kind in all namespaces. If the server refuses the
+// question, the answer is no.
 func (c *cluster) allowedEverywhere(ctx context.Context, r resource) (bool, error) {
 	clients, err := c.connect(ctx)
 	if err != nil {
@@ -336,7 +332,7 @@ func (c *cluster) allowedEverywhere(ctx context.Context, r resource) (bool, erro
 	return true, nil
 }
 
-// hints are those who want to know of changes. The zero value is ready.
+// hints are the listeners for changes. The zero value is ready.
 type hints struct {
 	mu  sync.Mutex
 	all []*listener // never changed in place
@@ -344,7 +340,7 @@ type hints struct {
 
 type listener struct{ hint func(runtimes.Owner) }
 
-// notify passes a hint on to everybody. A listener that was just stopped may get one more.
+// notify passes a hint to all listeners. A listener that was just stopped may get one more.
 func (h *hints) notify(owner runtimes.Owner) {
 	h.mu.Lock()
 	all := h.all
@@ -366,9 +362,9 @@ func (h *hints) add(hint func(runtimes.Owner)) (stop func()) {
 	}
 }
 
-// Watch implements runtimes.Watcher: the watches are those that observations began. The pods of a workload
-// and its ReplicaSets carry our labels too, so a rollout hints all along. Services on one cluster
-// share its watches; so do runtimes that name it in the same way, and each is notified of all.
+// Watch implements runtimes.Watcher on the watches that observations started. The pods and ReplicaSets of a workload carry our
+// labels too, so a rollout causes hints until it ends. Services on one cluster share its watches. Runtimes that name a cluster in
+// the same way share them too, and each of them gets all hints.
 func (r *Runtime) Watch(hint func(runtimes.Owner)) (stop func()) {
 	return r.cluster.views.hints.add(hint)
 }

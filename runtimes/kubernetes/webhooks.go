@@ -14,11 +14,11 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// A webhook that is part of the instance, and is broken, refuses the dry run of what it watches over, and so the version that
-// mends it. What it refuses waits, therefore: the rest of its wave is applied first, and it once the webhook lets it. Where the
-// webhook stands in the way of its own repair, its configuration may say that it is taken away meanwhile (AnnotationRecreate).
+// A broken webhook that is part of the instance refuses the dry run of the objects that it validates, and so also the version that
+// repairs it. Therefore the refused objects wait: the rest of their wave is applied first, and they follow once the webhook admits
+// them. If the webhook blocks its own repair, its configuration may allow its temporary deletion (AnnotationRecreate).
 
-// webhookKinds are the configurations of webhooks.
+// webhookKinds are the kinds that configure webhooks.
 var webhookKinds = []schema.GroupVersionKind{
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "MutatingWebhookConfiguration"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration"},
@@ -29,7 +29,7 @@ var (
 	webhookDenied = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
 )
 
-// webhookOf is the name of the webhook that refused something, and whether that answered.
+// webhookOf is the name of the webhook that refused an object, and whether it answered.
 func webhookOf(err error) (name string, answered bool) {
 	if err == nil {
 		return "", false
@@ -57,8 +57,8 @@ func configures(o *unstructured.Unstructured, webhook string) bool {
 	})
 }
 
-// ownWebhook reports whether a webhook is part of the instance, and what may be done about it: its configuration is declared, or
-// is about to be pruned, or just was.
+// ownWebhook reports whether a webhook is part of the instance, so that the apply may handle it: its configuration is declared, will
+// be pruned, or was just pruned.
 func (a *apply) ownWebhook(ctx context.Context, name string) bool {
 	if name == "" {
 		return false
@@ -67,7 +67,7 @@ func (a *apply) ownWebhook(ctx context.Context, name string) bool {
 	return declares || slices.Contains(a.unhooked, name) || a.pruned(ctx, name) != nil
 }
 
-// pruned is the configuration of a webhook that is ours, no longer declared, and is to be removed; nil when there is none.
+// pruned is our own configuration of a webhook that is no longer declared and will be removed; nil if there is none.
 func (a *apply) pruned(ctx context.Context, webhook string) *leftover {
 	if !a.prune || slices.ContainsFunc(a.objects, func(d declared) bool { return configures(d.Unstructured, webhook) }) {
 		return nil
@@ -76,7 +76,7 @@ func (a *apply) pruned(ctx context.Context, webhook string) *leftover {
 	if err != nil {
 		return nil
 	}
-	parent, err := a.liveParent(ctx, inventory) // a watch may not have shown yet that it names the kind
+	parent, err := a.liveParent(ctx, inventory) // the watch may not show yet that it lists the kind
 	if err != nil || parent == nil {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (a *apply) pruned(ctx context.Context, webhook string) *leftover {
 		if !slices.Contains(listed(parent, annotationKinds), kind.GroupKind().String()) {
 			continue
 		}
-		found, _ := a.undeclared(ctx, kind.GroupKind(), []string{a.home}, map[id]bool{}) // what cannot be read is not ours to remove
+		found, _ := a.undeclared(ctx, kind.GroupKind(), []string{a.home}, map[id]bool{}) // an unreadable object is not ours to remove
 		for _, l := range found {
 			if configures(l.Unstructured, webhook) {
 				return &l
@@ -94,7 +94,7 @@ func (a *apply) pruned(ctx context.Context, webhook string) *leftover {
 	return nil
 }
 
-// guarded has an object wait that a webhook of the instance refuses.
+// guarded makes an object wait if a webhook of the instance refuses it.
 func (a *apply) guarded(ctx context.Context, t *trial) *trial {
 	name, answered := webhookOf(t.err)
 	if t.outcome == refused && a.ownWebhook(ctx, name) {
@@ -103,8 +103,8 @@ func (a *apply) guarded(ctx context.Context, t *trial) *trial {
 	return t
 }
 
-// unmendable refuses what waits for a webhook that nothing here mends: no object changes before it that could. One that answers
-// is mended by what it consists of, and not by just anything.
+// unmendable refuses the objects that wait for a webhook that this apply cannot repair: no object that changes before them could. A
+// webhook that answers is repaired only by its own components.
 func (a *apply) unmendable(ctx context.Context, trials []*trial) {
 	for _, t := range trials {
 		if t.outcome != guarded || a.opener(t.guard) != nil || a.pruned(ctx, t.guard) != nil {
@@ -119,7 +119,7 @@ func (a *apply) unmendable(ctx context.Context, trials []*trial) {
 	}
 }
 
-// differs reports whether an apply changes, or changed, more of an object than the version that it is of.
+// differs reports whether an apply changes, or changed, more of an object than its version annotation.
 func (t *trial) differs() bool {
 	switch t.outcome {
 	case guarded, unchanged, refused:
@@ -130,10 +130,10 @@ func (t *trial) differs() bool {
 	return true
 }
 
-// versionField is the path of what changes with each version.
+// versionField is the path of the field that changes with each version.
 const versionField = "metadata.annotations[" + AnnotationVersion + "]"
 
-// guardedFor is why an object stays refused by a webhook of its own instance.
+// guardedFor is the error of an object that a webhook of its own instance still refuses.
 func guardedFor(t *trial) error {
 	p := &problem{
 		doing: "apply " + idOf(t.Unstructured).String(), why: plainly(t.refusal), err: t.refusal,
@@ -146,7 +146,7 @@ func guardedFor(t *trial) error {
 	return p
 }
 
-// opener is the declared configuration of a webhook that may be taken away for a while; nil when none may.
+// opener is the declared configuration of a webhook that may be deleted temporarily; nil if there is none.
 func (a *apply) opener(webhook string) *declared {
 	for i, d := range a.objects {
 		if configures(d.Unstructured, webhook) && recreates(d.Unstructured) {
@@ -156,10 +156,10 @@ func (a *apply) opener(webhook string) *declared {
 	return nil
 }
 
-// mendedWithin is how long a webhook may take to answer once all that could mend it is ready.
+// mendedWithin is how long a webhook may take to answer after all objects that could repair it are ready.
 const mendedWithin = 20 * time.Second
 
-// afterMending applies what waited in a wave for a webhook of the instance, once the rest of the wave is ready.
+// afterMending applies the objects of a wave that waited for a webhook of the instance, after the rest of the wave is ready.
 func (a *apply) afterMending(ctx context.Context, rest, waiting []*trial) error {
 	if len(waiting) == 0 {
 		return nil
@@ -191,7 +191,7 @@ func (a *apply) afterMending(ctx context.Context, rest, waiting []*trial) error 
 	return err
 }
 
-// unmended refuses what still waits.
+// unmended refuses the objects that still wait.
 func (a *apply) unmended(waiting []*trial) {
 	for _, t := range waiting {
 		if t.outcome == guarded {
@@ -200,7 +200,7 @@ func (a *apply) unmended(waiting []*trial) {
 	}
 }
 
-// letIn tries again what waits, until no webhook of the instance refuses it, or patience ends.
+// letIn tries the waiting objects again, until no webhook of the instance refuses them, or patience ends.
 func (a *apply) letIn(ctx context.Context, waiting []*trial, patience time.Duration) bool {
 	again := time.NewTicker(250 * time.Millisecond)
 	defer again.Stop()
@@ -223,7 +223,7 @@ func (a *apply) letIn(ctx context.Context, waiting []*trial, patience time.Durat
 	}
 }
 
-// carryOutGuarded applies what has waited. The inventory may have waited with it.
+// carryOutGuarded applies the objects that waited. The inventory may have waited with them.
 func (a *apply) carryOutGuarded(ctx context.Context, waiting []*trial) error {
 	if err := problems(waiting); err != nil {
 		return err
@@ -241,7 +241,7 @@ func (a *apply) carryOutGuarded(ctx context.Context, waiting []*trial) error {
 	return nil
 }
 
-// open takes the configurations of webhooks away that may be, and returns what is to be there again.
+// open deletes the webhook configurations that may be deleted temporarily, and returns those to restore.
 func (a *apply) open(ctx context.Context, waiting []*trial) (opened []declared, away bool, err error) {
 	for _, t := range waiting {
 		if t.outcome == guarded && slices.Contains(a.unhooked, t.guard) {
@@ -265,7 +265,7 @@ func (a *apply) open(ctx context.Context, waiting []*trial) (opened []declared, 
 	return opened, away, nil
 }
 
-// takeAway deletes the configuration of a webhook that stands in the way of its own repair.
+// takeAway deletes the configuration of a webhook that blocks its own repair.
 func (a *apply) takeAway(ctx context.Context, d declared, webhook string) error {
 	doing := "take " + idOf(d.Unstructured).String() + " away for a while"
 	config := &trial{declared: d}
@@ -288,7 +288,7 @@ func (a *apply) takeAway(ctx context.Context, d declared, webhook string) error 
 	return nil
 }
 
-// close makes again what was taken away.
+// close restores the deleted configurations.
 func (a *apply) close(ctx context.Context, opened []declared) error {
 	for _, d := range opened {
 		t := a.try(ctx, d)

@@ -14,23 +14,20 @@ import (
 	"k8s.io/client-go/util/connrotation"
 )
 
-// rereadEvery bounds how often a kubeconfig is read again because the server does not accept what it
-// says, or does not answer.
+// rereadEvery limits how often a kubeconfig is read again because the server rejects its credentials, or does not answer.
 const rereadEvery = 3 * time.Second
 
-// dialWithin bounds the making of a connection, and how long one may be silent before it is probed.
+// dialWithin is the timeout of a new connection, and the time of silence after which a connection is probed.
 const dialWithin = 30 * time.Second
 
-// wire carries requests to the cluster as its kubeconfig describes it now. When the credentials are
-// refused (an expired token) or nobody answers, the file is read again, and what changed in it, even
-// the address, serves every client and every watch from then on. A refused request is sent once more
-// when something changed.
+// wire sends requests to the cluster that its kubeconfig currently describes. If the credentials are rejected (an expired token) or
+// the server does not answer, it reads the file again. Any change, even of the address, then applies to all clients and watches. A
+// rejected request is sent again if something changed.
 type wire struct {
 	from  source
 	wrap  func(http.RoundTripper) http.RoundTripper
-	first *url.URL // the address that clients were made with, which requests come with
-	// dialer knows the connections that are open. One that a watch still holds is not idle, so closing
-	// the idle ones would leave it.
+	first *url.URL // the original address of the clients, which their requests have
+	// dialer knows the open connections. A connection with an open watch is not idle, so closing the idle ones would not close it.
 	dialer *connrotation.Dialer
 	outage outage
 
@@ -39,12 +36,12 @@ type wire struct {
 	reread time.Time
 }
 
-// line is one reading of the kubeconfig, ready to carry.
+// line is one reading of the kubeconfig, with a transport.
 type line struct {
 	server *url.URL
 	print  string // equal for equal descriptions
 	trip   http.RoundTripper
-	acts   string // for whom the credentials act already; empty: for themselves
+	acts   string // the user that the credentials already impersonate; empty: none
 }
 
 func newWire(ctx context.Context, from source, wrap func(http.RoundTripper) http.RoundTripper) (*wire, error) {
@@ -87,7 +84,7 @@ func (w *wire) current() line {
 	return w.now
 }
 
-// RoundTrip implements http.RoundTripper. While nobody answers nothing is sent.
+// RoundTrip implements http.RoundTripper. It sends nothing during an outage.
 func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	if away := w.outage.refuses(); away != nil {
 		return nil, away
@@ -111,7 +108,7 @@ func (w *wire) send(req *http.Request) (*http.Response, error) {
 	}
 	next, changed := w.renew(used)
 	if err != nil || !changed {
-		return resp, err // what was lost on the way may have arrived: the caller decides about asking again
+		return resp, err // a request without an answer may have arrived: the caller decides about a retry
 	}
 	again, ok := repeat(req)
 	if !ok {
@@ -121,8 +118,7 @@ func (w *wire) send(req *http.Request) (*http.Response, error) {
 	return next.trip.RoundTrip(w.address(again, next))
 }
 
-// renew reads the kubeconfig again, unless somebody just did, and reports whether what carries now
-// differs from what was used.
+// renew reads the kubeconfig again, unless that was just done, and reports whether the current connection differs from the used one.
 func (w *wire) renew(used line) (line, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,7 +133,7 @@ func (w *wire) renew(used line) (line, bool) {
 	return w.now, w.now.print != used.print
 }
 
-// repeat copies a request that was sent. It is not ok when its body is gone.
+// repeat copies a sent request. It is not ok if its body cannot be read again.
 func repeat(req *http.Request) (*http.Request, bool) {
 	again := req.Clone(req.Context())
 	if req.Body == nil || req.Body == http.NoBody {
@@ -151,7 +147,7 @@ func repeat(req *http.Request) (*http.Request, bool) {
 	return again, err == nil
 }
 
-// address directs a request to where the cluster is now.
+// address sets the current address of the cluster on a request.
 func (w *wire) address(req *http.Request, to line) *http.Request {
 	if *to.server == *w.first {
 		return req
@@ -163,8 +159,8 @@ func (w *wire) address(req *http.Request, to line) *http.Request {
 	return moved
 }
 
-// WrappedRoundTripper lets client-go find the connection underneath.
+// WrappedRoundTripper gives client-go access to the transport underneath.
 func (w *wire) WrappedRoundTripper() http.RoundTripper { return w.current().trip }
 
-// close ends every connection, also those that a watch that is ending still holds.
+// close closes every connection, also that of a watch that is ending.
 func (w *wire) close() { w.dialer.CloseAll() }

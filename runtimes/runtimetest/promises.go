@@ -82,7 +82,7 @@ func instancesApart(r *run) {
 	r.settle("staging/eu", "v1")
 }
 
-// readingsAgree: an idle service costs no history only while nothing that counts differs.
+// readingsAgree: an idle service costs no history only if the relevant parts of its readings are equal.
 func readingsAgree(r *run) {
 	first := r.move("staging", "v1")
 	for range 3 {
@@ -92,7 +92,7 @@ func readingsAgree(r *run) {
 	}
 }
 
-// readingsTogether: none differs from what was there before, or is afterwards: others may leave something where a runtime is shared.
+// readingsTogether: no reading differs from the one before or after: others may leave objects on a shared runtime.
 func readingsTogether(r *run) {
 	before := digest(r.move("staging", "v1"))
 	var seen [8][]entities.Object
@@ -228,8 +228,7 @@ func endedBefore(r *run) {
 	}
 }
 
-// remover is the subject as one that can take instances down (A24); tests of one that cannot are
-// skipped.
+// remover is the subject as a runtimes.Remover (A24). It skips the test if the subject is none.
 func (r *run) remover() runtimes.Remover {
 	r.Helper()
 	remover, ok := r.Runtime.(runtimes.Remover)
@@ -255,7 +254,7 @@ func removedIsGone(r *run) {
 	r.empty("staging")
 }
 
-// empty observes until nothing is active any more: what is watched may be a moment behind.
+// empty observes until no version is active: a watch may lag behind for a moment.
 func (r *run) empty(channel string) {
 	r.Helper()
 	for active := true; active; {

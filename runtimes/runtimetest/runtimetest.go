@@ -1,6 +1,5 @@
-// Package runtimetest is what every runtime promises, as tests. A runtime joins with a Harness of
-// about thirty lines and gets each promise of runtimes.Runtime's comments checked against it, on
-// fresh state: see runtimes/fake and runtimes/custom.
+// Package runtimetest has the contract of all runtimes, as tests. A runtime joins with a Harness of about thirty lines. Each promise
+// in the comments of runtimes.Runtime is then checked against it, on fresh state: see runtimes/fake and runtimes/custom.
 //
 // It may import entities and runtimes.
 package runtimetest
@@ -15,34 +14,32 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Harness says how to make what is tested.
+// Harness makes the subjects of the tests.
 type Harness struct {
-	// New makes a runtime where nothing runs. It is called once per test.
+	// New makes a runtime on which nothing runs. It is called once per test.
 	New func(t *testing.T) Subject
-	// Patience bounds every wait for something that must happen; default 30 s.
+	// Patience is the timeout of every wait; default 30 s.
 	Patience time.Duration
 }
 
-// Subject is one runtime, and the levers that tests need to put it under stress. A nil lever skips
-// the tests that need it.
+// Subject is one runtime, with the hooks that tests need to control it. A nil hook skips the tests that need it.
 type Subject struct {
 	runtimes.Runtime
-	// Payload fills in what this runtime needs to run something small; default: nothing.
+	// Payload adds the fields that this runtime needs to run something small; default: none.
 	Payload func(*entities.Payload)
-	// Changes counts what was really changed in a channel so far.
+	// Changes counts the real changes in a channel so far.
 	Changes func(channel string) int
 	// FailApply makes the next apply fail.
 	FailApply func(permanent bool)
 	// FailReading makes the next reading fail.
 	FailReading func()
-	// Hang makes applies and readings go on until their context ends, and calls arrived when one
-	// has begun to.
+	// Hang makes applies and readings continue until their context ends, and calls arrived when one has started.
 	Hang func(arrived func())
-	// Fleet: what runs here can distinguish the instances of one channel.
+	// Fleet: the runtime can distinguish the instances of one channel.
 	Fleet bool
 }
 
-// Run checks every promise, each as a subtest of its own.
+// Run checks every promise, each in its own subtest.
 func Run(t *testing.T, h Harness) {
 	if h.Patience == 0 {
 		h.Patience = time.Minute
@@ -83,14 +80,14 @@ var promises = []struct {
 	{"nothing begins under a context that has ended", endedBefore},
 }
 
-// run is one promise being checked.
+// run is the check of one promise.
 type run struct {
 	*testing.T
 	Subject
 	ctx context.Context
 }
 
-// at is an instance ("staging", "staging/eu") at a version; no version is before the first apply.
+// at is an instance ("staging", "staging/eu") at a version; no version is the state before the first apply.
 func (r *run) at(instance, version string) runtimes.Instance {
 	id := entities.Only(instance)
 	if channel, name, fleet := strings.Cut(instance, "/"); fleet {
@@ -124,7 +121,7 @@ func (r *run) observe(instance, version string) []entities.Object {
 	return objects
 }
 
-// settle observes until the instance is stable at the version, as C5 has it.
+// settle observes until the instance is stable at the version, as C5 defines it.
 func (r *run) settle(instance, version string) []entities.Object {
 	r.Helper()
 	again := time.NewTicker(5 * time.Millisecond)
@@ -142,7 +139,7 @@ func (r *run) settle(instance, version string) []entities.Object {
 	}
 }
 
-// move applies, and observes until that shows.
+// move applies, and observes until the change shows.
 func (r *run) move(instance, version string) []entities.Object {
 	r.Helper()
 	r.apply(instance, version)

@@ -16,8 +16,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// SecretsManager reads secrets of AWS Secrets Manager, with credentials and a region as the AWS tools find them
-// (AWS_ENDPOINT_URL_SECRETS_MANAGER and the like included). The zero value is ready.
+// SecretsManager reads secrets of AWS Secrets Manager. It finds credentials and a region in the same way as the AWS tools (including
+// AWS_ENDPOINT_URL_SECRETS_MANAGER and similar variables). The zero value is ready.
 type SecretsManager struct {
 	mu     sync.Mutex
 	client *secretsmanager.Client
@@ -59,7 +59,7 @@ func stageOf(v entities.Value) *string {
 	return aws.String(v.VersionStage)
 }
 
-// connect finds credentials when first asked; an error is met again, and mended without a restart, at the next.
+// connect finds credentials at the first call. After an error each call tries again, so a corrected configuration needs no restart.
 func (m *SecretsManager) connect(ctx context.Context) (*secretsmanager.Client, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

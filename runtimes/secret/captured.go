@@ -7,8 +7,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// In is a source for what is done for an application in a release channel: of what was captured it has that of the same, and of no
-// other.
+// In is a source for an application in a release channel: it has only the values that were captured for the same application and
+// channel.
 func In(from Source, application, channel string) Source {
 	return inChannel{from, application, channel}
 }

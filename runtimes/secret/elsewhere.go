@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	// fetchTimeout bounds one request for a secret.
+	// fetchTimeout is the timeout of one request for a secret.
 	fetchTimeout = 10 * time.Second
-	// fetched is how long a value is used without asking again: a changed one is had by then.
+	// fetched is how long a value is cached: after that a changed value is read.
 	fetched = 30 * time.Second
-	// longest is how many bytes of a secret are taken, as many as a Secret has.
+	// longest is the limit of a secret in bytes, that of a Secret in Kubernetes.
 	longest = 1 << 20
 )
 
-// Store is somewhere else that secrets are kept. Safe for concurrent use.
+// Store is an external store of secrets. Safe for concurrent use.
 type Store interface {
-	// Fetch returns what a reference names, all of it but for Key. An error says why in words that follow "…, which", and
-	// holds no secret.
+	// Fetch returns the complete secret of a reference, without regard to Key. An error gives the reason in words that follow "…,
+	// which", and contains no secret.
 	Fetch(ctx context.Context, v entities.Value) ([]byte, error)
 }
 
-// Worker is what references stand for in a worker: its environment, and what it may read in clusters and in AWS. The zero
-// value allows nothing.
+// Worker resolves the references of a worker: to its environment, and to the secrets that it may read in clusters and in AWS. The
+// zero value allows nothing.
 type Worker struct {
 	Environment
-	// Elsewhere are those references that it reads for a configuration, as ParseElsewhere has them.
+	// Elsewhere are the references that it reads for a configuration, in the form of ParseElsewhere.
 	Elsewhere Elsewhere
-	// Kubernetes and AWS are asked for them; nil: they cannot be.
+	// Kubernetes and AWS are the stores; nil: not available.
 	Kubernetes, AWS Store
-	// Captured finds what was captured of a service in a release channel, by name; nil: nothing is to be had.
+	// Captured finds the captured values of a service in a release channel, by name; nil: none are available.
 	Captured func(ctx context.Context, application, channel, service string) (map[string]string, error)
 
 	mu   sync.Mutex
@@ -69,7 +69,7 @@ func (w *Worker) Resolve(ctx context.Context, v entities.Value) (string, error) 
 	return w.lately(ctx, from, v)
 }
 
-// lately is what was fetched a moment ago, or is now: commands that look every few seconds ask only now and then.
+// lately is a cache of recent and pending requests: commands that run every few seconds cause only a few requests.
 func (w *Worker) lately(ctx context.Context, from Store, v entities.Value) (string, error) {
 	now := time.Now()
 	w.mu.Lock()
@@ -105,7 +105,7 @@ func (w *Worker) lately(ctx context.Context, from Store, v entities.Value) (stri
 	return text, nil
 }
 
-// fieldOf is a field of a JSON object: text as it is, anything else as JSON has it. What is wrong is said without the object.
+// fieldOf is a field of a JSON object: a text without its quotes, any other value as JSON. An error does not quote the object.
 func fieldOf(raw []byte, key string) (string, error) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
@@ -122,11 +122,11 @@ func fieldOf(raw []byte, key string) (string, error) {
 	return string(field), nil
 }
 
-// Elsewhere are patterns of what may be read: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN, each with *
-// behind it for all that begin so.
+// Elsewhere are patterns of readable secrets: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN. A * at the end
+// matches any rest.
 type Elsewhere []string
 
-// ParseElsewhere reads a list as flags and CONVERGE_ALLOW_SECRET have it.
+// ParseElsewhere reads a list in the form of flags and CONVERGE_ALLOW_SECRET.
 func ParseElsewhere(list ...string) (Elsewhere, error) {
 	var all Elsewhere
 	for _, pattern := range strings.Split(strings.Join(list, ","), ",") {
@@ -147,7 +147,7 @@ func ParseElsewhere(list ...string) (Elsewhere, error) {
 	return all, nil
 }
 
-// nameOf is a reference as patterns mean it. What is not said, a context or a region, is the worker's own, and no other.
+// nameOf is a reference in the form of patterns. An omitted context or region is the worker's own, and no other.
 func nameOf(v entities.Value) string {
 	if v.AWSSecret != "" {
 		region := ""
@@ -163,7 +163,8 @@ func nameOf(v entities.Value) string {
 	return "kubernetes:" + context + v.Namespace + "/" + v.KubernetesSecret
 }
 
-// allows tells whether a name is meant. A pattern means names of as many parts as it has: shop/* means no context called shop.
+// allows reports whether a pattern matches a name. A pattern matches only names with the same number of parts: shop/* does not match
+// a context named shop.
 func (e Elsewhere) allows(name string) bool {
 	for _, pattern := range e {
 		aws := strings.HasPrefix(pattern, "aws:")

@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/runtimes/kubernetes/api"
 )
 
-// Clusters reads Secrets of clusters, by connections that a worker has.
+// Clusters reads Secrets of clusters, through the connections of a worker.
 type Clusters struct {
 	// Client connects to the cluster that def.Kubernetes names.
 	Client func(ctx context.Context, def entities.RuntimeDefinition) (*api.Client, error)

@@ -1,7 +1,7 @@
-// Package secret is what references to secrets stand for in one worker, and which of them it lets stand for anything.
+// Package secret resolves references to secrets in one worker, and restricts which references are allowed.
 //
-// Configuration names a secret, and whoever starts the worker says which names may be asked for: a worker holds
-// credentials of its own in the same environment. It may import entities.
+// Configuration names a secret. The operator who starts the worker sets which names are allowed, because a worker has its own
+// credentials in the same environment. The package may import entities.
 package secret
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Source finds what references stand for. Safe for concurrent use.
+// Source resolves references. Safe for concurrent use.
 type Source interface {
-	// Resolve returns what a value stands for: a literal is itself. An error says in words that follow "… is to come from"
-	// what is not to be had, and holds no secret.
+	// Resolve returns the value of a reference; a literal is its own value. An error names the missing source in words that follow
+	// "… is to come from", and contains no secret.
 	Resolve(ctx context.Context, v entities.Value) (string, error)
 }
 
-// Resolve asks a source for the value of something; without a source nothing is to be had.
+// Resolve reads the value of a reference from a source; without a source it is an error.
 func Resolve(ctx context.Context, from Source, what string, v entities.Value) (string, error) {
 	if !v.IsSecret() {
 		return v.Literal, nil
@@ -37,20 +37,19 @@ func Resolve(ctx context.Context, from Source, what string, v entities.Value) (s
 	return text, nil
 }
 
-// Environment is the worker's own, as far as it is allowed. The zero value allows nothing.
+// Environment is the worker's own environment, restricted to the allowed names. The zero value allows nothing.
 type Environment struct {
 	Allowed []string // NAME, or PREFIX*
-	// Lookup is os.LookupEnv when nil.
+	// Lookup is os.LookupEnv if nil.
 	Lookup func(name string) (string, bool)
 }
 
 var patternRE = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*\*?|\*)$`)
 
-// own are the variables that a worker and the tools in it read themselves: a pattern that is wider does not mean them.
+// own are the variables that a worker and its tools read themselves: a wider pattern does not match them.
 var own = []string{"TEMPORAL_*", "CONVERGE_*", "AWS_*", "AZURE_*", "GOOGLE_*", "GCP_*", "KUBECONFIG", "SOPS_*", "VAULT_*"}
 
-// ParseAllowed reads a list as flags and CONVERGE_ALLOW_ENV have it: names and prefixes with * behind them, with commas
-// between them.
+// ParseAllowed reads a list in the form of flags and CONVERGE_ALLOW_ENV: names, and prefixes with * at the end, separated by commas.
 func ParseAllowed(list ...string) ([]string, error) {
 	var all []string
 	for _, name := range strings.Split(strings.Join(list, ","), ",") {
@@ -89,7 +88,8 @@ func (e Environment) Resolve(_ context.Context, v entities.Value) (string, error
 	return text, nil
 }
 
-// allows tells whether a pattern means a name. What is the worker's own is meant only by a pattern as narrow as that.
+// allows reports whether a pattern matches a name. Only a pattern that is as narrow as the worker's own variables matches one of
+// them.
 func allows(pattern, name string) bool {
 	if !entities.MatchesName(pattern, name) {
 		return false

@@ -1,9 +1,8 @@
-// Package api speaks to the few kinds that Converge names itself: Jobs and their pods, logs, events, Secrets, ConfigMaps,
-// namespaces, nodes, and questions of what is allowed. Objects of instances, of whatever kind, go through client-go's dynamic
-// client.
+// Package api is a client for the few kinds that Converge names itself: Jobs and their pods, logs, events, Secrets, ConfigMaps,
+// namespaces, nodes, and access reviews. Objects of instances, of any kind, go through client-go's dynamic client.
 //
-// client-go's own clientset has every kind that there is, which is 24 processor-seconds to compile and a fifth of the
-// program. This is made of the same parts. It may import Kubernetes' libraries alone.
+// client-go's own clientset has all kinds. It takes 24 processor-seconds to compile and would be a fifth of the program. This
+// package uses the same building blocks. It may import only the libraries of Kubernetes.
 package api
 
 import (
@@ -24,13 +23,14 @@ import (
 
 // Client speaks to one API server. It is safe for concurrent use.
 type Client struct {
-	// Core and Batch are the connections to the groups themselves, for what watches.
+	// Core and Batch are the connections to these API groups, for watches.
 	Core, Batch   rest.Interface
 	authorization rest.Interface
 	parameters    runtime.ParameterCodec
 }
 
-// New makes a client of a configuration. Requests go through spoken; nil: through one that the configuration describes.
+// New makes a client from a configuration. Requests go through the client spoken; nil: through a client that the configuration
+// describes.
 func New(config *rest.Config, spoken *http.Client) (c *Client, err error) {
 	if spoken == nil {
 		if spoken, err = rest.HTTPClientFor(config); err != nil {
@@ -40,7 +40,7 @@ func New(config *rest.Config, spoken *http.Client) (c *Client, err error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, batchv1.AddToScheme, authorizationv1.AddToScheme} {
-		utilruntime.Must(add(scheme)) // it adds what this program is compiled with
+		utilruntime.Must(add(scheme)) // it registers types that are compiled in
 	}
 	codecs := rest.CodecFactoryForGeneratedClient(scheme, serializer.NewCodecFactory(scheme)).WithoutConversion()
 	group := func(version schema.GroupVersion, path string) (rest.Interface, error) {
@@ -94,19 +94,19 @@ func (c *Client) Nodes() *gentype.Client[*corev1.Node] {
 	return gentype.NewClient("nodes", c.Core, c.parameters, "", func() *corev1.Node { return &corev1.Node{} })
 }
 
-// Log asks for the log of a pod's container.
+// Log is a request for the log of a pod's container.
 func (c *Client) Log(namespace, pod string, o *corev1.PodLogOptions) *rest.Request {
 	return c.Core.Get().Namespace(namespace).Name(pod).Resource("pods").SubResource("log").VersionedParams(o, c.parameters)
 }
 
-// Review asks whether this client itself may do something.
+// Review asks the server whether this client may do something.
 func (c *Client) Review(ctx context.Context, review *authorizationv1.SelfSubjectAccessReview) (*authorizationv1.SelfSubjectAccessReview, error) {
 	return gentype.NewClient("selfsubjectaccessreviews", c.authorization, c.parameters, "",
 		func() *authorizationv1.SelfSubjectAccessReview { return &authorizationv1.SelfSubjectAccessReview{} }).
 		Create(ctx, review, metav1.CreateOptions{})
 }
 
-// Get asks for a path, such as "/apis/apps/v1", and returns the JSON of the answer.
+// Get requests a path, such as "/apis/apps/v1", and returns the JSON of the answer.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
 	return c.Core.Get().AbsPath(path).SetHeader("Accept", "application/json").Do(ctx).Raw()
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/converge-engine/converge/runtimes/kubernetes/api"
 )
 
-// attempt is one Run.
+// attempt is one call of Run.
 type attempt struct {
 	client  *api.Client
 	request Request
 	name    string
 	digest  string
-	waiter  string    // names this attempt to others that wait for the same Job
-	until   time.Time // our patience: the timeout, or the caller's deadline when that is earlier
-	last    string    // what the command said last, for an error
+	waiter  string    // identifies this attempt to others that wait for the same Job
+	until   time.Time // when the wait ends: the timeout, or the caller's deadline if that is earlier
+	last    string    // the last output of the command, for an error
 	ended   bool      // the container has ended
 }
 
@@ -42,7 +42,7 @@ func (a *attempt) run(ctx context.Context) (res Result, err error) {
 	if job != nil {
 		defer func() {
 			left := a.remove(ctx, job)
-			if left != nil && err == nil && a.request.One != "" { // else the next attempt would take this result for its own
+			if left != nil && err == nil && a.request.One != "" { // otherwise the next attempt would use this result
 				err = fmt.Errorf("the command exited %d, but its Job %s/%s could not be removed: %w", res.ExitCode, job.Namespace, job.Name, left)
 			}
 		}()
@@ -56,8 +56,8 @@ func (a *attempt) run(ctx context.Context) (res Result, err error) {
 	return res, err
 }
 
-// begin makes the Job, or finds the one that an interrupted attempt at the same left. The Job is
-// returned even with an error, when there is one of ours to be removed.
+// begin creates the Job, or finds the one that an interrupted attempt at the same work left. It returns the Job even with an error,
+// if there is one of ours to remove.
 func (a *attempt) begin(ctx context.Context) (job *batchv1.Job, attached bool, err error) {
 	for {
 		job, err = a.jobs().Create(ctx, a.job(), metav1.CreateOptions{})
@@ -88,7 +88,7 @@ func (a *attempt) begin(ctx context.Context) (job *batchv1.Job, attached bool, e
 			if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 				return nil, false, a.refused(err)
 			}
-			continue // it changed just now: read again
+			continue // it has just changed: read again
 		}
 		if err := a.clear(ctx, there); err != nil && !apierrors.IsConflict(err) {
 			return nil, false, err
@@ -96,21 +96,21 @@ func (a *attempt) begin(ctx context.Context) (job *batchv1.Job, attached bool, e
 	}
 }
 
-// same reports whether a Job that was found is of this very unit of work, so that its result is ours.
-// One that was never let go (its maker was lost in between) is not: what it needs may be missing.
+// same reports whether a found Job is for this same unit of work, so that its result can be used. A Job that is still suspended (the
+// worker that created it was lost) is not: objects that it needs may be missing.
 func (a *attempt) same(there *batchv1.Job) bool {
 	return there.DeletionTimestamp == nil && (there.Spec.Suspend == nil || !*there.Spec.Suspend) &&
 		there.Annotations[annotationKey] == a.request.Key && there.Annotations[annotationDigest] == a.digest
 }
 
-// claim makes this attempt the one that removes the Job: whoever waited for it before, and may only
-// be cut off for a while, leaves it alone from now on. A change in between is a conflict.
+// claim makes this attempt the one that removes the Job. An earlier waiter, which may only have lost its connection for a while,
+// then leaves the Job alone. A change in between is a conflict.
 func (a *attempt) claim(ctx context.Context, there *batchv1.Job) (*batchv1.Job, error) {
 	mine := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"annotations":{%q:%q}}}`, there.UID, there.ResourceVersion, annotationWaiter, a.waiter)
 	return a.jobs().Patch(ctx, there.Name, types.MergePatchType, mine, metav1.PatchOptions{})
 }
 
-// complete makes what the Job needs, owned by it, and lets it begin.
+// complete creates the objects that the Job needs, owned by it, and starts it.
 func (a *attempt) complete(ctx context.Context, job *batchv1.Job) (*batchv1.Job, error) {
 	if !a.request.needs() {
 		return job, nil
@@ -133,7 +133,7 @@ func (a *attempt) complete(ctx context.Context, job *batchv1.Job) (*batchv1.Job,
 	return begun, nil
 }
 
-// perhapsMade finds out whether a creation whose answer was lost made a Job.
+// perhapsMade finds out whether a create request without an answer created a Job.
 func (a *attempt) perhapsMade() *batchv1.Job {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup)
 	defer cancel()
@@ -144,7 +144,7 @@ func (a *attempt) perhapsMade() *batchv1.Job {
 	return job
 }
 
-// refused sorts what the server said. An object that is invalid stays so.
+// refused classifies the server's error. An invalid object is permanent.
 func (a *attempt) refused(err error) error {
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
@@ -155,7 +155,7 @@ func (a *attempt) refused(err error) error {
 	return err
 }
 
-// await waits for the Job's end and takes its result.
+// await waits for the end of the Job and returns its result.
 func (a *attempt) await(ctx context.Context, job *batchv1.Job) (Result, error) {
 	f, err := follow(ctx, a.client, job)
 	if err != nil {
@@ -179,16 +179,15 @@ func (a *attempt) await(ctx context.Context, job *batchv1.Job) (Result, error) {
 	return a.result(ctx, v.ended)
 }
 
-// remove removes a Job with all that belongs to it, unless another attempt has claimed it. When its
-// container has ended the rest is the cluster's to do; else it returns when the pod is gone, so that no
-// process is left.
+// remove removes a Job with all its objects, unless another attempt has claimed it. If its container has ended, the cluster does the
+// rest. Otherwise it returns when the pod is gone, so that no process is left.
 func (a *attempt) remove(ctx context.Context, job *batchv1.Job) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanup)
 	defer cancel()
 	for {
 		there, err := a.jobs().Get(ctx, job.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && (there.UID != job.UID || there.Annotations[annotationWaiter] != a.waiter) {
-			return nil // it is gone, or somebody else's by now
+			return nil // it is gone, or another attempt owns it now
 		}
 		if err != nil {
 			return err
@@ -204,7 +203,7 @@ func (a *attempt) remove(ctx context.Context, job *batchv1.Job) error {
 	}
 }
 
-// clear removes a Job and waits until it and its pod are gone.
+// clear removes a Job and waits until the Job and its pod are gone.
 func (a *attempt) clear(ctx context.Context, job *batchv1.Job) error {
 	f, err := follow(ctx, a.client, job)
 	if err != nil {
@@ -223,8 +222,8 @@ func (a *attempt) clear(ctx context.Context, job *batchv1.Job) error {
 	return nil
 }
 
-// delete deletes a Job as it was seen: not another one of its name, and not, which is a conflict, one
-// that somebody has claimed since.
+// delete deletes a Job as it was read. If there is another Job of its name it deletes nothing; if another attempt has claimed the
+// Job since, that is a conflict.
 func (a *attempt) delete(ctx context.Context, job *batchv1.Job, how metav1.DeletionPropagation) error {
 	err := a.jobs().Delete(ctx, job.Name, metav1.DeleteOptions{
 		PropagationPolicy: &how, Preconditions: &metav1.Preconditions{UID: &job.UID, ResourceVersion: &job.ResourceVersion},

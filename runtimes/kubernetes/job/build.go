@@ -26,10 +26,10 @@ import (
 const (
 	container  = "command"
 	volume     = "files"
-	largestMap = 1000 << 10 // bytes of files, a little below what a ConfigMap holds
+	largestMap = 1000 << 10 // bytes of files, a little below the limit of a ConfigMap
 )
 
-// check refuses what no server would take.
+// check refuses a request that every server would reject.
 func (r Request) check() error {
 	size := 0
 	for _, name := range slices.Sorted(maps.Keys(r.Files)) {
@@ -50,11 +50,11 @@ func (r Request) check() error {
 	return nil
 }
 
-// needs reports whether something has to be there before the pod starts.
+// needs reports whether other objects must exist before the pod starts.
 func (r Request) needs() bool { return len(r.Secrets)+len(r.Files) > 0 }
 
-// job is the Job of an attempt. Where a Secret or a ConfigMap must be there first, it is made
-// suspended: they are owned by it from their first moment, so nothing is ever left without an owner.
+// job is the Job of an attempt. If it needs a Secret or a ConfigMap, it is created suspended. The Job owns them from their creation,
+// so no object is ever left without an owner.
 func (a *attempt) job() *batchv1.Job {
 	r := a.request
 	seconds := int64((r.Timeout + overtime) / time.Second)
@@ -101,8 +101,7 @@ func (a *attempt) pod() corev1.PodSpec {
 	return spec
 }
 
-// command is what the container starts. The wrapper knows when our patience ends, a little early,
-// so that its document comes before that.
+// command is the command of the container. The wrapper's timeout is a little earlier than ours, so that its document comes in time.
 func (a *attempt) command() []string {
 	r := a.request
 	var argv []string
@@ -142,7 +141,7 @@ func (a *attempt) env() []corev1.EnvVar {
 	return env
 }
 
-// secret holds the values of Request.Secrets, under keys that any name of a variable allows.
+// secret holds the values of Request.Secrets, under keys that do not depend on the names of variables.
 func (a *attempt) secret(owner *batchv1.Job) *corev1.Secret {
 	data := map[string][]byte{}
 	for i, name := range slices.Sorted(maps.Keys(a.request.Secrets)) {
@@ -151,7 +150,7 @@ func (a *attempt) secret(owner *batchv1.Job) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: a.owned(owner), Data: data, Immutable: new(true)}
 }
 
-// files holds the contents of Request.Files; a key cannot have the slashes of a path.
+// files holds the contents of Request.Files; a key cannot contain the slashes of a path.
 func (a *attempt) files(owner *batchv1.Job) *corev1.ConfigMap {
 	m := &corev1.ConfigMap{ObjectMeta: a.owned(owner), Data: map[string]string{}, BinaryData: map[string][]byte{}, Immutable: new(true)}
 	for i, name := range slices.Sorted(maps.Keys(a.request.Files)) {
@@ -181,8 +180,8 @@ func (a *attempt) owned(owner *batchv1.Job) metav1.ObjectMeta {
 
 func key(i int) string { return fmt.Sprintf("value-%d", i) }
 
-// verbatim keeps Kubernetes from expanding $(NAME), and from making one $ of two, in a command or a
-// variable: it doubles each run of $ that would be touched.
+// verbatim prevents Kubernetes from expanding $(NAME), and from replacing $$ with $, in a command or a variable: it doubles each run
+// of $ that Kubernetes would change.
 func verbatim(text string) string {
 	return touched.ReplaceAllStringFunc(text, func(found string) string {
 		return strings.TrimSuffix(found, "(") + found
@@ -191,10 +190,10 @@ func verbatim(text string) string {
 
 var touched = regexp.MustCompile(`\$\$+|\$\(`)
 
-// longestPrefix leaves room for the suffix: a Job's name is a label value of its pods, at most 63.
+// longestPrefix leaves space for the suffix: a Job's name is a label value of its pods, at most 63 characters.
 const longestPrefix = 45
 
-// name makes a Job's name: always the same one for One, else a new one.
+// name returns the name of a Job: always the same for One, otherwise a new one.
 func name(prefix, one string) string {
 	suffix := strings.ToLower(rand.Text()[:10])
 	if one != "" {
@@ -204,7 +203,7 @@ func name(prefix, one string) string {
 	return label(prefix) + "-" + suffix
 }
 
-// label makes text fit into a name: lower case letters, digits and single dashes.
+// label converts text to a part of a name: lower case letters, digits and single dashes.
 func label(text string) string {
 	var b strings.Builder
 	for _, c := range strings.ToLower(text) {
@@ -223,8 +222,7 @@ func label(text string) string {
 	return made
 }
 
-// digest distinguishes requests by all that their Jobs would differ in. Values of secrets are left out:
-// a digest can be guessed at.
+// digest distinguishes requests with different Jobs. It omits the values of secrets, since a digest allows guesses.
 func (r Request) digest() string {
 	secrets := map[string]string{}
 	for name := range r.Secrets {
@@ -233,7 +231,7 @@ func (r Request) digest() string {
 	r.Secrets = secrets
 	text, err := json.Marshal(r)
 	if err != nil {
-		return "" // cannot happen: there is nothing in it that JSON cannot hold
+		return "" // cannot happen: JSON can encode all of it
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])

@@ -11,27 +11,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// seen is what is known of a Job at one moment.
+// seen is the observed state of a Job at one moment.
 type seen struct {
-	job    *batchv1.Job // nil: it is not there
+	job    *batchv1.Job // nil: it does not exist
 	pods   []*corev1.Pod
 	events []*corev1.Event // about the Job
 }
 
-// verdict is what is to be made of it. All empty: wait for a change.
+// verdict is the conclusion from the state. All fields empty: wait for a change.
 type verdict struct {
 	ended *corev1.Pod // its container ended
 	err   error       // there will be no result
-	again time.Time   // evaluate again then, though nothing changes
+	again time.Time   // evaluate again at this time, even without a change
 }
 
-// patience is how long a pod may find no node: a cluster that grows by itself needs a moment.
+// patience is how long a pod may stay unschedulable: an autoscaling cluster needs some time.
 const patience = 30 * time.Second
 
-// lag is how long the watch of pods may be behind that of Jobs: a Job that has ended is seen before its pod at times.
+// lag is how long the watch of pods may be behind that of Jobs: the end of a Job sometimes arrives before its pod.
 const lag = 5 * time.Second
 
-// evaluate decides whether a Job has ended, or will never begin.
+// evaluate decides whether a Job has ended, or can never start.
 func evaluate(s seen, now time.Time) verdict {
 	if s.job == nil {
 		return verdict{err: failure(ReasonLost, "the Job was removed by somebody else")}
@@ -71,7 +71,7 @@ func evaluate(s seen, now time.Time) verdict {
 	return verdict{again: again}
 }
 
-// stuck says why a pod will not run, or when it is to be asked about again.
+// stuck says why a pod will not run, or when to evaluate it again.
 func stuck(pod *corev1.Pod, now time.Time) (again time.Time, err error) {
 	if pod.Status.Phase == corev1.PodFailed {
 		return again, failure(ReasonLost, "pod %s failed: %s", pod.Name, said(pod.Status.Reason, pod.Status.Message))
@@ -114,7 +114,7 @@ func condition(job *batchv1.Job, kind batchv1.JobConditionType) *batchv1.JobCond
 	return nil
 }
 
-// said joins a reason and a message, which often begin alike.
+// said joins a reason and a message, which often begin in the same way.
 func said(reason, message string) string {
 	switch {
 	case message == "":

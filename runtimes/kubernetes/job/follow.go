@@ -19,13 +19,13 @@ import (
 // follower watches one Job, its pods and the events about it.
 type follower struct {
 	jobs, pods, events cache.SharedIndexInformer
-	changed            chan struct{} // holds one: what changed since is read at once
-	refused            chan error    // holds one: watching is not allowed
+	changed            chan struct{} // capacity one: several changes cause one evaluation
+	refused            chan error    // capacity one: watching is not allowed
 	stop               context.CancelFunc
 	all                sync.WaitGroup
 }
 
-// follow begins to watch. stop is to be called.
+// follow starts the watches. The caller must stop them.
 func follow(ctx context.Context, client *api.Client, job *batchv1.Job) (*follower, error) {
 	ctx, stop := context.WithCancel(ctx)
 	f := &follower{changed: make(chan struct{}, 1), refused: make(chan error, 1), stop: stop}
@@ -59,8 +59,8 @@ func follow(ctx context.Context, client *api.Client, job *batchv1.Job) (*followe
 	return f, nil
 }
 
-// start runs one informer. Events are a comfort: without the right to see them we wait longer, that
-// is all. Anything else that may not be watched ends the following.
+// start runs one informer. Events are optional: without the right to watch them the wait only takes longer. If other objects may not
+// be watched, the follower ends.
 func (f *follower) start(ctx context.Context, informer cache.SharedIndexInformer, needed bool) error {
 	notify := func(any) {
 		select {
@@ -89,13 +89,13 @@ func (f *follower) start(ctx context.Context, informer cache.SharedIndexInformer
 	return nil
 }
 
-// end stops watching and waits until nothing of it runs.
+// end stops the watches and waits until their goroutines have ended.
 func (f *follower) end() {
 	f.stop()
 	f.all.Wait()
 }
 
-// seen is what is known now of the Job with this identity.
+// seen is the current state of the Job with this identity.
 func (f *follower) seen(job *batchv1.Job) seen {
 	s := seen{pods: held[*corev1.Pod](f.pods), events: held[*corev1.Event](f.events)}
 	for _, j := range held[*batchv1.Job](f.jobs) {
@@ -115,7 +115,7 @@ func held[T any](by cache.SharedIndexInformer) (all []T) {
 	return all
 }
 
-// until waits until done says so. It is asked at every change, and when it wants to be asked again.
+// until waits until done returns true. It calls done at every change, and at the time that done returned.
 func (f *follower) until(ctx context.Context, done func() (bool, time.Time)) error {
 	for {
 		ok, at := done()

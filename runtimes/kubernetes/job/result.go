@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	largestLog = 4 << 20   // bytes kept of a log's end; a document has less
-	linesOfLog = 1_000_000 // asked for
+	largestLog = 4 << 20   // bytes at the end of a log that are read; a document is smaller
+	linesOfLog = 1_000_000 // the requested number
 	readAgain  = 300 * time.Millisecond
 	readTimes  = 5
 )
 
-// result takes the result of a container that has ended out of its log. A log that lacks the
-// document is read a few times: a node may report the end before it has written the last line.
+// result reads the result of an ended container from its log. If the log lacks the document, it reads a few times: a node may report
+// the end before it has written the last line.
 func (a *attempt) result(ctx context.Context, pod *corev1.Pod) (Result, error) {
 	state := statusOf(pod).State.Terminated
 	for again := 1; ; again++ {
@@ -49,7 +49,7 @@ func documented(doc report.Document, state *corev1.ContainerStateTerminated) Res
 	return ResultOf(doc)
 }
 
-// ResultOf is how a command went by a document about it.
+// ResultOf converts a document to a Result.
 func ResultOf(doc report.Document) Result {
 	return Result{
 		ExitCode: doc.ExitCode, Signal: doc.Signal, TimedOut: doc.TimedOut, Problem: doc.Error,
@@ -59,8 +59,7 @@ func ResultOf(doc report.Document) Result {
 	}
 }
 
-// bare is the result of a container without a document: its image has no wrapper, or the wrapper was
-// killed before it could print.
+// bare is the result of a container without a document: its image has no wrapper, or the wrapper was killed before it could print.
 func (a *attempt) bare(pod *corev1.Pod, log []byte, cut bool) (Result, error) {
 	state := statusOf(pod).State.Terminated
 	res := Result{
@@ -74,7 +73,7 @@ func (a *attempt) bare(pod *corev1.Pod, log []byte, cut bool) (Result, error) {
 	return res, nil
 }
 
-// killed adds to a signal what the cluster knows of it.
+// killed adds the cluster's reason to a signal.
 func killed(signal string, state *corev1.ContainerStateTerminated) string {
 	switch {
 	case state.Reason == "OOMKilled":
@@ -110,7 +109,7 @@ func (a *attempt) log(ctx context.Context, pod *corev1.Pod) (log []byte, cut boo
 	}
 }
 
-// lastOutput reads what a command that is about to be removed has printed.
+// lastOutput reads the output of a command that is about to be removed.
 func (a *attempt) lastOutput(s seen) Result {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanup/6)
 	defer cancel()

@@ -2,7 +2,8 @@ package job
 
 import corev1 "k8s.io/api/core/v1"
 
-// podSecurity is what the pod may: the runtime's own seccomp profile, unless another is asked for.
+// podSecurity is the security context of the pod: the default seccomp profile of the container runtime, unless the request has
+// another.
 func (r Request) podSecurity() *corev1.PodSecurityContext {
 	may := &corev1.PodSecurityContext{}
 	if r.PodSecurity != nil {
@@ -14,7 +15,7 @@ func (r Request) podSecurity() *corev1.PodSecurityContext {
 	return may
 }
 
-// security is what the container may: no process gains more rights than its parent has, unless that is asked for.
+// security is the security context of the container: no process gains more rights than its parent, unless the request allows it.
 func (r Request) security() *corev1.SecurityContext {
 	may := &corev1.SecurityContext{}
 	if r.Security != nil {

@@ -1,8 +1,7 @@
-// Package report is the document that converge-wrapper prints about a command: both streams, the
-// exit code, start and duration (C8), in one line, so that it survives a platform that merges
-// streams into one log. Writing and reading it are here together.
+// Package report is the document that converge-wrapper prints about a command: both streams, the exit code, start and duration (C8).
+// It is one line, so that it survives a platform that merges streams into one log. The package both writes and reads it.
 //
-// It imports the standard library alone, so that the wrapper stays small.
+// It imports only the standard library, so that the wrapper stays small.
 package report
 
 import (
@@ -15,29 +14,29 @@ import (
 	"unicode/utf8"
 )
 
-// Schema names the document. Within it fields are only added.
+// Schema names the version of the document. A version only gains fields.
 const Schema = "converge.command/v1"
 
-// Opening is what every document begins with.
+// Opening is the beginning of every document.
 const Opening = `{"schema":"` + Schema + `"`
 
-// Bounds of what the wrapper keeps of each stream, in bytes, unless set otherwise.
+// Default limits of the bytes that the wrapper keeps of each stream.
 const (
-	LimitStdout = 256 << 10 // a whole structured answer (C6)
+	LimitStdout = 256 << 10 // a complete structured answer (C6)
 	LimitStderr = 64 << 10
 )
 
-// Document says how a command went.
+// Document is the result of a command.
 type Document struct {
 	Schema  string   `json:"schema"`
 	Command []string `json:"command"`
-	// ExitCode is the command's own. Without one it is what shells use: 128 and the signal's number
-	// after a signal, 124 after the timeout, 126 not executable, 127 not found.
+	// ExitCode is the command's own. Without one it is the value that shells use: 128 plus the signal's number after a signal, 124
+	// after the timeout, 126 not executable, 127 not found.
 	ExitCode int    `json:"exitCode"`
-	Signal   string `json:"signal,omitempty"` // that ended the command
-	// TimedOut: the command was ended because its time was over.
+	Signal   string `json:"signal,omitempty"` // the signal that ended the command
+	// TimedOut: the wrapper ended the command at its timeout.
 	TimedOut bool `json:"timedOut,omitempty"`
-	// Error says why the command could not be started, or not be left to run.
+	// Error says why the command could not be started, or why it was ended.
 	Error     string    `json:"error,omitempty"`
 	StartedAt time.Time `json:"startedAt"`
 	Duration  Duration  `json:"duration"`
@@ -45,7 +44,7 @@ type Document struct {
 	Stderr    Stream    `json:"stderr"`
 }
 
-// Duration is a length of time that reads like one: "1.5s".
+// Duration is a duration with a readable encoding: "1.5s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -58,18 +57,17 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Stream is what is kept of stdout or stderr: its end.
+// Stream is the kept end of stdout or stderr.
 type Stream struct {
 	Data []byte
-	// Bytes is how many the command printed; more than len(Data) when the beginning was dropped.
+	// Bytes is the number of bytes that the command printed; more than len(Data) if the beginning was dropped.
 	Bytes int64
 }
 
 // Truncated reports whether the beginning is missing.
 func (s Stream) Truncated() bool { return s.Bytes > int64(len(s.Data)) }
 
-// stream is a Stream in the document: text where it is valid UTF-8, else base64, so that no byte is
-// lost.
+// stream is a Stream in the document: text if it is valid UTF-8, otherwise base64, so that no byte is lost.
 type stream struct {
 	Text      string `json:"text,omitempty"`
 	Base64    string `json:"base64,omitempty"`
@@ -127,13 +125,12 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), err
 }
 
-// Find takes the document out of a log: its last line that is not blank. What stands before it, such
-// as what a program wrote past the wrapper, is left alone. ok is false when the last line is no
-// document.
+// Find extracts the document from a log: it is the last line that is not blank. Earlier lines, such as output of a program past the
+// wrapper, are ignored. ok is false if the last line is no document.
 func Find(log []byte) (doc Document, ok bool) {
 	log = bytes.TrimSpace(log)
 	line := log[bytes.LastIndexByte(log, '\n')+1:]
-	at := bytes.Index(line, []byte(Opening)) // after what somebody printed without a line's end
+	at := bytes.Index(line, []byte(Opening)) // after output without a newline at its end
 	if at < 0 {
 		return Document{}, false
 	}
