@@ -29,7 +29,7 @@ const (
 	Namespace = "default"
 
 	startTimeout = time.Minute
-	stopTimeout  = 15 * time.Second
+	stopTimeout  = time.Minute
 )
 
 // Options configure a server. The zero value is a server in memory on a free port, without UI.

@@ -152,7 +152,7 @@ func (s *Stage) Unserved(t *testing.T, o embedded.Options) *World {
 // At is Unserved on a server that is there already.
 func (s *Stage) At(t *testing.T, address string) *World {
 	t.Helper()
-	c, err := client.Dial(client.Options{HostPort: address, Logger: Quiet{}})
+	c, err := client.Dial(client.Options{HostPort: address, Logger: Quiet{}, ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: time.Minute}})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	w := &World{T: t, Client: c, App: temporaltest.Unique(t), Dir: t.TempDir(), Store: t.TempDir(), Fake: fake.New(nil)}
