@@ -56,7 +56,7 @@ func TestFloodedServiceHoldsUpNoOther_F1_F5(t *testing.T) {
 	w.Await("web-19", "staging CONVERGED v1, production CONVERGED v1")
 
 	var answer protocol.Answer
-	began = time.Now()
+	began := time.Now()
 	require.NoError(t, w.Update(protocol.ApplicationID(w.App), protocol.Pause, protocol.Act{By: "alice"}, &answer))
 	w.Await("web-19", "staging PAUSED v1, production PAUSED v1")
 	w.Await("web-00", "staging PAUSED, production PAUSED")
