@@ -1,5 +1,5 @@
 // Package codec encrypts what Temporal keeps of payloads, with the keys of the store (docs/operating.md, What Temporal
-// keeps). What is not encrypted is read as it is, so that histories of before go on, and people may send verbs in plain.
+// keeps). What is not encrypted is read as it is, so that histories that began in plain go on, and people may send verbs in plain.
 // Keys are loaded when a process starts; nothing here is fetched while a workflow decides.
 package codec
 
