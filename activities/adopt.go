@@ -134,7 +134,7 @@ func (a *Activities) MissedAfter(ctx context.Context, c protocol.Checkpoint) (al
 	return all, err
 }
 
-// floor returns the lowest numbers to use for a workflow that ended regularly or is unknown.
+// floor returns the numbers of a workflow that ended regularly or is unknown: of its checkpoint and of its highest claim.
 func (a *Activities) floor(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint) (protocol.AdoptAnswer, error) {
 	answer := protocol.AdoptAnswer{N: c.N, Over: c.Over}
 	application, service, ok := protocol.ParseServiceID(r.ID)

@@ -77,7 +77,7 @@ type interest struct {
 	running   bool         // a goroutine follows the hints
 	last      notification // last notification of the workflow by this worker
 	passing   time.Time    // since when only its readiness differs from the known state; zero: something else differs, or nothing
-	looks     int          // wakes without an observation on this worker since the last one here
+	looks     int          // looks that used the state from another worker, since the last observation here
 	applied   bool         // known is from an apply, and an observation is about to follow
 	later     *time.Timer  // starts following hints, unless the workflow observes first
 	kept      keeping      // state of the record in the store

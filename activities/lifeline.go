@@ -28,7 +28,7 @@ const beat = 2 * time.Second
 type lifeline struct {
 	a        *Activities
 	token    []byte
-	key      string                    // the key by which the workflow reports its termination (State.Terminated)
+	key      string                    // under which the workflow reports its termination (State.Terminated)
 	patience time.Duration             // maximum time without a successful heartbeat
 	reached  atomic.Pointer[time.Time] // send time of the last successful heartbeat
 	first    chan struct{}             // closed after the first successful heartbeat, or if none is needed

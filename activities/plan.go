@@ -193,7 +193,7 @@ func (a *Activities) newPlan(ctx context.Context, in protocol.PlanInput) (protoc
 		return protocol.PlanRecord{}, err
 	}
 	r := protocol.PlanRecord{PlanRef: in.PlanRef, PlanAsked: in.PlanAsked, Hash: number.Hash}
-	if in.Whole || len(in.Changed) > 0 { // a user requested this plan explicitly, so it ignores earlier newer plans
+	if in.Whole || len(in.Changed) > 0 { // a user requested this plan, so existing plans do not replace it
 		if r.Beyond, err = a.Store.PlanMarked(ctx, in.Application, in.Channel, store.PlanNewest); err != nil {
 			return r, err
 		}
@@ -599,7 +599,7 @@ func (a *Activities) deployedOf(ctx context.Context, r *protocol.PlanRecord, p *
 	return func(ctx context.Context, name string) (d protocol.Deployed, err error) {
 		key := p.keyOf(name)
 		if r.Release != "" && !slices.Contains(r.Services, key) {
-			return protocol.Deployed{State: string(plan.Done)}, nil // it is not in the release; the plan only runs the commands between it and the released services
+			return protocol.Deployed{State: string(plan.Done)}, nil // not released itself; the plan only connects it with the released services
 		}
 		err = services{a}.askLiving(ctx, protocol.ServiceID(r.Application, key), &d, protocol.QueryDeployed, question)
 		switch {

@@ -61,7 +61,7 @@ func (a *Activities) verify(ctx context.Context, r protocol.VerifyRequest, now t
 }
 
 // asOf returns the time at which a token had to be valid: the arrival of its request. The use of a token is recorded for a day after it
-// expired, so asOf goes back no further than that.
+// expired, so asOf goes back less far than that.
 func asOf(came, now time.Time) time.Time {
 	if came.IsZero() || came.After(now) {
 		return now
