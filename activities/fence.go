@@ -58,7 +58,8 @@ func (a *Activities) fenceOf(to protocol.InstanceRef, sequence int64) *runtimes.
 	return f
 }
 
-// fencedOff returns the answer for an apply that the runtime itself rejected because of a later write. If the later write comes from the place that the installation was moved to, the answer has no sequence, because a higher number would not help here.
+// fencedOff returns the answer for an apply that the runtime itself rejected because of a later write. If the later write comes from the
+// place that the installation was moved to, the answer has no sequence, because a higher number would not help here.
 func fencedOff(e *runtimes.FencedError) protocol.ApplyAnswer {
 	by := &protocol.Claim{Epoch: e.By.Epoch, Target: e.By.Target, FullVersion: e.By.FullVersion}
 	if e.By.Epoch == e.Refused.Epoch {

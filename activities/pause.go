@@ -16,7 +16,8 @@ import (
 )
 
 // Pause notifies services that their application or a runtime was paused or resumed (A16). It first stores the pause where each apply
-// reads it (activities/hold.go) and where starting services read it (LoadSpec). So it blocks applies even while the notification takes long. If the store is unavailable, services are notified anyway, and another attempt stores the pause. A service that cannot be
+// reads it (activities/hold.go) and where starting services read it (LoadSpec). So it blocks applies even while the notification takes
+// long. If the store is unavailable, services are notified anyway, and another attempt stores the pause. A service that cannot be
 // notified is skipped and listed in the answer. A service that is not affected ignores the notification.
 func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) (protocol.AnnounceAnswer, error) {
 	if everything := r.Scope == entities.ScopeInstallation; (r.Application == "") == (r.Runtime == "" && !everything) {

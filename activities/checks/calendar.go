@@ -13,7 +13,7 @@ import (
 // span is the time from a moment until right before another.
 type span struct {
 	from, to time.Time
-	why      string // the reason why it is closed
+	why      string // reason, for a closed span
 }
 
 // calendar is a parsed AllowedTimes. It computes spans of real time and does not assume days of 24 hours.

@@ -75,7 +75,7 @@ func (p promServer) one(ctx context.Context, what, query string) (float64, error
 	return samples[0].value, nil
 }
 
-// serves returns the new capacity: from a parameter of the version under evaluation, or from a running object.
+// serves returns the new capacity: from a query, from a parameter of the version under evaluation, or from a running object.
 func (c capacity) serves(ctx context.Context, server promServer, a Asked) (float64, error) {
 	d := a.Definition.Capacity
 	if d.Capacity != "" {

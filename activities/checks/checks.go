@@ -28,7 +28,7 @@ type Asked struct {
 	Version string
 	// ServiceID is passed to commands (C7).
 	ServiceID string
-	// Service and Channel are the first names, which commands and other systems know.
+	// Service and Channel are the first names, which workflows, runtimes and the store use.
 	Service, Channel string
 	Now              time.Time
 }
