@@ -19,46 +19,45 @@ import (
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
-// Factory makes the adapter of one kind of runtime from a definition.
+// Factory creates the adapter of one kind of runtime from a definition.
 type Factory func(entities.RuntimeDefinition) (runtimes.Runtime, error)
 
-// Activities are what workflows call by name (entities/protocol). Safe for concurrent use; New makes
-// them.
+// Activities are the activities that workflows call by name (entities/protocol). It is safe for concurrent use. New creates it.
 type Activities struct {
 	Store     *store.Store
 	Client    client.Client // to notify services of publications and changes
 	Factories map[entities.RuntimeKind]Factory
-	// Installation is its id, for ever. Epoch is its epoch: claims of a lower one are refused.
+	// Installation is the permanent id of the installation. Epoch is its epoch: claims of a lower one are rejected.
 	Installation string
 	Epoch        int64
-	// Runtime is that of which this is the remote worker; empty: it serves the common queue.
+	// Runtime is the runtime that this remote worker serves; empty: it serves the common queue.
 	Runtime string
-	// Eager is that of the worker's connection; nil: each attempt that changes something waits for its first heartbeat.
+	// Eager belongs to the worker's connection; nil: each attempt that makes changes waits for its first heartbeat.
 	Eager *Eager
-	// Commands are where checks and extensions run, and what references to secrets stand for in this worker.
+	// Commands is where checks and extensions run, and resolves references to secrets in this worker.
 	Commands custom.Worker
-	// Roots are where this worker has the directories of applications.
+	// Roots are the directories of applications on this worker.
 	Roots Roots
-	// Sops are the keys that this worker has for what SOPS encrypted. Nil: none.
+	// Sops are the keys of this worker for data that SOPS encrypted. Nil: none.
 	Sops *sops.Keys
-	// Payloads is the codec of the client. Nil: nothing is encrypted.
+	// Payloads is the codec of the client. Nil: no encryption.
 	Payloads *codec.Codec
-	// Metrics is where this worker counts. New: nowhere.
+	// Metrics counts the work of this worker. New sets it to discard.
 	Metrics client.MetricsHandler
 
 	hints   *hints
-	issuers issuers // whose tokens were verified lately
-	recall  recall  // of checks that had news a moment ago
+	issuers issuers // keys of recently used token issuers
+	recall  recall  // recent schedules of checks that had news
 
-	holds     lately[[]protocol.ScopePause]      // pauses in force, by application and runtime
-	owners    lately[entities.RuntimeDefinition] // the newest declarations of runtimes, by name
-	published lately[string]                     // the directories that applications were published from, by application
-	progress  lately[[]protocol.Configured]      // of changes of configuration, by application and incarnation
-	plans     lately[planned]                    // that run, or are waited for, by what they are built of
+	holds     lately[[]protocol.ScopePause]      // active pauses, by application and runtime
+	owners    lately[entities.RuntimeDefinition] // newest declarations of runtimes, by name
+	published lately[string]                     // directories that applications were published from, by application
+	progress  lately[[]protocol.Configured]      // progress of configuration changes, by application and incarnation
+	plans     lately[planned]                    // plans that run or are waited for, by digest of their inputs
 	newest    lately[numbered]                   // incarnations, by application
 	inForce   lately[string]                     // hashes of the newest incarnations, by application
 	addonsIn  lately[addons]                     // by hash of the incarnation
-	follows   follows                            // plans, in this worker
+	follows   follows                            // plans that this worker follows
 	prepared  rush
 	prompt    prompt
 
@@ -67,10 +66,10 @@ type Activities struct {
 
 	mu      sync.Mutex
 	lines   map[string]connection    // by runtime and digest of its definition
-	applies map[string]chan struct{} // under way, by instance or extension; closed when it has ended
+	applies map[string]chan struct{} // running applies, by instance or extension; closed at their end
 }
 
-// New makes activities; Close ends what they have going on by themselves.
+// New creates activities. Close ends their background work.
 func New(store *store.Store, c client.Client, factories map[entities.RuntimeKind]Factory) *Activities {
 	a := &Activities{
 		Store: store, Client: c, Factories: factories, Metrics: client.MetricsNopHandler,
@@ -80,7 +79,7 @@ func New(store *store.Store, c client.Client, factories map[entities.RuntimeKind
 	return a
 }
 
-// Close stops taking in hints of runtimes that watch.
+// Close stops the processing of hints from runtimes.
 func (a *Activities) Close() {
 	a.hints.stop()
 	a.mu.Lock()
@@ -93,13 +92,13 @@ func (a *Activities) Close() {
 	a.lines = nil
 }
 
-// connection is a runtime ready for use, and what it was made from.
+// connection is a runtime ready for use, with its definition.
 type connection struct {
 	runtimes.Runtime
 	definition entities.RuntimeDefinition
-	watches    bool   // it learns of changes by itself (runtimes.Watcher)
-	mirrors    bool   // and has a copy of what it watches (runtimes.Mirror)
-	stop       func() // ends that
+	watches    bool   // it reports changes (runtimes.Watcher)
+	mirrors    bool   // it has a cache of the watched state (runtimes.Mirror)
+	stop       func() // stops the watch
 }
 
 // observable reports whether the runtime can be observed at all (C1).
@@ -107,8 +106,8 @@ func (c connection) observable() bool {
 	return c.definition.Custom == nil || c.definition.Custom.Fetch != nil
 }
 
-// connect returns the runtime of that definition, made once per worker and place of its directory: definitions are
-// immutable, so a changed one has another digest.
+// connect returns the runtime of that definition. It is created once per worker, definition and directory. Definitions are immutable, so
+// a changed one has another digest.
 func (a *Activities) connect(ctx context.Context, name, digest string) (connection, error) {
 	definition, err := a.Store.Runtime(ctx, name, digest)
 	if err == nil {
@@ -138,7 +137,7 @@ func (a *Activities) connect(ctx context.Context, name, digest string) (connecti
 	if a.lines == nil {
 		a.lines = map[string]connection{}
 	}
-	if made, ok := a.lines[key]; ok { // by another activity meanwhile
+	if made, ok := a.lines[key]; ok { // another activity created it in the meantime
 		return made, nil
 	}
 	if w, ok := runtime.(runtimes.Watcher); ok {
@@ -151,8 +150,8 @@ func (a *Activities) connect(ctx context.Context, name, digest string) (connecti
 	return line, nil
 }
 
-// instance reads what a runtime gets to know of an instance, objects of a bundle included. Without a
-// payload digest nothing was ever applied there. Open: what no extension reported stays as it is.
+// instance reads the data that a runtime gets of an instance, including the objects of a bundle. Without a payload digest nothing was
+// ever applied there. With open, references to values that no extension reported stay unchanged.
 func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload string, open bool) (runtimes.Instance, error) {
 	in.Installation = a.Installation
 	if payload == "" {
@@ -169,7 +168,7 @@ func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload
 		return in, fmt.Errorf("payload of %s: %w", in.Owner, f.err)
 	}
 	if f.used != nil && in.Key != "" {
-		in.Key += "/" + entities.DigestOf(f.used) // others are other content
+		in.Key += "/" + entities.DigestOf(f.used) // other values make other content
 	}
 	if b := p.Bundled(); b != nil {
 		bundle, err := a.Store.Bundle(ctx, b.Bundle)
@@ -184,7 +183,7 @@ func (a *Activities) instance(ctx context.Context, in runtimes.Instance, payload
 	return in, nil
 }
 
-// payload reads a payload. One that is lost or damaged is rendered again, as far as what the version means is known.
+// payload reads a payload. It renders a lost or damaged one again, if the meaning of the version is known.
 func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest string) (entities.Payload, error) {
 	p, lost := a.Store.Payload(ctx, digest)
 	if !store.IsDamaged(lost) && !store.IsNotFound(lost) {
@@ -208,8 +207,8 @@ func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest s
 	return rendered[in.ID], nil
 }
 
-// observe takes one reading, bounded in time and size. Whatever goes wrong is in the reading: it never
-// fails, it only finds out nothing. A runtime that ignores its deadline is left behind.
+// observe takes one reading, limited in time and size. It never fails: errors are in the reading. It abandons a runtime that ignores its
+// deadline.
 func (c connection) observe(ctx context.Context, in runtimes.Instance, timeout time.Duration) (entities.Reading, runtimes.Output) {
 	type result struct {
 		objects []entities.Object
@@ -230,8 +229,8 @@ func (c connection) observe(ctx context.Context, in runtimes.Instance, timeout t
 	return reading(r.objects, r.err), r.output
 }
 
-// leftBehind does something, and leaves it behind when it ignores its deadline and goes on for longer than the grace
-// after it: it may have noticed, and be about to say why.
+// leftBehind calls do. It abandons the call if it ignores its deadline and runs longer than the grace after it. During the grace a call
+// that noticed the deadline can still return its reason.
 func leftBehind[T any](ctx context.Context, limit, grace time.Duration, do func(context.Context) T) (out T, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -250,7 +249,7 @@ func leftBehind[T any](ctx context.Context, limit, grace time.Duration, do func(
 	}
 }
 
-// stragglers is how long an observation may take to end once its time is over.
+// stragglers is the grace of an observation after its deadline.
 const stragglers = 10 * time.Second
 
 func reading(objects []entities.Object, err error) entities.Reading {
@@ -268,7 +267,7 @@ func reading(objects []entities.Object, err error) entities.Reading {
 	return r
 }
 
-// current is what a reading that was taken just now shows with respect to a full version.
+// current returns the current state in a reading with respect to a full version.
 func current(r entities.Reading, fullVersion string) entities.Current {
 	if r.Err != nil {
 		return entities.Current{}

@@ -8,18 +8,18 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// addons are what the services of an incarnation carry, by what the services were called first, and the addons' names.
+// addons are the addons of the services in an incarnation, by the first name of the service and the addon's name.
 type addons map[string]map[string]entities.Addon
 
-// addonsFor is how old what is known of the newest incarnation may be: all checks of an application that are told of addons ask.
+// addonsFor is the maximum age of the cached addons of the newest incarnation. All checks that use addons of an application read them.
 const addonsFor = 5 * time.Second
 
-// addons are those of a service in the newest incarnation, or the one that is pinned (D1). A change of them alone is none of the
-// service's rules, so that it is told of none: they are read where they are asked for.
+// addons returns those of a service in the newest incarnation, or in the pinned one (D1). A change of addons alone does not change the
+// service's rules, so the service is not notified of it; addons are read when needed.
 func (a *Activities) addons(ctx context.Context, application, service string) (map[string]entities.Addon, error) {
 	hash, err := a.inForce.get(application, addonsFor, func() (string, error) {
 		notice, err := a.Store.NewestNotice(ctx, application)
-		if store.IsNotFound(err) { // nothing was published since there are addons
+		if store.IsNotFound(err) { // no incarnation with addons was published
 			err = nil
 		}
 		return notice.Incarnation.Hash, err

@@ -21,12 +21,12 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// missedAtOnce bounds what Adopt answers of messages at once, in bytes of their payloads.
+// missedAtOnce limits the messages in one answer of Adopt, in bytes of their payloads.
 const missedAtOnce = 32 << 10
 
-// Adopt answers the newest checkpoint that the store has of a workflow, if it is newer than what the workflow knows, and
-// what closed runs accepted after it (F1). Its state is answered like that of a run that continues as new, and read in
-// parts when it is large.
+// Adopt returns the newest checkpoint of a workflow from the store, if it is newer than the state that the workflow knows, and the
+// messages that closed runs accepted after it (F1). The state is returned in the form of a continue-as-new input, and is read in parts
+// when it is large.
 func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protocol.AdoptAnswer, error) {
 	answer, err := a.adopt(ctx, r)
 	if err == nil && r.After == (protocol.Cursor{}) {
@@ -40,14 +40,14 @@ func (a *Activities) Adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 		rules, unread := a.Store.Rules(ctx)
 		if unread == nil {
 			answer.Rules = &rules
-		} else if !store.IsDamaged(unread) { // what is damaged is told to whoever asks for something
+		} else if !store.IsDamaged(unread) { // damaged rules are reported at the next request that needs them
 			return answer, unread
 		}
 	}
 	return left(ctx, a, answer, err)
 }
 
-// heldFromTheBeginning is the pause with which the installation begins, or none.
+// heldFromTheBeginning returns the pause with which the installation starts, or none.
 func (a *Activities) heldFromTheBeginning(ctx context.Context) ([]protocol.ScopePause, error) {
 	i, err := a.Store.Installation(ctx)
 	if store.IsNotFound(err) {
@@ -92,7 +92,7 @@ func (a *Activities) adopt(ctx context.Context, r protocol.AdoptRequest) (protoc
 	return answer, err
 }
 
-// pausesOf are the pauses in force that may concern a service, and the last ones that have ended.
+// pausesOf returns the active pauses that may concern a service, and the last ones that have ended.
 func (a *Activities) pausesOf(ctx context.Context, id string) (inForce []protocol.ScopePause, ended []protocol.PauseEnded, err error) {
 	application, _, ok := protocol.ParseServiceID(id)
 	if !ok {
@@ -109,11 +109,11 @@ func (a *Activities) pausesOf(ctx context.Context, id string) (inForce []protoco
 	return ownTurns(inForce, id), ended, err
 }
 
-// elsewhere stands for the runs of a workflow before its installation was moved: what they accepted after the checkpoint came
-// along with it, and is counted from 0.
+// elsewhere stands for the runs of a workflow before its installation was moved. The messages that they accepted after the checkpoint
+// were copied with it and are numbered from 0.
 const elsewhere = "elsewhere"
 
-// firstMissed is the place from which on what was accepted is not in a checkpoint.
+// firstMissed returns the position after which accepted messages are not in a checkpoint.
 func (a *Activities) firstMissed(ctx context.Context, c protocol.Checkpoint) (protocol.Cursor, error) {
 	at := protocol.Cursor{Run: c.Run, Event: c.Event}
 	along, err := a.Store.Missed(ctx, c.ID, at)
@@ -123,8 +123,7 @@ func (a *Activities) firstMissed(ctx context.Context, c protocol.Checkpoint) (pr
 	return at, err
 }
 
-// MissedAfter is what a workflow has accepted after its newest checkpoint in the store, as its history says; c is that
-// checkpoint.
+// MissedAfter returns the messages in the history of a workflow that it accepted after c, its newest checkpoint in the store.
 func (a *Activities) MissedAfter(ctx context.Context, c protocol.Checkpoint) (all []protocol.Missed, err error) {
 	from, err := a.firstMissed(ctx, c)
 	for err == nil && from != (protocol.Cursor{}) {
@@ -135,7 +134,7 @@ func (a *Activities) MissedAfter(ctx context.Context, c protocol.Checkpoint) (al
 	return all, err
 }
 
-// floor is what is left of a workflow that ended in order, or of which nothing is known: its numbers.
+// floor returns the numbers of a workflow that ended regularly or is unknown: of its checkpoint and of its highest claim.
 func (a *Activities) floor(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint) (protocol.AdoptAnswer, error) {
 	answer := protocol.AdoptAnswer{N: c.N, Over: c.Over}
 	application, service, ok := protocol.ParseServiceID(r.ID)
@@ -147,7 +146,7 @@ func (a *Activities) floor(ctx context.Context, r protocol.AdoptRequest, c proto
 	return answer, err
 }
 
-// packed is the state of a checkpoint on its way into a run.
+// packed returns the state of a checkpoint as the input of a run.
 func (a *Activities) packed(ctx context.Context, c protocol.Checkpoint) (out protocol.Carried, err error) {
 	out.StateVersion = c.StateVersion
 	if len(c.State) <= partSize/2 {
@@ -158,8 +157,8 @@ func (a *Activities) packed(ctx context.Context, c protocol.Checkpoint) (out pro
 	return out, err
 }
 
-// missed reads what closed runs accepted from a place on, run after run up to the one that asks, and then, if that is wanted,
-// what that one has. Of a run whose history is gone nothing is known.
+// missed reads the messages that closed runs accepted after a position, run by run up to the caller's run, and then, if requested, those
+// of the caller's run. A run whose history is gone yields none.
 func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint, from protocol.Cursor) ([]protocol.Missed, protocol.Cursor, error) {
 	if from.Run == elsewhere {
 		return a.missedElsewhere(ctx, r, c, from)
@@ -173,7 +172,7 @@ func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, c prot
 		}
 		for _, e := range events {
 			if from.Run == r.Run && e.GetEventId() > r.OwnUpTo {
-				break // the run takes that in by itself
+				break // the run processes this event itself
 			}
 			m, ok, err := a.message(e)
 			if err != nil {
@@ -197,8 +196,8 @@ func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, c prot
 	return out, protocol.Cursor{}, nil
 }
 
-// missedElsewhere reads what came along with a checkpoint when the installation was moved, and then goes on in the run that
-// asks, if that is wanted.
+// missedElsewhere reads the messages that were copied with a checkpoint when the installation was moved, and then continues in the
+// caller's run, if requested.
 func (a *Activities) missedElsewhere(ctx context.Context, r protocol.AdoptRequest, c protocol.Checkpoint, from protocol.Cursor) ([]protocol.Missed, protocol.Cursor, error) {
 	all, err := a.Store.Missed(ctx, c.ID, protocol.Cursor{Run: c.Run, Event: c.Event})
 	if err != nil {
@@ -216,7 +215,7 @@ func (a *Activities) missedElsewhere(ctx context.Context, r protocol.AdoptReques
 	return rest, protocol.Cursor{}, nil
 }
 
-// followedBy is the run to read after one that was ended: the next one, and last, if that is wanted, the one that asks.
+// followedBy returns the run to read after a closed one: the next run, and at the end, if requested, the caller's run.
 func (a *Activities) followedBy(ctx context.Context, r protocol.AdoptRequest, run string) (string, error) {
 	next, err := a.runAfter(ctx, r, run)
 	if next == "" && err == nil && r.OwnUpTo > 0 {
@@ -225,11 +224,11 @@ func (a *Activities) followedBy(ctx context.Context, r protocol.AdoptRequest, ru
 	return next, err
 }
 
-// runAfter is the next run of a workflow that was ended and started again, but for the one that asks: it may have been ended
-// before it left a checkpoint. None of a run whose history is gone.
+// runAfter returns the next run of a workflow that was closed and started again, except the caller's run. Such a run may have closed
+// before it wrote a checkpoint. It returns "" if the history of the run is gone.
 func (a *Activities) runAfter(ctx context.Context, r protocol.AdoptRequest, run string) (string, error) {
 	began, err := a.startOf(ctx, r.ID, run)
-	if err != nil || began.IsZero() || strings.Contains(r.ID, "'") { // no name has one
+	if err != nil || began.IsZero() || strings.Contains(r.ID, "'") { // no name contains a quote
 		return "", err
 	}
 	request := &workflowservice.ListWorkflowExecutionsRequest{
@@ -253,7 +252,7 @@ func (a *Activities) runAfter(ctx context.Context, r protocol.AdoptRequest, run 
 	}
 }
 
-// startOf is when a run began; zero when nobody knows any more.
+// startOf returns when a run began; zero when it is no longer known.
 func (a *Activities) startOf(ctx context.Context, id, run string) (time.Time, error) {
 	d, err := a.Client.DescribeWorkflowExecution(ctx, id, run)
 	var gone *serviceerror.NotFound
@@ -263,7 +262,7 @@ func (a *Activities) startOf(ctx context.Context, id, run string) (time.Time, er
 	return d.GetWorkflowExecutionInfo().GetStartTime().AsTime(), err
 }
 
-// eventsAfter are the events of a run after a place, and the run that it continued as.
+// eventsAfter returns the events of a run after a position, and the run that it continued as.
 func (a *Activities) eventsAfter(ctx context.Context, id string, from protocol.Cursor) (events []*historypb.HistoryEvent, next string, err error) {
 	reset := false
 	all := a.Client.GetWorkflowHistory(ctx, id, from.Run, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -284,13 +283,13 @@ func (a *Activities) eventsAfter(ctx context.Context, id string, from protocol.C
 		}
 		next = e.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
 	}
-	if reset { // what it was handed on from the run before is in the history of that
+	if reset { // events that were carried over are in the history of the earlier run
 		events = nil
 	}
 	return refusedLeftOut(events), next, nil
 }
 
-// refusedLeftOut leaves out the updates that were answered with an error: whoever sent them knows that nothing was done.
+// refusedLeftOut removes the updates that were answered with an error. Their callers know that nothing was done.
 func refusedLeftOut(events []*historypb.HistoryEvent) []*historypb.HistoryEvent {
 	refused := map[string]bool{}
 	for _, e := range events {
@@ -304,7 +303,7 @@ func refusedLeftOut(events []*historypb.HistoryEvent) []*historypb.HistoryEvent 
 	})
 }
 
-// message is what an event says that a workflow accepted.
+// message returns the message in an event that a workflow accepted.
 func (a *Activities) message(e *historypb.HistoryEvent) (m protocol.Missed, is bool, err error) {
 	m.At = e.GetEventTime().AsTime()
 	payloads := e.GetWorkflowExecutionSignaledEventAttributes().GetInput()
@@ -322,7 +321,7 @@ func (a *Activities) message(e *historypb.HistoryEvent) (m protocol.Missed, is b
 		return m, false, err
 	case err == nil:
 		m.Payload, is = raw, true
-	default: // it was refused then, too
+	default: // an unreadable payload was rejected at that time, too
 	}
 	return m, is, nil
 }

@@ -11,18 +11,19 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// mayUse asks the newest declaration of a runtime whether an instance may use it, one that was read so long ago at most. The
-// digest that a service knows may be of an older one, which allowed more. An error that is permanent says that it may not.
+// mayUse checks against the newest declaration of a runtime whether an instance may use it. The declaration may be cached for the time
+// old. The digest that a service knows may be of an older declaration, which allowed more. A permanent error means that the use is not
+// allowed.
 func (a *Activities) mayUse(ctx context.Context, line connection, in *runtimes.Instance, old time.Duration) error {
 	name := line.definition.Name
 	newest, err := a.owners.get(name, old, func() (entities.RuntimeDefinition, error) { return a.Store.CurrentRuntime(ctx, name) })
-	if store.IsNotFound(err) { // it was published by nobody
+	if store.IsNotFound(err) { // it was never published
 		newest, err = line.definition, nil
 	}
 	if err != nil {
 		return fmt.Errorf("runtime %s: who may use it: %w", name, err)
 	}
-	var address map[string]string // nil: nobody knows it
+	var address map[string]string // nil: unknown
 	if in.Payload != nil {
 		if address = in.Payload.Address; address == nil {
 			address = map[string]string{}
@@ -35,5 +36,5 @@ func (a *Activities) mayUse(ctx context.Context, line connection, in *runtimes.I
 	return nil
 }
 
-// lookedUp is how old what a runtime's owner says may be where something is only looked at.
+// lookedUp is the maximum age of a runtime's declaration for reads.
 const lookedUp = 30 * time.Second

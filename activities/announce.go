@@ -20,7 +20,7 @@ import (
 	"github.com/converge-engine/converge/runtimes/secret"
 )
 
-// EventSchema names what a webhook gets.
+// EventSchema is the schema of a webhook's body.
 const EventSchema = "converge.event/v1"
 
 // Formats of a notification.
@@ -29,10 +29,10 @@ const (
 	formatSlack = "slack"
 )
 
-// hookTimeout bounds one call of a webhook.
+// hookTimeout limits one call of a webhook.
 const hookTimeout = 10 * time.Second
 
-// Event is the body that a webhook gets.
+// Event is the body of a webhook call.
 type Event struct {
 	Schema      string             `json:"schema"` // EventSchema
 	Application string             `json:"application"`
@@ -42,10 +42,10 @@ type Event struct {
 	Commits *protocol.Brought `json:"commits,omitempty"`
 }
 
-// announcedCommits is how many commits of a release a webhook gets.
+// announcedCommits is the maximum number of commits of a release in a webhook call.
 const announcedCommits = 100
 
-// brings are the commits of the release that a line is about. Without them it is announced all the same.
+// brings returns the commits of the release that an audit line is about. If they are not available, the line is announced without them.
 func (a *Activities) brings(ctx context.Context, r protocol.AnnounceRequest) *protocol.Brought {
 	if r.Incarnation == 0 || r.Line.Channel == "" {
 		return nil
@@ -59,13 +59,12 @@ func (a *Activities) brings(ctx context.Context, r protocol.AnnounceRequest) *pr
 	return &b
 }
 
-// Announce sends one audit line to webhooks, to each at least once: an error is that some did not take it,
-// and the server has it run again. Which did is kept by heartbeat, so that one that is unavailable for long does
-// not send everything to the others again and again.
+// Announce sends one audit line to webhooks, to each at least once. It returns an error if some failed, and the server retries. The
+// heartbeat has the webhooks that succeeded, so an unavailable one does not cause duplicates at the others.
 func (a *Activities) Announce(ctx context.Context, r protocol.AnnounceRequest) error {
 	var announced []string
 	if activity.HasHeartbeatDetails(ctx) {
-		_ = activity.GetHeartbeatDetails(ctx, &announced) // unreadable: it is announced to all again
+		_ = activity.GetHeartbeatDetails(ctx, &announced) // unreadable: send to all again
 	}
 	before := announced
 	failed := make([]error, len(r.Notifications))
@@ -91,7 +90,7 @@ func (a *Activities) Announce(ctx context.Context, r protocol.AnnounceRequest) e
 	return errors.Join(failed...)
 }
 
-// post calls one webhook. Its URL may be a secret, so no error has it.
+// post calls one webhook. Its URL may be a secret, so it is removed from errors.
 func (a *Activities) post(ctx context.Context, r protocol.AnnounceRequest, n entities.Notification) error {
 	address, err := secret.Resolve(ctx, a.Commands.Secrets, "its url", n.URL)
 	if err != nil {
@@ -114,20 +113,20 @@ func (a *Activities) post(ctx context.Context, r protocol.AnnounceRequest, n ent
 	response, err := client.Do(request)
 	if err != nil {
 		var whole *url.Error
-		if errors.As(err, &whole) { // the text of which has the URL
+		if errors.As(err, &whole) { // its text contains the URL
 			err = whole.Err
 		}
 		return fmt.Errorf("not delivered: %w", err)
 	}
-	_ = response.Body.Close() // what it says is of no use
+	_ = response.Body.Close() // the response is ignored
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		return fmt.Errorf("answered %s", response.Status)
 	}
 	return nil
 }
 
-// eventKey is the same whenever the same line is announced. A service that was taken down and begins anew
-// counts from one again, so the time is part of it.
+// eventKey is the same for each announcement of a line. A service that was removed and started again counts from one again, so the key
+// includes the time.
 func eventKey(r protocol.AnnounceRequest) string {
 	return fmt.Sprintf("%s/%s/%d@%s", r.Application, r.Service, r.Line.N, r.Line.At.UTC().Format(time.RFC3339Nano))
 }
@@ -142,11 +141,10 @@ func body(r protocol.AnnounceRequest, commits *protocol.Brought, format string) 
 	return nil, fmt.Errorf("its format is %q; expected %s or %s", format, formatJSON, formatSlack)
 }
 
-// chatEscapes keep what begins something in a chat from doing so. Slack knows no escapes but for & < >; of others one is
-// shown that looks alike.
+// chatEscapes escapes formatting characters of a chat. Slack has escapes only for & < >; other characters are replaced by similar ones.
 var chatEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "*", "∗", "~", "∼", "`", "ˋ")
 
-// sentence is a line for people in a chat.
+// sentence formats a line for readers in a chat.
 func sentence(r protocol.AnnounceRequest) string {
 	where := r.Application
 	if r.Service != "" {

@@ -16,11 +16,10 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Apply moves one instance to its target and observes the result, where that can be done: elsewhere its
-// success is the state (C1), which is for whoever asked to conclude. A failed apply is an answer; an
-// error means that the worker could not end it, and another one begins again. That one observes
-// first: what the lost worker had finished is not done twice (A11). The lost worker may be this very
-// one, cut off from the server for a while, and its apply still running: that one has to end first.
+// Apply moves one instance to its target and observes the result, if the runtime can be observed. Otherwise a successful apply is the
+// state (C1), and the caller concludes that. A failed apply is an answer. An error means that the worker could not finish, and another
+// attempt starts. That attempt observes first, so it does not repeat work that the lost worker had finished (A11). The lost worker may be
+// this process after a lost connection to the server, with its apply still running. That apply must end first.
 func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
 	if r.ReportOnly {
 		return protocol.ApplyAnswer{Err: reportOnly, Unready: true}, nil
@@ -32,7 +31,7 @@ func (a *Activities) Apply(ctx context.Context, r protocol.ApplyRequest) (protoc
 	return answer, err
 }
 
-// applyAlone is Apply of what something is written for.
+// applyAlone is Apply for instances that may be written.
 func (a *Activities) applyAlone(ctx context.Context, r protocol.ApplyRequest) (protocol.ApplyAnswer, error) {
 	ctx, life := a.lifeline(ctx, r.Instance.ID.Key())
 	defer life.stop()
@@ -47,7 +46,7 @@ func (a *Activities) applyAlone(ctx context.Context, r protocol.ApplyRequest) (p
 		return protocol.ApplyAnswer{}, lost
 	}
 	if err != nil {
-		permanent := runtimes.IsPermanent(err) // its owner does not allow it
+		permanent := runtimes.IsPermanent(err) // the owner of the object does not allow it
 		return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: permanent, Unready: !permanent}, ctx.Err()
 	}
 	if by != nil {
@@ -60,7 +59,7 @@ func (a *Activities) applyAlone(ctx context.Context, r protocol.ApplyRequest) (p
 		told = func(reading *entities.Reading) { a.hints.applied(r, turn, reading, line.watches) }
 	}
 	answer, err := a.applyAndObserve(ctx, life, line, in, r)
-	if err != nil { // another attempt begins
+	if err != nil { // another attempt follows
 		answer.Reading = nil
 	}
 	told(answer.Reading)
@@ -68,7 +67,7 @@ func (a *Activities) applyAlone(ctx context.Context, r protocol.ApplyRequest) (p
 	return answer, err
 }
 
-// applyAndObserve applies what is ready, unless an attempt that was lost did already.
+// applyAndObserve applies a prepared instance, unless a lost attempt already did.
 func (a *Activities) applyAndObserve(
 	ctx context.Context, life *lifeline, line connection, in runtimes.Instance, r protocol.ApplyRequest,
 ) (protocol.ApplyAnswer, error) {
@@ -83,7 +82,7 @@ func (a *Activities) applyAndObserve(
 		return answer, ctx.Err()
 	}
 	read := time.Now()
-	after, output := line.observe(ctx, in, r.FetchTimeout) // a failed one may have changed things too
+	after, output := line.observe(ctx, in, r.FetchTimeout) // a failed apply may have changed things too
 	a.read(read, line, after)
 	if after.Err != nil {
 		a.logFetch(ctx, in, output, after)
@@ -92,13 +91,12 @@ func (a *Activities) applyAndObserve(
 	return answer, ctx.Err()
 }
 
-// reportOnly is why nothing is written in a channel that only reports (A25). No decision wants that; whatever does is refused
-// before anything is claimed, connected to or run.
+// reportOnly is the reason why nothing is written in a report-only channel (A25). No decision requests a write there. Any other write is
+// rejected before a claim, a connection or a command.
 const reportOnly = "its channel only reports: nothing is written there"
 
-// ready asks at once for all that stands between an apply and its first write, beside the first heartbeat: what is to be
-// applied and where, the claim that stands in the way, and the pauses in force. To have claimed what is then not applied
-// does no harm.
+// ready fetches concurrently, and in parallel to the first heartbeat, everything that is needed before the first write: the payload, the
+// runtime connection, a conflicting claim, and the active pauses. An unused claim is harmless.
 func (a *Activities) ready(ctx context.Context, owner runtimes.Owner, r protocol.ApplyRequest) (
 	line connection, in runtimes.Instance, by *protocol.Claim, why string, err error,
 ) {
@@ -116,7 +114,7 @@ func (a *Activities) ready(ctx context.Context, owner runtimes.Owner, r protocol
 	return line, in, by, why, cmp.Or(err, held, unclaimed)
 }
 
-// answerOf is how an apply ended on its runtime.
+// answerOf converts the result of an apply on a runtime.
 func answerOf(err error) protocol.ApplyAnswer {
 	var fenced *runtimes.FencedError
 	switch {
@@ -128,14 +126,14 @@ func answerOf(err error) protocol.ApplyAnswer {
 	return protocol.ApplyAnswer{Err: runtimes.Clip(err.Error(), 1000), Permanent: runtimes.IsPermanent(err), Unready: runtimes.IsUnready(err)}
 }
 
-// try names this attempt: an activity that is begun anew, after its worker was lost, is the same one, and the next attempt another.
+// try returns an id of this attempt. An activity that starts again after its worker was lost has the same id; the next attempt of the
+// decision has another.
 func try(ctx context.Context) string {
 	info := activity.GetInfo(ctx)
 	return info.WorkflowExecution.RunID + "/" + info.ActivityID
 }
 
-// alone waits until nothing else of that key runs in this worker, and returns what lets the next one
-// begin.
+// alone waits until no other call with that key runs in this worker. It returns a function that releases the key.
 func (a *Activities) alone(ctx context.Context, key string) (done func(), err error) {
 	for {
 		a.mu.Lock()
@@ -193,7 +191,7 @@ func (a *Activities) apply(ctx context.Context, line connection, in runtimes.Ins
 	return err
 }
 
-// heartbeats shows the server that this worker lives, until ctx ends, and what another attempt is to know (nil: nothing).
+// heartbeats sends heartbeats with the progress for another attempt (nil: none) until ctx ends.
 func heartbeats(ctx context.Context, details func() []any) {
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
@@ -211,9 +209,8 @@ func heartbeats(ctx context.Context, details func() []any) {
 	}
 }
 
-// Remove takes an instance down (A24). That it failed is an answer; an error means that the worker
-// could not end it, and another one begins again, which does no harm: what is gone stays gone. No
-// apply of the instance runs meanwhile in this worker.
+// Remove removes an instance (A24). A failed removal is an answer. An error means that the worker could not finish, and another attempt
+// starts. Removal is idempotent. No apply of the instance runs at the same time in this worker.
 func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (protocol.RemoveAnswer, error) {
 	if r.ReportOnly {
 		return protocol.RemoveAnswer{Err: reportOnly}, nil
@@ -246,7 +243,7 @@ func (a *Activities) Remove(ctx context.Context, r protocol.RemoveRequest) (prot
 	return protocol.RemoveAnswer{}, ctx.Err()
 }
 
-// renamed tells whether what is to be removed was left on the very runtime that the instance is on, by another name.
+// renamed reports whether the instance to remove is on the same runtime as the current one, under another name of that runtime.
 func (a *Activities) renamed(ctx context.Context, r protocol.RemoveRequest) (bool, error) {
 	if r.Successor == nil {
 		return false, nil
@@ -259,8 +256,8 @@ func (a *Activities) renamed(ctx context.Context, r protocol.RemoveRequest) (boo
 	return err == nil && left.definition.SamePlace(now.definition), err
 }
 
-// claim claims an instance for a removal. One of what was left on another runtime goes by the claim of what came after
-// it: it is refused once there is a later one.
+// claim claims an instance for a removal. The removal of an instance that moved to another runtime uses the claim of its successor, so it
+// is rejected once there is a later claim.
 func (a *Activities) claim(ctx context.Context, owner runtimes.Owner, r protocol.RemoveRequest, own *runtimes.Fence) (*protocol.Claim, string, error) {
 	if after := r.Successor; after != nil {
 		own = a.fenceOf(after.Instance, after.Sequence)
@@ -287,7 +284,7 @@ func (a *Activities) remove(ctx context.Context, owner runtimes.Owner, r protoco
 	if by != nil {
 		return errors.New(why)
 	}
-	if r.Successor == nil { // else it goes on elsewhere, as what is known of it says
+	if r.Successor == nil { // otherwise the instance continues on another runtime, and its record stays
 		a.hints.forget(ctx, owner)
 	}
 	if r.Timeout > 0 {

@@ -26,22 +26,22 @@ import (
 )
 
 const (
-	// workflowGrace is how long a workflow that has run out of time may take to end, once it is cancelled.
+	// workflowGrace is how long a workflow may take to end after its deadline, once it is cancelled.
 	workflowGrace = 5 * time.Second
-	// tryMemo holds, in the memo of a workflow that applies, the attempt that it was started for.
+	// tryMemo is the memo key, in a workflow that applies, of the attempt that it was started for.
 	tryMemo = "convergeTry"
 )
 
-// UserWorkflows run workflows of users, as part of an activity and in its namespace (D28). Payloads are plain JSON, whatever
-// Converge's own are encrypted with: the workers of a user have no keys of ours.
+// UserWorkflows runs workflows of users as part of an activity and in its namespace (D28). Payloads are plain JSON even if Converge
+// encrypts its own, because the workers of a user do not have Converge's keys.
 type UserWorkflows struct {
 	Client client.Client
 }
 
-// RunWorkflow implements custom.Workflows. The id is that of the instance, so that the server lets one run at a time; whose it is
-// says its memo.
+// RunWorkflow implements custom.Workflows. The workflow id is derived from the instance, so the server allows one run at a time. The memo
+// has the attempt that owns the run.
 func (u UserWorkflows) RunWorkflow(ctx context.Context, r custom.WorkflowRequest) ([]byte, error) {
-	if protocol.OwnTaskQueue(r.TaskQueue) { // a definition that nobody compiled
+	if protocol.OwnTaskQueue(r.TaskQueue) { // the definition bypassed the compiler
 		return nil, runtimes.Permanent(fmt.Errorf("%s is a task queue of Converge's own", r.TaskQueue))
 	}
 	f := &userWorkflow{
@@ -59,18 +59,18 @@ func (u UserWorkflows) RunWorkflow(ctx context.Context, r custom.WorkflowRequest
 	return result, err
 }
 
-// userWorkflow is one run of one.
+// userWorkflow is one run of a user's workflow.
 type userWorkflow struct {
 	service   workflowservice.WorkflowServiceClient
 	request   custom.WorkflowRequest
 	namespace string
 	execution *commonpb.WorkflowExecution
 	page      []byte
-	begun     bool // a worker of its has completed something
+	begun     bool // a worker of the user has completed a task
 	open      bool
 }
 
-// begin finds the run of this attempt, or starts it, once one of another attempt has ended.
+// begin finds the run of this attempt, or starts it after the run of another attempt has ended.
 func (f *userWorkflow) begin(ctx context.Context) error {
 	for {
 		found, err := f.service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{Namespace: f.namespace, Execution: f.execution})
@@ -80,7 +80,7 @@ func (f *userWorkflow) begin(ctx context.Context) error {
 		}
 		last := found.GetWorkflowExecutionInfo()
 		var try string
-		_ = converter.GetDefaultDataConverter().FromPayload(last.GetMemo().GetFields()[tryMemo], &try) // of somebody else's there is none
+		_ = converter.GetDefaultDataConverter().FromPayload(last.GetMemo().GetFields()[tryMemo], &try) // a workflow that Converge did not start has no memo
 		f.open = last.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 		switch {
 		case err == nil && try == f.request.Try:
@@ -101,7 +101,7 @@ func (f *userWorkflow) begin(ctx context.Context) error {
 	}
 }
 
-// polled tells by an error that nobody polls the task queue. It is no attempt: the workflow has not begun.
+// polled returns an error if no worker polls the task queue. It does not count as an attempt, because the workflow has not started.
 func (f *userWorkflow) polled(ctx context.Context) error {
 	q, err := f.service.DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
 		Namespace: f.namespace, TaskQueue: &taskqueuepb.TaskQueue{Name: f.request.TaskQueue}, TaskQueueType: enumspb.TASK_QUEUE_TYPE_WORKFLOW,
@@ -115,7 +115,7 @@ func (f *userWorkflow) polled(ctx context.Context) error {
 	return nil
 }
 
-// start starts a run; false: another one is there.
+// start starts a run; false: another run exists.
 func (f *userWorkflow) start(ctx context.Context) (bool, error) {
 	to := converter.GetDefaultDataConverter()
 	input, err := to.ToPayloads(f.request.Input)
@@ -130,7 +130,7 @@ func (f *userWorkflow) start(ctx context.Context) (bool, error) {
 		Namespace: f.namespace, WorkflowId: f.execution.WorkflowId, RequestId: f.request.Try, Identity: "converge",
 		WorkflowType: &commonpb.WorkflowType{Name: f.request.Type}, TaskQueue: &taskqueuepb.TaskQueue{Name: f.request.TaskQueue},
 		Input: input, Memo: &commonpb.Memo{Fields: map[string]*commonpb.Payload{tryMemo: try}},
-		// Should nobody be left who could end it.
+		// In case no process is left to end it.
 		WorkflowExecutionTimeout: durationpb.New(f.request.Timeout + 2*workflowGrace),
 		WorkflowIdReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIdConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
@@ -146,7 +146,7 @@ func (f *userWorkflow) start(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// follow reads what becomes of the run until it is closed.
+// follow reads the events of the run until it is closed.
 func (f *userWorkflow) follow(ctx context.Context) ([]byte, error) {
 	for {
 		history, err := f.service.GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
@@ -168,7 +168,7 @@ func (f *userWorkflow) follow(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// wait waits for a server that does not answer; false: it did, or there is no more time.
+// wait waits a second before the next request to an unavailable server. It returns false if a retry is useless, or if ctx has ended.
 func wait(ctx context.Context, err error) bool {
 	var gone *serviceerror.NotFound
 	var wrong *serviceerror.InvalidArgument
@@ -184,14 +184,14 @@ func wait(ctx context.Context, err error) bool {
 	}
 }
 
-// event takes one in, and says how the run ended if it did.
+// event processes an event, and returns the result if the run has ended.
 func (f *userWorkflow) event(ctx context.Context, e *historypb.HistoryEvent) (result []byte, closed bool, err error) {
 	switch e.GetEventType() {
 	case enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
 		f.begun = true
 		return nil, false, nil
 	case enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED:
-		if f.begun { // its workers try again, and may be mended meanwhile
+		if f.begun { // its workers retry, and may be fixed in the meantime
 			return nil, false, nil
 		}
 		err = fmt.Errorf("the workers of task queue %s cannot begin it: %s", f.request.TaskQueue, e.GetWorkflowTaskFailedEventAttributes().GetFailure().GetMessage())
@@ -216,7 +216,7 @@ func (f *userWorkflow) event(ctx context.Context, e *historypb.HistoryEvent) (re
 	return result, true, err
 }
 
-// failed is how a workflow failed by itself: for good, if it says so.
+// failed returns the failure of a workflow. It is permanent if the workflow says so.
 func failed(f *failure.Failure) error {
 	err := temporal.GetDefaultFailureConverter().FailureToError(f)
 	if f.GetApplicationFailureInfo().GetNonRetryable() {
@@ -225,7 +225,7 @@ func failed(f *failure.Failure) error {
 	return err
 }
 
-// document is what a workflow returned, as JSON; nothing where it returned nothing.
+// document returns the result of a workflow as JSON, or nil if there is none.
 func document(result *commonpb.Payloads) ([]byte, error) {
 	for _, p := range result.GetPayloads() {
 		switch encoding := string(p.GetMetadata()[converter.MetadataEncoding]); {
@@ -239,8 +239,8 @@ func document(result *commonpb.Payloads) ([]byte, error) {
 	return nil, nil
 }
 
-// end ends the run, as far as it has to end: ctx is over because of its time, or since that was asked for, or another attempt is
-// to begin (a nil err). What was cut off goes on. Until when it may take is the deadline of ctx, or the grace.
+// end ends the run if necessary: because its timeout passed, because its end was requested, or because another attempt starts (a nil
+// err). A run that was only cut off from this worker continues. The limit for ending is the deadline of ctx, or the grace.
 func (f *userWorkflow) end(ctx context.Context, err error) error {
 	cause, deadline := context.Cause(ctx), time.Now().Add(workflowGrace)
 	switch {
@@ -254,7 +254,7 @@ func (f *userWorkflow) end(ctx context.Context, err error) error {
 	life := runtimes.LifelineOf(ctx)
 	ctx, done := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer done()
-	go func() { // what is terminated gets no time
+	go func() { // a terminated run gets no grace
 		ticker := time.NewTicker(100 * time.Millisecond)
 		defer ticker.Stop()
 		for !life.Over() {
@@ -270,7 +270,7 @@ func (f *userWorkflow) end(ctx context.Context, err error) error {
 		Namespace: f.namespace, WorkflowExecution: f.execution, Reason: "the apply is to end",
 	})
 	if asked == nil {
-		_, _ = f.follow(ctx) // how it ended does not matter any more
+		_, _ = f.follow(ctx) // its result does not matter any more
 	}
 	if f.open {
 		return errors.Join(err, f.terminate(context.WithoutCancel(ctx), "it did not end when it was cancelled"))
@@ -278,7 +278,7 @@ func (f *userWorkflow) end(ctx context.Context, err error) error {
 	return err
 }
 
-// terminate ends the run at once.
+// terminate terminates the run at once.
 func (f *userWorkflow) terminate(ctx context.Context, reason string) error {
 	ctx, done := context.WithTimeout(ctx, workflowGrace)
 	defer done()

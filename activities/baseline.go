@@ -10,9 +10,9 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// Baseline has services look what they are to go by, since the baseline of the installation is another one (G2): each is sent
-// the newest notice of its application once more, and what LoadSpec then answers has the baseline that is in force. One that is
-// started meanwhile looks by itself. A service that cannot be told is passed over, and named in the answer.
+// Baseline makes services reload their configuration after a change of the installation's baseline (G2). It sends each service the newest
+// notice of its application again. The answer of LoadSpec then has the current baseline. A service that starts meanwhile loads it at its
+// start. A service that cannot be notified is skipped and listed in the answer.
 func (a *Activities) Baseline(ctx context.Context, r protocol.BaselineRequest) (protocol.AnnounceAnswer, error) {
 	services := slices.Sorted(slices.Values(r.Only))
 	if len(services) == 0 {
@@ -26,8 +26,8 @@ func (a *Activities) Baseline(ctx context.Context, r protocol.BaselineRequest) (
 	return protocol.AnnounceAnswer{Unreached: all.missed}, err
 }
 
-// haveLook sends a service the newest notice of its application. One of which nothing was ever recorded, or that is not
-// declared in it, has nothing to look at.
+// haveLook sends a service the newest notice of its application. It does nothing if there is no notice, or if the notice does not declare
+// the service.
 func (a *Activities) haveLook(ctx context.Context, id string) error {
 	application, service, ok := protocol.ParseServiceID(id)
 	if !ok {
@@ -50,7 +50,7 @@ func (a *Activities) haveLook(ctx context.Context, id string) error {
 	}))
 }
 
-// looking has a service that is started again look as well: its checkpoint may be of before the baseline that is in force.
+// looking makes a restarted service reload its configuration too, because its checkpoint may be older than the current baseline.
 func (a *Activities) looking(ctx context.Context, last protocol.NotifyRequest) (protocol.NotifyRequest, error) {
 	rules, err := a.Store.Rules(ctx)
 	if err != nil && !store.IsDamaged(err) || rules.Number == 0 {
@@ -66,8 +66,8 @@ func (a *Activities) looking(ctx context.Context, last protocol.NotifyRequest) (
 	return last, err
 }
 
-// confirmBaseline refuses a publication that the installation does not take: another identity than its baseline names people
-// by, more than its limits, or runtimes of others.
+// confirmBaseline rejects a publication that violates the baseline of the installation: another identity, more than its limits, or
+// runtimes of other applications.
 func (a *Activities) confirmBaseline(ctx context.Context, rules protocol.Rules, inc *incarnation.Incarnation, manifest incarnation.Manifest) error {
 	if rules.Baseline == nil {
 		return nil
@@ -102,7 +102,7 @@ func (a *Activities) confirmBaseline(ctx context.Context, rules protocol.Rules, 
 	return nil
 }
 
-// ownerOf is the application that defines a runtime: by what is current, or what is to become so.
+// ownerOf returns the application that defines a runtime, in its current definition or, without one, in the one of that digest.
 func (a *Activities) ownerOf(ctx context.Context, name, digest string) (string, error) {
 	definition, err := a.Store.CurrentRuntime(ctx, name)
 	if store.IsNotFound(err) {

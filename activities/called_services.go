@@ -11,9 +11,9 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// calledServices asks services of which some are called otherwise than first. Rules say what people call them; workflows and the store
-// know them by their first names, which keys has by name for an application. Another application is asked for its own, where
-// nothing is found by the name itself: a first name is never another's.
+// calledServices queries services that may have been renamed. Rules use current names; workflows and the store use the first names, which
+// keys has by current name for one application. For another application, names are looked up there if there is no service with the given
+// name. A first name is never reused for another service.
 type calledServices struct {
 	services
 	application string
@@ -38,7 +38,7 @@ func (c calledServices) Status(ctx context.Context, application, service string)
 	return status, cmp.Or(asked, err)
 }
 
-// names are what another application calls its services.
+// names returns the current names of another application's services.
 func (c calledServices) names(ctx context.Context, application string) (protocol.ServiceNames, error) {
 	var status protocol.ApplicationStatus
 	err := c.query(ctx, protocol.ApplicationID(application), &status)

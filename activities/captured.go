@@ -17,13 +17,13 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// This file captures what setting up services produced (E2): a command prints it, and from there on it is encrypted. It is decrypted by the
-// worker alone, for a command that is about to start and for nobody else.
+// This file captures the output of commands that set services up (E2). A command prints it; from then on it is encrypted. Only the worker
+// decrypts it, for a command that is about to start.
 
-// maxCaptured bounds what is captured of a service, in bytes.
+// maxCaptured limits the captured output per service, in bytes.
 const maxCaptured = 256 << 10
 
-// Captured decrypts what was captured of a service in a release channel. No error shows any of it.
+// Captured decrypts the captured secrets of a service in a release channel. Errors do not contain them.
 func (a *Activities) Captured(ctx context.Context, application, channel, service string) (map[string]string, error) {
 	c, err := a.Store.Captured(ctx, application, channel, service)
 	if store.IsNotFound(err) {
@@ -39,8 +39,8 @@ func (a *Activities) Captured(ctx context.Context, application, channel, service
 	return texts, nil
 }
 
-// capturedBefore returns the version that was captured before of the service of a command, and whether its secrets are captured again: when
-// some are missing, or a person asks.
+// capturedBefore returns the version of the last capture of a command's service, and whether its secrets are captured again: because some
+// are missing, or at a user's request.
 func (a *Activities) capturedBefore(ctx context.Context, r *protocol.PlanRunRequest) (version int64, again bool, err error) {
 	c, err := a.Store.Captured(ctx, r.Application, r.Channel, r.Command.Service)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
@@ -62,7 +62,8 @@ func (a *Activities) capturedBefore(ctx context.Context, r *protocol.PlanRunRequ
 	return c.Version, again, nil
 }
 
-// capture encrypts and keeps what a command printed. Whoever was faster has captured it. No error shows any of it.
+// capture encrypts and stores the output of a command. If another attempt was first, its output is kept. Errors do not contain the
+// output.
 func (a *Activities) capture(ctx context.Context, work *plan.Work, r *protocol.PlanRunRequest, before int64, stdout []byte) error {
 	texts, err := parseCaptured(stdout, r.Command.Captures)
 	if err != nil {
@@ -78,8 +79,8 @@ func (a *Activities) capture(ctx context.Context, work *plan.Work, r *protocol.P
 	return err
 }
 
-// parseCaptured reads secrets that a command printed, each of those that are wanted and no other: a JSON object of texts, or lines of
-// NAME=TEXT. What is wrong is said without any text.
+// parseCaptured parses the secrets that a command printed, exactly the wanted ones: a JSON object of strings, or lines of NAME=TEXT.
+// Errors do not contain values.
 func parseCaptured(printed []byte, wanted []string) (map[string]string, error) {
 	if len(printed) > maxCaptured {
 		return nil, fmt.Errorf("it printed %d bytes; expected at most %d", len(printed), maxCaptured)
@@ -125,7 +126,7 @@ func capturedLines(printed string) (map[string]string, error) {
 	return texts, nil
 }
 
-// fillInput makes the document of a node, with what was captured in its places.
+// fillInput builds the document of a node and fills the captured secrets in.
 func (a *Activities) fillInput(ctx context.Context, work *plan.Work, w *protocol.PlanWork, with *extra) error {
 	var err error
 	if work, err = with.reported.located(ctx, work, with.reports); err != nil {
@@ -141,7 +142,7 @@ func (a *Activities) fillInput(ctx context.Context, work *plan.Work, w *protocol
 		if f.Captured {
 			err = a.fillCaptured(ctx, work, f, known, with)
 		}
-		if f.Reported && err == nil { // after that: what is reported names no secret
+		if f.Reported && err == nil { // after that, because reported values contain no secret
 			f.Reported, f.Content = false, with.reported.text(ctx, f.Content)
 			err = with.reported.err
 		}
@@ -154,7 +155,7 @@ func (a *Activities) fillInput(ctx context.Context, work *plan.Work, w *protocol
 	return err
 }
 
-// fillCaptured puts what was captured in its places in a fragment; known has that by service.
+// fillCaptured fills captured secrets into a fragment. known caches them by service.
 func (a *Activities) fillCaptured(ctx context.Context, work *plan.Work, f *plan.Fragment, known map[string]map[string]string, with *extra) (missing error) {
 	f.Captured = false
 	f.Content = plan.WithCaptured(f.Content, func(service, name string) string {

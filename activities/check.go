@@ -16,19 +16,18 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// How long evaluating one check may take: commands say it themselves, everything else is a question.
+// Limits for the evaluation of one check. Commands declare their own; all other checks are queries.
 const (
 	questionTimeout = 10 * time.Second
 	commandTimeout  = 30 * time.Second
 	jobTimeout      = 5 * time.Minute
 	longestCheck    = 10 * time.Minute
-	commandMargin   = 5 * time.Second // for a command that is being ended
+	commandMargin   = 5 * time.Second // for a command that is being stopped
 )
 
-// Check observes checks of one service, all at once and each with its own deadline and interval, so
-// that a hung one is reported alone and delays no other. It completes when some reading is not as
-// known; else it asks the server for another attempt when the next one is due, which writes no
-// history. What is due when goes from one attempt to the next by heartbeat.
+// Check evaluates checks of one service concurrently, each with its own deadline and interval, so that a hung one is reported alone and
+// delays no other. It completes when a reading differs from the known one. Otherwise it asks the server for another attempt when the next
+// check is due, which writes no history. The heartbeat carries the schedule from one attempt to the next.
 func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
 	info := activity.GetInfo(ctx)
 	leave, away := a.checks.take(r.Application, time.Now())
@@ -49,7 +48,7 @@ func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protoc
 		return a.evaluate(ctx, r, e)
 	})
 	bound(news, entities.SortedKeys(news))
-	if ctx.Err() != nil { // the worker is stopping: what it read half way counts for nothing
+	if ctx.Err() != nil { // the worker is stopping: incomplete readings are discarded
 		return protocol.CheckAnswer{}, ctx.Err()
 	}
 	if len(news) > 0 {
@@ -63,8 +62,8 @@ func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protoc
 	return protocol.CheckAnswer{}, asKnown(max(time.Until(schedule.next(r.Checks)), time.Second))
 }
 
-// Preflight evaluates checks once, now and all at once (A10). There is a reading of every one: what
-// could not be evaluated in time is an ERROR.
+// Preflight evaluates all checks once, immediately and concurrently (A10). It returns a reading of each: a check that could not be
+// evaluated in time is an ERROR.
 func (a *Activities) Preflight(ctx context.Context, r protocol.CheckRequest) (protocol.CheckAnswer, error) {
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
@@ -85,8 +84,7 @@ func (a *Activities) Preflight(ctx context.Context, r protocol.CheckRequest) (pr
 	return answer, ctx.Err()
 }
 
-// evaluate evaluates one check, bounded in time. It never fails: what keeps it from that is the verdict
-// ERROR (D16).
+// evaluate evaluates one check, limited in time. It never fails: errors become the verdict ERROR (D16).
 func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e entities.Evaluation) (verdict entities.CheckReading) {
 	defer func(began time.Time) { a.evaluated(began, e, verdict) }(time.Now())
 	reading, cancel := context.WithTimeout(ctx, questionTimeout)
@@ -109,7 +107,7 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 		}
 	}
 	limit := limitOf(definition)
-	if deadline, ok := ctx.Deadline(); ok { // of the activity: better an ERROR than no answer
+	if deadline, ok := ctx.Deadline(); ok { // the deadline of the activity: an ERROR is better than no answer
 		limit = max(min(limit, time.Until(deadline)-2*hanging), time.Second)
 	}
 	return within(ctx, limit, func(ctx context.Context) entities.CheckReading {
@@ -118,7 +116,7 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 	})
 }
 
-// sources is what checks of a service can ask from this worker.
+// sources returns the data sources of this worker for the checks of a service.
 func (a *Activities) sources(r protocol.CheckRequest) checks.Sources {
 	return checks.Sources{
 		Own: func(ctx context.Context) (protocol.Status, error) {
@@ -131,7 +129,8 @@ func (a *Activities) sources(r protocol.CheckRequest) checks.Sources {
 	}
 }
 
-// servicesFor asks services on behalf of one. That which waits for the answer said what it would be asked for.
+// servicesFor queries services for the checks of a service. The service itself waits for the result and cannot answer queries; its
+// request has the answer.
 func (a *Activities) servicesFor(r protocol.CheckRequest) checks.Services {
 	all := calledServices{services{a}, r.Application, r.Others}
 	if len(r.Releases) == 0 {
@@ -140,7 +139,7 @@ func (a *Activities) servicesFor(r protocol.CheckRequest) checks.Services {
 	return waiting{all, r}
 }
 
-// waiting is a service that waits for the answer, so that no query of its own would be answered.
+// waiting answers for the service that waits for the result of the checks, because it would not answer a query.
 type waiting struct {
 	checks.Services
 	request protocol.CheckRequest
@@ -154,12 +153,12 @@ func (w waiting) Status(ctx context.Context, application, service string) (proto
 	return w.Services.Status(ctx, application, service)
 }
 
-// limitOf is how long evaluating may take.
+// limitOf returns the time limit for an evaluation.
 func limitOf(d entities.CheckDefinition) time.Duration {
 	limit := questionTimeout
 	switch {
 	case d.Compare != nil:
-		limit = 4 * questionTimeout // it asks up to eight questions, one after the other
+		limit = 4 * questionTimeout // up to eight sequential queries
 	case d.HTTP != nil && d.HTTP.Timeout > 0:
 		limit = d.HTTP.Timeout
 	case d.Command != nil && d.Command.Command.Timeout > 0:
@@ -172,7 +171,7 @@ func limitOf(d entities.CheckDefinition) time.Duration {
 	return min(limit, longestCheck)
 }
 
-// within evaluates, and leaves behind what ignores its deadline.
+// within evaluates a check and abandons it if it ignores its deadline.
 func within(ctx context.Context, limit time.Duration, evaluate func(context.Context) entities.CheckReading) entities.CheckReading {
 	r, ok := leftBehind(ctx, limit, hanging, evaluate)
 	if !ok {
@@ -181,7 +180,7 @@ func within(ctx context.Context, limit time.Duration, evaluate func(context.Cont
 	return r
 }
 
-// hanging is how long a check may take to end once its time is over.
+// hanging is the grace of a check after its deadline.
 const hanging = 2 * time.Second
 
 func unevaluated(reason string) entities.CheckReading {

@@ -11,18 +11,17 @@ import (
 )
 
 const (
-	checkInterval = 30 * time.Second // where nothing else is said
-	calendar      = time.Hour        // between readings of what only time and the definition change
+	checkInterval = 30 * time.Second // default interval
+	calendar      = time.Hour        // between readings of checks that only time and the definition change
 )
 
 // evaluateOne takes one reading of one check.
 type evaluateOne func(context.Context, entities.Evaluation) entities.CheckReading
 
-// evaluateAll evaluates all checks that are due, at once, and returns the readings that are not as known,
-// by key. It returns when every one that was due has been evaluated, or a moment after the first news: who
-// hangs then is evaluated again in the next round, which waits twice as long for it: others that have news
-// each second must not keep it from ever being evaluated. While somebody hangs, the others go on by their own
-// intervals, so that a Job of minutes delays no other's news.
+// evaluateAll evaluates all checks that are due concurrently, and returns the readings that differ from the known ones, by key. It
+// returns when every due check was evaluated, or a moment after the first news. A check that hangs then is evaluated again in the next
+// round, which waits twice as long for it, so frequent news of others cannot prevent its evaluation for ever. While one hangs, the others
+// continue at their own intervals, so a Job that takes minutes delays no other's news.
 func evaluateAll(ctx context.Context, all []entities.Evaluation, s *schedule, evaluate evaluateOne) map[string]entities.CheckReading {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -56,7 +55,7 @@ type checkRound struct {
 	evaluate evaluateOne
 }
 
-// watch evaluates one check whenever it is due, until it has news or all that were due are evaluated.
+// watch evaluates one check whenever it is due, until it has news or all due checks are evaluated.
 func (r *checkRound) watch(ctx context.Context, e entities.Evaluation, due time.Time, counted bool) {
 	for {
 		select {
@@ -69,7 +68,7 @@ func (r *checkRound) watch(ctx context.Context, e entities.Evaluation, due time.
 		began := time.Now()
 		reading := r.evaluate(ctx, e)
 		if ctx.Err() != nil {
-			return // it is over: what it says now counts for nothing
+			return // the round is over; the reading is discarded
 		}
 		due = r.schedule.evaluated(e, reading, began)
 		if reading.Verdict == entities.Error {
@@ -84,16 +83,16 @@ func (r *checkRound) watch(ctx context.Context, e entities.Evaluation, due time.
 	}
 }
 
-// pace is when a check is to be evaluated next, and how often in a row it could not be.
+// pace is the time of the next evaluation of a check, and its number of consecutive errors.
 type pace struct {
 	Next   time.Time `json:"next"`
 	Errors int       `json:"errors,omitempty"`
 }
 
-// schedule holds the paces of checks, by key. Without one a check is due.
+// schedule holds the paces of checks, by key. A check without one is due.
 type schedule struct {
-	spread string // so that services that began together do not ask together for ever
-	cuts   int    // how often in a row news of others cut somebody off
+	spread string // key to spread intervals, so that services that started together do not query together for ever
+	cuts   int    // consecutive rounds in which news of others interrupted a check
 
 	mu sync.Mutex
 	at map[string]pace
@@ -105,8 +104,8 @@ func (s *schedule) due(e entities.Evaluation) time.Time {
 	return s.at[e.Key()].Next
 }
 
-// evaluated notes a reading and returns when the check is due again: after its interval, or when it says
-// that it may change by itself; later and later while it cannot be evaluated.
+// evaluated records a reading and returns when the check is due again: after its interval, or at the time of a change that the reading
+// predicts. It backs off while the check cannot be evaluated.
 func (s *schedule) evaluated(e entities.Evaluation, reading entities.CheckReading, began time.Time) time.Time {
 	interval := e.Interval
 	if interval <= 0 {
@@ -136,14 +135,14 @@ func (s *schedule) evaluated(e entities.Evaluation, reading entities.CheckReadin
 	return p.Next
 }
 
-// errors is how often in a row a check could not be evaluated.
+// errors returns the number of consecutive errors of a check.
 func (s *schedule) errors(e entities.Evaluation) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.at[e.Key()].Errors
 }
 
-// next is when the first of the checks is due.
+// next returns when the first of the checks is due.
 func (s *schedule) next(all []entities.Evaluation) time.Time {
 	var due []time.Time
 	for _, e := range all {
@@ -171,14 +170,12 @@ func (s *schedule) copied() map[string]pace {
 	return maps.Clone(s.at)
 }
 
-// recallFor is how long after news the next evaluation of the checks of a service may begin and still go on
-// with the paces of the last one.
+// recallFor is how long a schedule is kept after news, for the next evaluation of the checks of a service.
 const recallFor = 10 * time.Second
 
-// recall keeps, between news and the evaluation that follows, when each check of a service is due, and how
-// often in a row slow ones were cut off by the news of others. Without it a check that flips each second
-// would have all others asked each second, and one that takes longer than that never evaluated. It is
-// kept in this worker alone: another one asks all of them once more, which is never wrong.
+// recall keeps the schedule of a service's checks between news and the next evaluation: when each is due, and how often in a row slow
+// ones were interrupted by news of others. Without it, a check that flips each second would cause a query of all others each second, and
+// a check that takes longer would never complete. It is local to this worker. Another worker evaluates all checks again, which is safe.
 type recall struct {
 	mu sync.Mutex
 	of map[string]recalled // by workflow id
@@ -191,7 +188,7 @@ type recalled struct {
 	until  time.Time
 }
 
-// keep notes how the evaluations of a service ended.
+// keep records the schedule at the end of an evaluation.
 func (r *recall) keep(service string, checks []entities.Evaluation, s *schedule, now time.Time) {
 	at := s.copied()
 	r.mu.Lock()
@@ -203,8 +200,8 @@ func (r *recall) keep(service string, checks []entities.Evaluation, s *schedule,
 	r.of[service] = recalled{checks: checks, at: at, cuts: s.cuts, until: now.Add(recallFor)}
 }
 
-// take fills in what is still true of the checks that a service asks about now. A check that is not known,
-// or asked about something else than before, is due at once.
+// take restores the valid part of the schedule for the checks that a service evaluates now. A check without a known reading, or with a
+// changed question, is due at once.
 func (r *recall) take(service string, checks []entities.Evaluation, s *schedule, now time.Time) {
 	r.mu.Lock()
 	old, found := r.of[service]

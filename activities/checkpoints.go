@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	// checkpointAgain is when one is tried again that the store did not take.
+	// checkpointAgain is the retry delay after a failed write.
 	checkpointAgain = 5 * time.Second
-	// checkpointWriters is how many are written at a time.
+	// checkpointWriters is the number of concurrent writes.
 	checkpointWriters = 4
 	checkpointTimeout = 30 * time.Second
-	// checkpointLate is how long one is on its way when the store answers.
+	// checkpointLate is how long a write takes at most while the store is available.
 	checkpointLate = 2 * time.Second
 )
 
-// Checkpoints keeps checkpoints of this worker's workflows in the store, each soon after its workflow task, the newest of a
-// workflow only. It blocks nobody: what the store does not take is held, and tried again. What is lost with the worker is
-// handed over again by the next one that runs the workflow, and is in the workflow's history meanwhile.
+// Checkpoints writes checkpoints of this worker's workflows to the store, each soon after its workflow task, and only the newest of a
+// workflow. It does not block callers. A failed write is held and retried. A checkpoint that is lost with the worker is submitted again
+// by the next worker that runs the workflow; until then the state is in the workflow's history.
 type Checkpoints struct {
 	store *store.Store
-	// Metrics is where it counts. Nil: nowhere.
+	// Metrics counts the writes. Nil: no metrics.
 	Metrics client.MetricsHandler
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	newest  map[string]taken     // by workflow id: what is to be kept
-	queue   []string             // of these, those whose turn it is
-	resting map[string]bool      // being written, or not taken a moment ago
-	since   map[string]time.Time // by workflow id: when the first was taken that may not be in the store
-	away    bool                 // the store did not answer the last time
+	newest  map[string]taken     // by workflow id: checkpoints to write
+	queue   []string             // workflow ids of newest that are ready to be written
+	resting map[string]bool      // being written, or waiting after a failed write
+	since   map[string]time.Time // by workflow id: time of the oldest checkpoint that may not be in the store
+	away    bool                 // the last request to the store failed
 	closing bool
 	writers sync.WaitGroup
 }
@@ -47,7 +47,7 @@ type taken struct {
 	plain []byte
 }
 
-// NewCheckpoints makes one; Close ends it.
+// NewCheckpoints returns Checkpoints that run until Close.
 func NewCheckpoints(s *store.Store) *Checkpoints {
 	c := &Checkpoints{store: s, newest: map[string]taken{}, resting: map[string]bool{}, since: map[string]time.Time{}}
 	c.changed = sync.NewCond(&c.mu)
@@ -74,13 +74,13 @@ func (c *Checkpoints) Take(checkpoint protocol.Checkpoint, state []byte) {
 	}
 }
 
-// enqueue has a checkpoint written. The lock is held.
+// enqueue queues a checkpoint. The caller holds the lock.
 func (c *Checkpoints) enqueue(id string) {
 	c.queue = append(c.queue, id)
 	c.changed.Signal()
 }
 
-// write writes checkpoints until there are none left once it is to end.
+// write writes checkpoints until Close was called and the queue is empty.
 func (c *Checkpoints) write() {
 	var packer protocol.Packer
 	c.mu.Lock()
@@ -130,7 +130,7 @@ func (c *Checkpoints) put(one taken, packer *protocol.Packer) (err error) {
 	return c.store.PutCheckpoint(ctx, one.Checkpoint)
 }
 
-// count counts one that was written, or not. The lock is held.
+// count counts a write and its result. The caller holds the lock.
 func (c *Checkpoints) count(err error) {
 	if c.Metrics == nil {
 		return
@@ -143,7 +143,7 @@ func (c *Checkpoints) count(err error) {
 	c.Metrics.Gauge(metricUnkept).Update(float64(len(c.newest)))
 }
 
-// rested lets the next checkpoint of a workflow be written. The lock is held.
+// rested allows the next write for a workflow. The caller holds the lock.
 func (c *Checkpoints) rested(id string) {
 	delete(c.resting, id)
 	if _, waits := c.newest[id]; waits && !c.closing {
@@ -151,7 +151,7 @@ func (c *Checkpoints) rested(id string) {
 	}
 }
 
-// KeptUpTo is the time up to which all that was taken is in the store: now, or when the oldest was taken that is not.
+// KeptUpTo returns the time up to which all submitted checkpoints are in the store: now, or the time of the oldest one that is not.
 func (c *Checkpoints) KeptUpTo(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,14 +163,14 @@ func (c *Checkpoints) KeptUpTo(now time.Time) time.Time {
 	return now
 }
 
-// Saw notes whether the store answered somebody else of this worker.
+// Saw records whether the store answered another part of this worker.
 func (c *Checkpoints) Saw(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.away = err != nil
 }
 
-// Away implements workflows.Watcher: the store did not answer this worker the last time, or takes long over it.
+// Away implements workflows.Watcher. It reports whether the last request of this worker to the store failed, or a write takes too long.
 func (c *Checkpoints) Away() bool {
 	now := time.Now()
 	late := now.Sub(c.KeptUpTo(now)) > checkpointLate
@@ -179,7 +179,7 @@ func (c *Checkpoints) Away() bool {
 	return c.away || late
 }
 
-// Close tries once more to write what waits, and ends it. It tells whether all is in the store.
+// Close makes a last attempt to write pending checkpoints and stops. It reports whether all of them are in the store.
 func (c *Checkpoints) Close() (all bool) {
 	c.mu.Lock()
 	c.closing = true

@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// Confirm reads what a publication names, and answers what the store says of it, whatever the publication itself says (G1).
+// Confirm reads the data that a publication refers to. It answers from the store and does not trust the publication (G1).
 func (a *Activities) Confirm(ctx context.Context, r protocol.ConfirmRequest) (protocol.ConfirmAnswer, error) {
 	inc, err := a.Store.Incarnation(ctx, r.Hash)
 	if err != nil {
@@ -44,7 +44,7 @@ func (a *Activities) Confirm(ctx context.Context, r protocol.ConfirmRequest) (pr
 	return answer, nil
 }
 
-// unpublished refuses what the store does not have: waiting for it would hold up all that comes later.
+// unpublished returns a non-retryable error for data that the store does not have: a retry would block all later publications.
 func unpublished(err error) error {
 	if store.IsNotFound(err) || store.IsDamaged(err) {
 		return refuse("nothing was published: %s; publish with: converge apply DIR", err)

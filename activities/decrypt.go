@@ -8,8 +8,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// decrypt decrypts the objects of an instance that SOPS encrypted, for a runtime that is about to see them and for nobody
-// else. Where a key is missing the error is not permanent: a worker may get it.
+// decrypt decrypts the SOPS-encrypted objects of an instance, only for a runtime that is about to get them. A missing key is not a
+// permanent error, because a worker may get it later.
 func (a *Activities) decrypt(in *runtimes.Instance) error {
 	if in.Payload == nil || in.Payload.Bundled() == nil {
 		return nil

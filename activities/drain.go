@@ -15,14 +15,14 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file carries out that a runtime is drained, and turned up again (A16).
+// This file drains a runtime and restores it (A16).
 
-// drainEvery is the least time between two looks at how far services are. Where asking them takes long, it is four times that.
+// drainEvery is the least time between two checks of the services' progress. If the queries are slow, it is four times their duration.
 const drainEvery = time.Second
 
-// Drain tells services whose turn it is to leave a runtime, or to come back, and answers once that is otherwise than the request
-// says. The turns are kept where services look (InForce, LoadSpec, Adopt); a service that does not know its own is told again.
-// It is begun anew as often as need be: nothing depends on how often services are told.
+// Drain notifies the services whose turn it is to leave a runtime, or to come back. It returns when the turns differ from those in the
+// request. The turns are stored where services read them (InForce, LoadSpec, Adopt). A service with outdated turns is notified again.
+// Drain is idempotent and may be restarted at any time.
 func (a *Activities) Drain(ctx context.Context, r protocol.AnnouncePause) (protocol.DrainAnswer, error) {
 	if r.Runtime == "" || r.Pause == nil || r.Pause.Drain == nil {
 		return protocol.DrainAnswer{}, refuse("drain of runtime %q: expected a runtime and its drain", r.Runtime)
@@ -63,7 +63,7 @@ func (a *Activities) Drain(ctx context.Context, r protocol.AnnouncePause) (proto
 	}
 }
 
-// withTurns fills in the turns of a drain that were left to the store.
+// withTurns reads the turns of a drain that were spilled to the store.
 func (a *Activities) withTurns(ctx context.Context, r protocol.AnnouncePause) (protocol.AnnouncePause, error) {
 	if r.Turns == "" || r.Pause == nil || r.Pause.Drain == nil {
 		return r, nil
@@ -75,7 +75,7 @@ func (a *Activities) withTurns(ctx context.Context, r protocol.AnnouncePause) (p
 	return r, err
 }
 
-// pauseFor waits, unless it is called off.
+// pauseFor waits for a duration or until ctx ends.
 func pauseFor(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -87,7 +87,7 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tellTurns signals the services that believe otherwise than it is. One that cannot be told is told again later.
+// tellTurns signals the services with outdated turns. A failed signal is repeated later.
 func (a *Activities) tellTurns(ctx context.Context, scope string, pause *entities.Pause, placed []protocol.Placed) error {
 	for n := range placed {
 		s := &placed[n]
@@ -104,7 +104,7 @@ func (a *Activities) tellTurns(ctx context.Context, scope string, pause *entitie
 	return nil
 }
 
-// knows tells whether a service has heard what it is to hear of a drain, or has nothing to do with it.
+// knows reports whether a service has its current turn of a drain, or is not affected by it.
 func knows(s *protocol.Placed, scope string, pause *entities.Pause) bool {
 	var told *entities.Pause
 	for n := range s.Drains {
@@ -126,7 +126,7 @@ func knows(s *protocol.Placed, scope string, pause *entities.Pause) bool {
 	return told.At.Equal(meant.At) && entities.DigestOf(told.Drain) == entities.DigestOf(meant.Drain)
 }
 
-// Alone says of which channels nothing would be left without a runtime. A service that cannot be asked is an error.
+// Alone returns the channels that would have no runtime left. A service that does not answer is an error.
 func (a *Activities) Alone(ctx context.Context, r protocol.AloneRequest) (protocol.AloneAnswer, error) {
 	placed, err := Placed(ctx, a.Client)
 	for n := range placed {
@@ -137,7 +137,8 @@ func (a *Activities) Alone(ctx context.Context, r protocol.AloneRequest) (protoc
 	return protocol.AloneAnswer{Alone: drain.Alone(r.Runtime, placed)}, err
 }
 
-// Placed asks all services that run where they are, in order of their workflow ids. What keeps one from answering is in its place.
+// Placed queries the placement of all running services, in order of their workflow ids. An error of a service takes the place of its
+// answer.
 func Placed(ctx context.Context, c client.Client) ([]protocol.Placed, error) {
 	ids, err := (&Activities{Client: c}).running(ctx, "")
 	if err != nil {
@@ -148,7 +149,7 @@ func Placed(ctx context.Context, c client.Client) ([]protocol.Placed, error) {
 	return all, ctx.Err()
 }
 
-// atOnce asks so many services, a few at the same time.
+// atOnce calls ask for each of the services, a limited number concurrently.
 func atOnce(services int, ask func(n int)) {
 	var asking sync.WaitGroup
 	room := make(chan struct{}, reachAtOnce)
@@ -166,7 +167,7 @@ func placedOf(ctx context.Context, c client.Client, id string) protocol.Placed {
 	out := protocol.Placed{Service: id}
 	err := services{&Activities{Client: c}}.askInParts(ctx, id, &out, protocol.QueryPlaced)
 	if errors.Is(err, checks.ErrNoService) {
-		return protocol.Placed{Service: id} // it has ended meanwhile
+		return protocol.Placed{Service: id} // it has ended in the meantime
 	}
 	if err != nil {
 		return protocol.Placed{Service: id, Err: err.Error()}

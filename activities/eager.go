@@ -13,18 +13,18 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Eager notes, on a worker's connection, when the worker asked for what came as the answer: the completion of a workflow
-// task brings the activities that it starts along. The server cannot have handed one out before it was asked, so an attempt
-// that begins soon after that is this worker's for a while, and need not wait until the server has heard of it (F7). It
-// costs nothing, and a heartbeat before each apply took longer than all else that stands before an apply.
+// Eager records, on a worker's connection, the request time of each eagerly dispatched activity: the response to a completed workflow
+// task includes the activities that it starts. The server cannot have dispatched such an attempt before the request. So an attempt that
+// begins soon after it belongs to this worker for a while, and need not wait for its first heartbeat (F7). This is free, while a
+// heartbeat took longer than all other steps before an apply.
 //
-// The zero value is ready. Nil knows of none: each attempt waits for its first heartbeat.
+// The zero value is ready. Nil has no records: each attempt waits for its first heartbeat.
 type Eager struct {
 	mu    sync.Mutex
-	asked map[string]time.Time // by task token
+	asked map[string]time.Time // request times, by task token
 }
 
-// DialOption makes a connection note it.
+// DialOption adds the recording to a connection.
 func (e *Eager) DialOption() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
 		asked := time.Now()
@@ -36,7 +36,7 @@ func (e *Eager) DialOption() grpc.DialOption {
 	})
 }
 
-// outside are the activities that change something there.
+// outside are the activities that make external changes.
 var outside = []string{protocol.ActivityApply, protocol.ActivityRemove, protocol.ActivityExtension}
 
 func (e *Eager) note(answer *workflowservice.RespondWorkflowTaskCompletedResponse, asked time.Time) {
@@ -47,7 +47,8 @@ func (e *Eager) note(answer *workflowservice.RespondWorkflowTaskCompletedRespons
 	}
 }
 
-// add forgets those that were never taken: their workflows had ended by then, or the worker stops.
+// add records a request time. It drops old records of activities that never started, because their workflows had ended or the worker
+// stops.
 func (e *Eager) add(token string, asked time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -60,8 +61,8 @@ func (e *Eager) add(token string, asked time.Time) {
 	e.asked[token] = asked
 }
 
-// take returns when an attempt that begins now was asked for, if that is known and less than a beat ago: by the clock on
-// the wall, too, which goes on while the machine is suspended.
+// take returns the request time of an attempt that begins now, if it is known and less than a beat ago. It also checks the wall clock,
+// which advances while the machine is suspended.
 func (e *Eager) take(token []byte) (asked time.Time, ok bool) {
 	if e == nil {
 		return asked, false

@@ -20,31 +20,31 @@ import (
 )
 
 const (
-	extensionTimeout = 10 * time.Minute // where nothing is said
-	tailSize         = 500              // bytes of output that go into the workflow
+	extensionTimeout = 10 * time.Minute // default timeout
+	tailSize         = 500              // bytes of output in the workflow
 )
 
-// Extension runs an extension once (A21). A command that failed, or could not be started, is an
-// answer; an error means that the worker could not end it, or not read what to run, and it begins
-// again. A process ends with its worker, and is run again; a Job is taken over by its name, a task by its attempt.
+// Extension runs an extension once (A21). A command that failed or could not start is an answer. An error means that the worker could not
+// finish it or not read its definition; then it starts again. A process ends with its worker and runs again. A Job is adopted by its
+// name, a task by its attempt.
 func (a *Activities) Extension(ctx context.Context, r protocol.ExtensionRequest) (protocol.ExtensionAnswer, error) {
 	defer a.follows.moved(activity.GetInfo(ctx).WorkflowExecution.ID)
 	return a.runExtension(ctx, r, extra{reports: true, reported: a.ofVersion(r.Application, r.Service, r.Channel, r.FullVersion)})
 }
 
-// extra is what a command of a plan has beside an extension: a document with secrets in it, variables, and whoever takes the secrets that
-// it prints.
+// extra is the additional input of a plan's command compared with an extension: a document with secrets, variables, and a function that
+// receives the secrets that it prints.
 type extra struct {
 	document string
 	hidden   []string
 	env      map[string]string
 	captures func(stdout []byte) error
-	// reported is what others reported before. Reports: it reports something itself.
+	// reported has the values that others reported before. reports: this command reports values itself.
 	reported *filler
 	reports  bool
 }
 
-// runExtension runs one.
+// runExtension runs an extension or a command of a plan.
 func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionRequest, with extra) (protocol.ExtensionAnswer, error) {
 	if r.ReportOnly {
 		return protocol.ExtensionAnswer{Err: reportOnly}, nil
@@ -78,7 +78,7 @@ func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionReque
 	life.begins(r.Channel, "extension "+r.Name+" of "+r.FullVersion, once.Timeout)
 	once.One, once.Key, once.Try = one, fmt.Sprintf("%s/%s/%d", r.Release, r.FullVersion, r.Attempt), try(ctx)
 	if r.Begun > 0 {
-		once.Key += fmt.Sprintf("/%d", r.Begun) // what it printed before is no answer
+		once.Key += fmt.Sprintf("/%d", r.Begun) // earlier output is not a result of this run
 	}
 	output, signal, err := custom.RunOnce(ctx, a.Commands, once)
 	if ctx.Err() != nil {
@@ -94,7 +94,7 @@ func (a *Activities) runExtension(ctx context.Context, r protocol.ExtensionReque
 	return answer, ctx.Err()
 }
 
-// extensionRun is the command with everything filled in. What Converge says wins over the definition.
+// extensionRun returns the command with all values filled in. Values of Converge take precedence over the definition.
 func extensionRun(r protocol.ExtensionRequest, d entities.ExtensionDefinition) custom.Once {
 	fill := func(text string) string {
 		return versionRE.ReplaceAllStringFunc(text, func(match string) string {
@@ -115,7 +115,7 @@ func extensionRun(r protocol.ExtensionRequest, d entities.ExtensionDefinition) c
 	if r.BackTo != "" {
 		env["CONVERGE_ROLLED_BACK_TO"] = entities.Value{Literal: r.BackTo}
 	}
-	argv := []string{""} // no command at all is refused where it is run
+	argv := []string{""} // an empty command is rejected where it runs
 	for n, arg := range d.Command.Argv {
 		argv = append(argv[:n], fill(arg))
 	}
@@ -136,10 +136,10 @@ func extensionRun(r protocol.ExtensionRequest, d entities.ExtensionDefinition) c
 	}
 }
 
-// versionRE is what a definition may leave open.
+// versionRE matches the placeholders of a definition.
 var versionRE = regexp.MustCompile(`\$\{\{\s*(version|fullVersion)\s*\}\}`)
 
-// ended says how a command failed; empty is success.
+// ended describes how a command failed; empty means success.
 func ended(program string, o runtimes.Output, signal string, err error) string {
 	how := ""
 	switch {
@@ -162,8 +162,7 @@ func ended(program string, o runtimes.Output, signal string, err error) string {
 	return runtimes.Clip(how, tailSize)
 }
 
-// lastOf is the end of what was printed, stderr last, in whole characters. Secrets are out of it
-// already.
+// lastOf returns the end of the output, stderr last, in whole characters. Secrets are removed already.
 func lastOf(o runtimes.Output) string {
 	text := strings.TrimSpace(strings.TrimSpace(o.Stdout) + "\n" + strings.TrimSpace(o.Stderr))
 	text = text[max(0, len(text)-tailSize):]
@@ -173,8 +172,7 @@ func lastOf(o runtimes.Output) string {
 	return text
 }
 
-// keepExtension keeps the output for `converge logs` and returns its key. Losing it is no reason to
-// fail.
+// keepExtension stores the output for `converge logs` and returns its key. A failed write is ignored.
 func (a *Activities) keepExtension(ctx context.Context, r protocol.ExtensionRequest, o runtimes.Output, failed string) string {
 	if o.Started.IsZero() {
 		o.Started = time.Now()

@@ -12,15 +12,14 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// fence claims an instance for what is about to be written there, so that nothing is ever written after something later
-// (F2): whatever an operator does to workflows and workers, at most one sequence of targets goes forward. It returns the
-// claim that stands in the way, if one does, and why; that of another epoch, where the installation was moved, has no
-// sequence.
+// fence claims an instance for a write, so that no write follows a later one (F2). Whatever an operator does to workflows and workers, at
+// most one sequence of targets makes progress. It returns the conflicting claim, if any, and the reason. A claim of another epoch, to
+// which the installation was moved, has no sequence.
 func (a *Activities) fence(ctx context.Context, in runtimes.Owner, f *runtimes.Fence) (by *protocol.Claim, why string, err error) {
 	var asked sync.WaitGroup
 	var i protocol.Installation
 	var unknown error
-	asked.Go(func() { i, unknown = a.Store.Installation(ctx) }) // each time: where it was moved to, others apply from that moment on
+	asked.Go(func() { i, unknown = a.Store.Installation(ctx) }) // not cached: after a move, the new installation applies at once
 	claim := protocol.Claim{Epoch: f.Epoch, Sequence: f.Sequence, Target: f.Target, FullVersion: f.FullVersion, At: time.Now().UTC()}
 	by, err = a.Store.Claim(ctx, in.Application, in.Service, in.ID.Key(), claim)
 	asked.Wait()
@@ -42,7 +41,7 @@ func (a *Activities) fence(ctx context.Context, in runtimes.Owner, f *runtimes.F
 	return by, why, nil
 }
 
-// whereTo says where an installation went on.
+// whereTo says where an installation was moved to.
 func whereTo(i protocol.Installation) string {
 	if i.Exported != "" {
 		return "exported by " + i.Exported + ", to go on elsewhere"
@@ -50,7 +49,7 @@ func whereTo(i protocol.Installation) string {
 	return fmt.Sprintf("moved to the namespace %s (%s)", i.Namespace, i.NamespaceID)
 }
 
-// fenceOf is the place of a target, or of a removal, among all that an instance ever had.
+// fenceOf returns the position of a target, or of a removal, in the sequence of an instance.
 func (a *Activities) fenceOf(to protocol.InstanceRef, sequence int64) *runtimes.Fence {
 	f := &runtimes.Fence{Installation: a.Installation, Epoch: a.Epoch, Sequence: sequence, FullVersion: to.FullVersion}
 	if to.FullVersion != "" {
@@ -59,8 +58,8 @@ func (a *Activities) fenceOf(to protocol.InstanceRef, sequence int64) *runtimes.
 	return f
 }
 
-// fencedOff is the answer of an apply that the runtime itself refused, since something later stands there. From where the
-// installation was moved to it has no sequence: counting above it would not help here.
+// fencedOff returns the answer for an apply that the runtime itself rejected because of a later write. If the later write comes from the
+// place that the installation was moved to, the answer has no sequence, because a higher number would not help here.
 func fencedOff(e *runtimes.FencedError) protocol.ApplyAnswer {
 	by := &protocol.Claim{Epoch: e.By.Epoch, Target: e.By.Target, FullVersion: e.By.FullVersion}
 	if e.By.Epoch == e.Refused.Epoch {

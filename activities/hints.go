@@ -16,45 +16,45 @@ import (
 )
 
 const (
-	hintGap      = 500 * time.Millisecond // between two readings of one instance that hints ask for
-	lastHintGap  = 30 * time.Second       // while they fail: doubled up to this
-	hintReadings = 8                      // under way at a time, of one runtime
-	// newsGap is how soon details follow what the workflow was notified of, where a change that matters wakes
-	// it anyway.
+	hintGap      = 500 * time.Millisecond // between two readings of one instance that follow hints
+	lastHintGap  = 30 * time.Second       // maximum of the gap, which doubles while they fail
+	hintReadings = 8                      // concurrent readings per runtime
+	// newsGap is the least time between two notifications of the workflow that differ only in details. A change that matters wakes it
+	// anyway.
 	newsGap = 5 * time.Second
-	// lasting is how long something steady may be not ready before anybody is told: pods come and go, and most are back by then.
+	// lasting is how long a steady instance may be unready before its workflow is notified. Pods come and go, and most are ready again
+	// within it.
 	lasting = 30 * time.Second
-	// hintLeave is how long whoever has observed an instance, another worker perhaps, is left to follow a hint. It doubles
-	// up to lastHintLeave while the workflow is woken and nobody observes.
+	// hintLeave is how long a hint is left to the worker that observed the instance last. It doubles up to lastHintLeave while the
+	// workflow is woken and no observation follows.
 	hintLeave     = 5 * time.Second
 	lastHintLeave = 10 * time.Minute
 )
 
-// What comes of a hint: nothing that matters is otherwise, the workflow was woken, or it could not be told.
+// The outcomes of a hint: no relevant change, the workflow was woken, or the reading or the wake failed.
 const (
 	hintSame   = "same"
 	hintWoke   = "woke"
 	hintFailed = "failed"
 )
 
-// hints turn what runtimes learn of changes by themselves into wakes of the services concerned. A
-// hint says only that something may be different, so the instance is observed again, from what the
-// runtime has watched, and compared with what the workflow knows; only a difference that
-// the decision would see wakes the workflow.
+// hints turn the changes that runtimes report into wakes of the affected services. A hint says only that something may have changed. The
+// instance is observed again, from the runtime's watch cache, and compared with the state that the workflow knows. Only a difference that
+// affects a decision wakes the workflow.
 //
-// A hint comes once, so it is kept until a reading that began after it has settled it: one that comes during an
-// observation or an apply is followed afterwards, and one whose reading or wake fails is tried again. What the workflow
-// knows from here is in memory; what it knows from another worker, or knew before this one started, is in the store
-// (hints_known.go). What no worker hears of at all, the observation that the server repeats finds.
+// A hint comes once, so it is kept until a reading that began after it settles it. A hint that comes during an observation or an apply is
+// followed afterwards; one whose reading or wake fails is retried. The state that the workflow learned from this worker is in memory. The
+// state from another worker, or from before this worker started, is in the store (hints_known.go). A change without any hint is found by
+// the observation that the server repeats.
 type hints struct {
 	observe observeOne
 	wake    func(ctx context.Context, owner runtimes.Owner, runtime string) error
 	records records
-	came    func(outcome string) // of a hint that was followed
+	came    func(outcome string) // called with the outcome of each hint
 	gap     time.Duration
 	lasting time.Duration
 	leave   time.Duration
-	place   func(who string, now time.Time) (leave func(), away time.Duration) // for a reading
+	place   func(who string, now time.Time) (leave func(), away time.Duration) // acquires a slot for a reading
 	rounds  rounds
 
 	ctx    context.Context //nolint:containedctx // of the worker: hints come from goroutines that have none
@@ -63,34 +63,34 @@ type hints struct {
 
 	mu     sync.Mutex
 	ended  bool
-	slots  map[string]chan struct{} // for readings, of each runtime
+	slots  map[string]chan struct{} // reading slots per runtime
 	owners map[runtimes.Owner]*interest
 }
 
-// interest is what is known here of an instance that hints may come for.
+// interest is the tracked state of an instance that may get hints.
 type interest struct {
-	known     *observed    // by the workflow, from here; nil: nothing, or it was woken, or is observing or applying
-	turn      int          // of the observation or apply that began last
-	observing bool         // by the workflow, or applying: what comes meanwhile waits for its end
-	gone      time.Time    // when it was removed from here; zero: it was not, or it is there again
-	hinted    bool         // since the last reading began
+	known     *observed    // state that the workflow knows from this worker; nil: none, or the workflow was woken, or is observing or applying
+	turn      int          // number of the last observation or apply that began
+	observing bool         // the workflow observes or applies; hints that come meanwhile wait for its end
+	gone      time.Time    // time of its removal on this worker; zero: not removed, or it exists again
+	hinted    bool         // a hint came since the last reading began
 	running   bool         // a goroutine follows the hints
-	last      notification // of the workflow from here
-	passing   time.Time    // since when nothing but its readiness is not as known; zero: something else, or nothing
-	looks     int          // for what the workflow knows from elsewhere, since it last observed here
-	applied   bool         // what is known is from an apply that an observation is about to follow
-	later     *time.Timer  // begins to follow hints, unless the workflow observes before
-	kept      keeping      // of what is known in the store
-	again     rereading    // of what is steady, without a hint
+	last      notification // last notification of the workflow by this worker
+	passing   time.Time    // since when only its readiness differs from the known state; zero: something else differs, or nothing
+	looks     int          // looks that used the state from another worker, since the last observation here
+	applied   bool         // known is from an apply, and an observation is about to follow
+	later     *time.Timer  // starts following hints, unless the workflow observes first
+	kept      keeping      // state of the record in the store
+	again     rereading    // polling of a steady instance, without a hint
 }
 
-// notification is what a workflow was notified of, and when.
+// notification is the content and time of a notification of a workflow.
 type notification struct {
 	shape shape
 	at    time.Time
 }
 
-// observed is what an observation found, and how to observe again.
+// observed is the result of an observation, and the request to repeat it.
 type observed struct {
 	request protocol.ObserveRequest // without its instances
 	ref     protocol.InstanceRef
@@ -107,7 +107,7 @@ func newHints(a *Activities) *hints {
 	return h
 }
 
-// stop ends the following of hints. What is being written is written.
+// stop ends the following of hints. It waits for writes in progress.
 func (h *hints) stop() {
 	h.mu.Lock()
 	h.ended = true
@@ -117,9 +117,8 @@ func (h *hints) stop() {
 	h.leaveRounds()
 }
 
-// shape is what of a reading the decision, or a person, sees at once. How many replicas are ready so far, and
-// which versions are active meanwhile, is left to the observation: a rollout would wake the workflow
-// at each of them.
+// shape is the part of a reading that a decision or a user needs at once. The number of ready replicas and the active versions during a
+// rollout are left to the observation, or a rollout would wake the workflow at each step.
 type shape = protocol.Seen
 
 func shapeOf(reading entities.Reading, ref protocol.InstanceRef) shape {
@@ -135,7 +134,7 @@ func shapeOf(reading entities.Reading, ref protocol.InstanceRef) shape {
 	return s
 }
 
-// passes tells whether what was well is not ready, and nothing else is the matter: that passes, as a rule.
+// passes reports whether a stable instance became unready and nothing else changed. That is usually temporary.
 func passes(s, now shape) bool {
 	if !s.Stable || now.Stable {
 		return false
@@ -148,8 +147,8 @@ func ownerOf(r protocol.ObserveRequest, id entities.InstanceID) runtimes.Owner {
 	return runtimes.Owner{Application: r.Application, Service: r.Service, ID: id}
 }
 
-// begin is called before an observation or an apply, so that no change falls between its reading and settle. It
-// returns the turn to settle.
+// begin is called before an observation or an apply, so that no change is missed between its reading and settle. It returns the turn to
+// pass to settle.
 func (h *hints) begin(owner runtimes.Owner) (turn int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,7 +163,7 @@ func (h *hints) begin(owner runtimes.Owner) (turn int) {
 	return i.turn
 }
 
-// of is the interest in an instance, with h.mu held.
+// of returns the tracked state of an instance and creates it if needed. The caller holds h.mu.
 func (h *hints) of(owner runtimes.Owner) *interest {
 	i := h.owners[owner]
 	if i == nil {
@@ -174,14 +173,14 @@ func (h *hints) of(owner runtimes.Owner) *interest {
 	return i
 }
 
-// settle is called after an observation with what the workflow is being told or knows already. When nothing was found, it
-// is looked at again from what was known before. One that another observation, or an apply, has passed by (it took long, and the
-// workflow gave it up) says nothing any more.
+// settle is called after an observation with the state that the workflow knows or is about to receive. With nil, the instance is read
+// again and compared with the state known before. It has no effect if a later observation or apply has begun, because the workflow gave
+// up the slow one.
 func (h *hints) settle(owner runtimes.Owner, turn int, found *observed) {
 	h.settled(owner, turn, found, false)
 }
 
-// settled is settle; applied: after an apply, with the reading that it ended with, and an observation follows.
+// settled is settle. With applied, the state is the reading at the end of an apply, and an observation follows.
 func (h *hints) settled(owner runtimes.Owner, turn int, found *observed, applied bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -196,8 +195,8 @@ func (h *hints) settled(owner runtimes.Owner, turn int, found *observed, applied
 	h.follow(owner, i, "")
 }
 
-// applied is settle after an apply that ended with a reading, which the workflow is being told. None: nobody knows what it did. Hinted: by
-// the runtime.
+// applied is settle after an apply whose final reading is sent to the workflow. A nil reading means that the effect of the apply is
+// unknown. hinted says whether the runtime sends hints.
 func (h *hints) applied(r protocol.ApplyRequest, turn int, reading *entities.Reading, hinted bool) {
 	owner := runtimes.Owner{Application: r.Application, Service: r.Service, ID: r.Instance.ID}
 	switch {
@@ -218,7 +217,7 @@ func (h *hints) applied(r protocol.ApplyRequest, turn int, reading *entities.Rea
 	h.settled(owner, turn, found, r.Rest == 0)
 }
 
-// notified notes that the workflow is being notified of something of this shape.
+// notified records that the workflow is being notified of this shape.
 func (h *hints) notified(owner runtimes.Owner, of shape) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -227,8 +226,8 @@ func (h *hints) notified(owner runtimes.Owner, of shape) {
 	}
 }
 
-// early is how long to wait with news that the decision would not see, because the workflow has just
-// been notified of the same shape; 0 when it is to be notified now.
+// early returns how long to delay news that does not affect a decision, because the workflow has just been notified of the same shape; 0:
+// notify now.
 func (h *hints) early(owner runtimes.Owner, of shape, gap time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -239,7 +238,7 @@ func (h *hints) early(owner runtimes.Owner, of shape, gap time.Duration) time.Du
 	return max(gap-time.Since(i.last.at), 0)
 }
 
-// hint takes in that an instance may have changed.
+// hint records that an instance may have changed.
 func (h *hints) hint(owner runtimes.Owner, runtime string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -248,7 +247,8 @@ func (h *hints) hint(owner runtimes.Owner, runtime string) {
 	h.follow(owner, i, runtime)
 }
 
-// follow begins to observe an instance that was hinted at, now or when it was left to others for long enough, with h.mu held.
+// follow starts the observation of an instance after a hint: now, or after the time for which the hint is left to other workers. The
+// caller holds h.mu.
 func (h *hints) follow(owner runtimes.Owner, i *interest, runtime string) {
 	if i.running || i.observing || !i.hinted || h.ended {
 		return
@@ -265,7 +265,7 @@ func (h *hints) follow(owner runtimes.Owner, i *interest, runtime string) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if i.turn != turn {
-				return // it was observed meanwhile
+				return // it was observed in the meantime
 			}
 			i.later = nil
 			if !i.running && !i.observing && i.hinted && !h.ended {
@@ -275,8 +275,8 @@ func (h *hints) follow(owner runtimes.Owner, i *interest, runtime string) {
 	}
 }
 
-// run observes an instance until no more hints come, or its workflow observes by itself. What failed, the reading or the
-// waking, is tried again, ever more slowly.
+// run observes an instance until no more hints come or its workflow observes it. A failed reading or wake is retried with exponential
+// backoff.
 func (h *hints) run(owner runtimes.Owner, i *interest, runtime string) {
 	gap := h.gap
 	for goesOn := true; goesOn; goesOn = h.goesOn(owner, i, runtime) {
@@ -288,17 +288,16 @@ func (h *hints) run(owner runtimes.Owner, i *interest, runtime string) {
 	}
 }
 
-// goesOn tells whether there are hints that are to be followed now.
+// goesOn reports whether there are hints to follow now.
 func (h *hints) goesOn(owner runtimes.Owner, i *interest, runtime string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i.running = i.hinted && !i.observing && !h.ended && h.leaves(i) == 0
-	h.follow(owner, i, runtime) // later
+	h.follow(owner, i, runtime) // schedules the remaining hints
 	return i.running
 }
 
-// leaves is how long to leave a hint to whoever follows it as well, an observation that comes after an apply, or another
-// worker; with h.mu held.
+// leaves returns how long to leave a hint to the observation that follows an apply or to another worker. The caller holds h.mu.
 func (h *hints) leaves(i *interest) time.Duration {
 	switch {
 	case i.applied:
@@ -309,14 +308,14 @@ func (h *hints) leaves(i *interest) time.Duration {
 	return min(h.leave<<min(i.looks-1, 10), lastHintLeave)
 }
 
-// glance is what a look begins with.
+// glance is the state at the start of a look.
 type glance struct {
-	known *observed // from here, or from elsewhere a while ago; nil: only the store knows
+	known *observed // from this worker, or earlier from another one; nil: only the store has it
 	turn  int
-	due   bool // it was time to read what is steady: nobody hinted
+	due   bool // caused by the poll interval, not by a hint
 }
 
-// take takes the hints that have come. Not ok: the workflow observes by itself.
+// take takes the pending hints. ok is false if the workflow is observing.
 func (h *hints) take(i *interest) (t glance, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -331,8 +330,8 @@ func (h *hints) take(i *interest) (t glance, ok bool) {
 	return t, true
 }
 
-// look wakes the workflow of an instance that is not as the workflow knows it. That it could not be read or woken is
-// not done, and stays hinted at; of what is steady, that it cannot be read any more is news.
+// look reads an instance and wakes its workflow if the reading differs from the state that the workflow knows. If the reading or the wake
+// fails, it is not done and the hint stays pending. For a steady instance a failed reading is news.
 func (h *hints) look(owner runtimes.Owner, i *interest, runtime string) (done bool) {
 	t, ok := h.take(i)
 	if !ok {
@@ -356,7 +355,7 @@ func (h *hints) look(owner runtimes.Owner, i *interest, runtime string) (done bo
 		return h.tell(owner, i, t.turn, runtime) || again()
 	}
 	if t.due && !rests(found.request) {
-		return true // it moves, and its workflow has it followed
+		return true // it is not steady; its workflow observes it
 	}
 	same, ok := h.compare(owner, i, t, found)
 	switch {
@@ -368,8 +367,8 @@ func (h *hints) look(owner runtimes.Owner, i *interest, runtime string) (done bo
 	return same || h.tell(owner, i, t.turn, found.request.Runtime) || again()
 }
 
-// compare reads an instance and compares it with what the workflow knows. Not ok: it could not be read, or it is not known what to
-// compare with.
+// compare reads an instance and compares it with the state that the workflow knows. ok is false if the reading failed or the known state
+// is not available.
 func (h *hints) compare(owner runtimes.Owner, i *interest, t glance, found *observed) (same, ok bool) {
 	h.readAgain(owner, i, t.turn, found)
 	reading, ok := h.read(found, t.due)
@@ -377,7 +376,7 @@ func (h *hints) compare(owner runtimes.Owner, i *interest, t glance, found *obse
 		return false, false
 	}
 	same = h.same(owner, i, found, reading)
-	if !same && found == t.known { // another worker may have told more since
+	if !same && found == t.known { // another worker may have recorded a newer state
 		now, err := h.recall(owner, i, t.turn)
 		if err != nil {
 			return false, false
@@ -387,13 +386,13 @@ func (h *hints) compare(owner runtimes.Owner, i *interest, t glance, found *obse
 		}
 	}
 	if same {
-		h.still(i, t.turn, func() { i.looks = min(i.looks, 1) }) // whoever was woken has seen to it
+		h.still(i, t.turn, func() { i.looks = min(i.looks, 1) }) // the woken workflow has observed it
 	}
 	return same, true
 }
 
-// read reads an instance again: what was hinted at from what is watched, a few at a time; or else, or when it is due, by asking the runtime,
-// for which it may find no place.
+// read reads an instance again. After a hint it reads from the watch cache, a few instances at a time. If it is due, or the runtime has
+// no watch, it queries the runtime; ok is false if no slot is free.
 func (h *hints) read(found *observed, due bool) (reading entities.Reading, ok bool) {
 	of := found.request.Application + "/" + found.request.Runtime
 	if found.hinted() && !due {
@@ -408,7 +407,7 @@ func (h *hints) read(found *observed, due bool) (reading entities.Reading, ok bo
 	return h.observe(h.ctx, found.request, found.ref), true
 }
 
-// same tells whether a reading is what the workflow knows, as far as it matters so far.
+// same reports whether a reading matches the state that the workflow knows, as far as it matters now.
 func (h *hints) same(owner runtimes.Owner, i *interest, found *observed, reading entities.Reading) bool {
 	now := shapeOf(reading, found.ref)
 	if !found.hinted() {
@@ -434,7 +433,7 @@ func (h *hints) tell(owner runtimes.Owner, i *interest, turn int, runtime string
 	return true
 }
 
-// waits tells whether what is seen is to last before anybody is told, and has not yet. It is looked at again by then.
+// waits reports whether a change must last longer before the workflow is notified. If so, the instance is read again after that time.
 func (h *hints) waits(owner runtimes.Owner, i *interest, found *observed, now shape) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -449,7 +448,7 @@ func (h *hints) waits(owner runtimes.Owner, i *interest, found *observed, now sh
 	return time.Since(i.passing) < h.lasting
 }
 
-// still does something if no observation and no apply has begun since that turn.
+// still calls do if no observation and no apply has begun since that turn.
 func (h *hints) still(i *interest, turn int, do func()) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -460,7 +459,8 @@ func (h *hints) still(i *interest, turn int, do func()) bool {
 	return true
 }
 
-// in does something in one of a few places that a runtime has, so that a cluster's bad day neither fills the worker nor holds up another one's hints.
+// in calls do in one of the few slots of a runtime, so that a slow cluster neither fills the worker nor delays the hints of other
+// clusters.
 func (h *hints) in(runtime string, do func()) {
 	h.mu.Lock()
 	slots := h.slots[runtime]
@@ -477,13 +477,13 @@ func (h *hints) in(runtime string, do func()) {
 	}
 }
 
-// errNobody says that there is no such service any more.
+// errNobody means that the service no longer exists.
 var errNobody = errors.New("no such service")
 
-// wake asks a service's workflow to observe a channel now, by the verb that people have for it.
+// wake signals a service's workflow to observe a channel now. It sends the same signal as the refresh command of users.
 func (a *Activities) wake(ctx context.Context, owner runtimes.Owner, runtime string) error {
 	by := "watch of " + runtime
-	if runtime == "" { // nothing is known from where
+	if runtime == "" { // the runtime is unknown
 		by = "watch"
 	}
 	request := protocol.ScopeRequest{Act: protocol.Act{By: by}, Channel: owner.ID.Channel}
@@ -494,11 +494,11 @@ func (a *Activities) wake(ctx context.Context, owner runtimes.Owner, runtime str
 	return err
 }
 
-// signal signals a workflow, if it is there.
+// signal signals a workflow, if it exists.
 func (a *Activities) signal(ctx context.Context, id, name string, payload any) error {
 	err := a.send(ctx, id, name, payload)
 	if errors.As(err, new(*serviceerror.NotFound)) {
-		return nil // nobody is interested any more
+		return nil // the workflow no longer exists
 	}
 	return err
 }

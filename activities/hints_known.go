@@ -10,35 +10,35 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// This file keeps what workflows know of watched instances in the store. So a worker that starts, or that takes over from
-// one that is gone, finds what has changed since, and a worker can follow hints at what another one observes, without
-// asking the workflow, which would cost history.
+// This file stores the state that workflows know of watched instances. A worker that starts, or that replaces another one, finds the
+// changes that happened in between. A worker can also follow hints for an instance that another worker observes. Asking the workflow
+// instead would write history.
 
 // takeOverPace is the time between two looks of a worker that starts.
 const takeOverPace = 5 * time.Millisecond
 
-// records are where what workflows know is kept, for the workers that reach a runtime.
+// records store the state that workflows know, for the workers of a runtime's queue.
 type records interface {
 	put(context.Context, runtimes.Owner, protocol.Watched) error
-	// get returns nil when nothing is known.
+	// get returns nil if there is no record.
 	get(context.Context, runtimes.Owner) (*protocol.Watched, error)
 	remove(context.Context, runtimes.Owner) error
 	all(context.Context) ([]runtimes.Owner, error)
-	// beat says what a worker says of itself, and beats what all of the queue say.
+	// beat writes the presence record of a worker; beats returns those of all workers of the queue.
 	beat(ctx context.Context, worker string, b store.Beat) error
 	beats(context.Context) (map[string]store.Beat, error)
 	leave(ctx context.Context, worker string) error
-	// guards is what the workers of the common queue say of themselves, which look after those of remote runtimes.
+	// guards returns the presence records of the workers of the common queue, which monitor the workers of remote runtimes.
 	guards(context.Context) (map[string]store.Beat, error)
 }
 
-// keeping is what is in the store of what is known of an instance.
+// keeping is the state of an instance's record in the store.
 type keeping struct {
-	stands  *protocol.Watched // nil: not known
+	stands  *protocol.Watched // the stored record; nil: not known
 	writing bool
 }
 
-// record is what is kept of what was found: without what differs from reading to reading and decides nothing.
+// record returns the record of an observation, without the parts that vary between readings and do not affect a decision.
 func (o *observed) record() protocol.Watched {
 	r, ref := o.request, o.ref
 	if !rests(r) {
@@ -48,7 +48,7 @@ func (o *observed) record() protocol.Watched {
 	return protocol.Watched{Request: r, Seen: o.shape}
 }
 
-// keep has the store know what the workflow does, with h.mu held. One that cannot be written is with the next.
+// keep writes the state that the workflow knows to the store. A failed write is repeated with the next one. The caller holds h.mu.
 func (h *hints) keep(owner runtimes.Owner, i *interest) {
 	if i.known == nil || i.kept.writing || h.ended {
 		return
@@ -73,14 +73,14 @@ func (h *hints) keep(owner runtimes.Owner, i *interest) {
 	})
 }
 
-// recall is what the workflow knows from elsewhere. Nil: nothing was written down.
+// recall returns the state that the workflow knows from another worker, or nil if there is no record.
 func (h *hints) recall(owner runtimes.Owner, i *interest, turn int) (*observed, error) {
 	w, err := h.records.get(h.ctx, owner)
 	if err != nil {
 		return nil, err
 	}
 	h.still(i, turn, func() {
-		if i.looks == 0 || !reflect.DeepEqual(i.kept.stands, w) { // somebody observes
+		if i.looks == 0 || !reflect.DeepEqual(i.kept.stands, w) { // another worker observes it
 			i.looks = 1
 		}
 		i.kept.stands = w
@@ -93,19 +93,19 @@ func (h *hints) recall(owner runtimes.Owner, i *interest, turn int) (*observed, 
 	return found, nil
 }
 
-// forget is called when an instance is about to be removed: nobody is to be told that it goes.
+// forget is called when an instance is about to be removed, so that its removal wakes no workflow.
 func (h *hints) forget(ctx context.Context, owner runtimes.Owner) {
-	h.begin(owner) // nothing settles it, until it is observed again
+	h.begin(owner) // no settle takes effect until it is observed again
 	h.mu.Lock()
 	i := h.of(owner)
 	i.kept.stands, i.gone = nil, time.Now()
 	h.mu.Unlock()
-	_ = h.records.remove(ctx, owner) // a record that stays costs a look
-	h.rounds.told.add(owner)         // or another worker would believe that it is there
+	_ = h.records.remove(ctx, owner) // a record that remains costs one reading
+	h.rounds.told.add(owner)         // or another worker would assume that it exists
 }
 
-// takeOver looks once at all that is known to the workers of this queue, and was not observed here yet: who knew of a
-// change may be gone.
+// takeOver looks once at each instance that is known to the workers of this queue and was not observed here yet. The worker that knew of
+// a change may be gone.
 func (h *hints) takeOver() {
 	var owners []runtimes.Owner
 	for wait := h.gap; ; wait = min(2*wait, lastHintGap) {
@@ -131,7 +131,8 @@ func (h *hints) takeOver() {
 	}
 }
 
-// TakeOver has this worker look at what others watched, and read its part of what is steady: it is called once it serves.
+// TakeOver starts the look at instances that other workers watched and the polling of this worker's share of the steady ones. It is
+// called once the worker serves.
 func (a *Activities) TakeOver() {
 	records := (*watchedRecords)(a)
 	if a.Runtime == "" {
@@ -142,7 +143,7 @@ func (a *Activities) TakeOver() {
 	go a.hints.goRounds()
 }
 
-// watchedRecords keeps them in the store, by the queue of this worker.
+// watchedRecords stores the records by the queue of this worker.
 type watchedRecords Activities
 
 func (a *watchedRecords) queue() string {
@@ -172,7 +173,7 @@ func (a *watchedRecords) all(ctx context.Context) ([]runtimes.Owner, error) {
 	return a.knownTo(ctx, a.queue())
 }
 
-// knownTo lists what is known to the workers of a queue.
+// knownTo lists the instances with a record of the workers of a queue.
 func (a *watchedRecords) knownTo(ctx context.Context, queue string) ([]runtimes.Owner, error) {
 	keys, err := a.Store.WatchedBy(ctx, queue)
 	var owners []runtimes.Owner

@@ -12,27 +12,27 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// holdsFor is how long a worker goes by what it has read of the pauses in force: a pause that is accepted holds for
-// applies that long after it was kept, at most.
+// holdsFor is how long a worker caches the active pauses. A new pause blocks applies at the latest that long after it was stored.
 const holdsFor = 3 * time.Second
 
-// held says which pause holds an apply of an application on a runtime, whether its service has heard of that or not; or
-// that it cannot be known. Of a runtime that is turned up each service knows itself when it comes back.
+// held returns an error with the pause that blocks applies of an application on a runtime, even if its service does not know of the pause
+// yet; or an error if the pauses are unknown. A runtime that is being restored after a drain does not block: each service knows its turn
+// to come back.
 func (a *Activities) held(ctx context.Context, application, runtime string) error {
 	return a.heldBut(ctx, application, runtime, func(d *entities.Drain) bool { return d.Up })
 }
 
-// removalHeld is held of a removal: what leaves a drained runtime is not held by that.
+// removalHeld is held for a removal. A drain does not block removals from the runtime.
 func (a *Activities) removalHeld(ctx context.Context, application, runtime string) error {
 	return a.heldBut(ctx, application, runtime, func(*entities.Drain) bool { return true })
 }
 
-// heldBut is held by anything but such drains.
+// heldBut is held except for drains that lets accepts.
 func (a *Activities) heldBut(ctx context.Context, application, runtime string, lets func(*entities.Drain) bool) error {
 	pauses, err := a.holds.get(application+"/"+runtime, holdsFor, func() ([]protocol.ScopePause, error) {
 		pauses, err := a.Store.Pauses(ctx, application, slices.DeleteFunc([]string{runtime}, func(name string) bool { return name == "" }))
 		var damaged *store.CorruptError
-		if errors.As(err, &damaged) { // what is damaged is no pause; its service may know of one
+		if errors.As(err, &damaged) { // a damaged record is not a pause; the service may know of one
 			err = nil
 		}
 		return pauses, err

@@ -16,11 +16,11 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// This file commits joint releases (B8) by two phases. What was proposed, and what was decided, are records of the store that are
-// written once: whoever asks later, and whoever died between, finds the same.
+// This file commits joint releases (B8) in two phases. The proposal and the decision are write-once records in the store. A later caller,
+// or a worker that continues after a crash, reads the same records.
 
-// Propose writes down a joint release, unless its id is taken. One that names other versions than those that stand under its id,
-// or a service that is not declared, is refused.
+// Propose records a joint release, unless its id is taken. It rejects a release with other versions than those recorded under its id, or
+// with a service that is not declared.
 func (a *Activities) Propose(ctx context.Context, r protocol.ProposeRequest) (protocol.ProposeAnswer, error) {
 	answer, err := a.propose(ctx, r)
 	return left(ctx, a, answer, err)
@@ -48,8 +48,8 @@ func (a *Activities) propose(ctx context.Context, r protocol.ProposeRequest) (pr
 	return protocol.ProposeAnswer{Joint: stands, Decision: decision}, damage(err)
 }
 
-// Reserve tries a service's part of a joint release, with the refusals of Prepare, and writes nothing: of one that is aborted
-// nothing stays.
+// Reserve validates a service's part of a joint release with the checks of Prepare. It writes nothing, so an aborted release leaves no
+// trace.
 func (a *Activities) Reserve(ctx context.Context, r protocol.ReserveRequest) (protocol.ReserveAnswer, error) {
 	answer, err := a.reserve(ctx, r)
 	return left(ctx, a, answer, err)
@@ -78,8 +78,7 @@ func (a *Activities) reserve(ctx context.Context, r protocol.ReserveRequest) (pr
 	return protocol.ReserveAnswer{Joint: outcome.Joint, Prepared: prepared}, nil
 }
 
-// Outcome reads what was decided of a joint release. Where nobody came to decide in time, whoever asks first decides that nothing
-// comes of it, for all.
+// Outcome returns the decision on a joint release. If there is none in time, the first caller aborts the release for all.
 func (a *Activities) Outcome(ctx context.Context, r protocol.OutcomeRequest) (protocol.OutcomeAnswer, error) {
 	answer, err := a.outcome(ctx, r)
 	return left(ctx, a, answer, err)
@@ -102,14 +101,15 @@ func (a *Activities) outcome(ctx context.Context, r protocol.OutcomeRequest) (pr
 	return protocol.OutcomeAnswer{Joint: joint, Decision: decision}, damage(err)
 }
 
-// Bounds in bytes of what is said of a joint release: of why one service failed, which all may, and of why all of it is as it is.
+// Limits in bytes of the messages about a joint release: the reason why one service failed (all may fail), and the reason for the overall
+// result.
 const (
 	failedText = 200
 	maxWhy     = 4 << 10
 )
 
-// Decide asks all services of a joint release for their promises, writes down what follows, and has all of them carry that out.
-// Another worker goes on where this one died: what was promised, decided and carried out is so once.
+// Decide collects the promises of all services of a joint release, records the decision, and makes all services carry it out. After the
+// end of a worker another one continues: each promise, decision and commit takes effect once.
 func (a *Activities) Decide(ctx context.Context, r protocol.DecideRequest) (protocol.DecideAnswer, error) {
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
@@ -126,7 +126,7 @@ func (a *Activities) Decide(ctx context.Context, r protocol.DecideRequest) (prot
 	tries := a.askAll(ctx, r, protocol.Conclude, time.Now().Add(reachWithin))
 	for n, service := range r.Services {
 		switch err := tries[n]; {
-		case err == nil || !decision.Committed: // a promise that nobody is told of ends by itself
+		case err == nil || !decision.Committed: // a promise expires without a notification
 		case isRefused(err):
 			if answer.Failed == nil {
 				answer.Failed = map[string]string{}
@@ -140,7 +140,7 @@ func (a *Activities) Decide(ctx context.Context, r protocol.DecideRequest) (prot
 	return answer, ctx.Err()
 }
 
-// decide writes down what follows from the promises. One service that does not promise has all of it aborted.
+// decide records the decision that follows from the promises. One missing promise aborts the whole release.
 func (a *Activities) decide(ctx context.Context, r protocol.DecideRequest) (*protocol.JointDecision, error) {
 	decision := protocol.JointDecision{ID: r.ID, Committed: true}
 	var whys []string
@@ -164,7 +164,7 @@ func (a *Activities) decide(ctx context.Context, r protocol.DecideRequest) (*pro
 	return &stands, err
 }
 
-// askAll sends a verb to all services, some at a time, until each has done it or refused it, or it is too late.
+// askAll sends a verb to all services, a limited number concurrently, until each has done or refused it, or the deadline is over.
 func (a *Activities) askAll(ctx context.Context, r protocol.DecideRequest, verb string, until time.Time) []error {
 	errs := make([]error, len(r.Services))
 	atOnce(len(r.Services), func(n int) {
@@ -173,7 +173,7 @@ func (a *Activities) askAll(ctx context.Context, r protocol.DecideRequest, verb 
 	return errs
 }
 
-// askPause is between two tries to ask a service.
+// askPause is the time between two attempts to reach a service.
 const askPause = 500 * time.Millisecond
 
 func (a *Activities) ask(ctx context.Context, id, verb string, hint protocol.JointHint, until time.Time) error {
@@ -206,7 +206,7 @@ func (a *Activities) askOnce(ctx context.Context, id, verb string, hint protocol
 	return err
 }
 
-// isRefused: no later try would change it soon.
+// isRefused reports whether a retry would not change the error soon.
 func isRefused(err error) bool {
 	var app *temporal.ApplicationError
 	return errors.As(err, &app) && (app.Type() == protocol.ErrRefused || app.Type() == protocol.ErrDamaged)

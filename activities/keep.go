@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// log keeps what a command printed for `converge logs`. Losing it is no reason to fail.
+// log stores the output of a command for `converge logs`. A failed write is ignored.
 func (a *Activities) log(ctx context.Context, in runtimes.Instance, kind store.LogKind, o runtimes.Output, failed error) {
 	if o.Command == "" {
 		return // a runtime without commands
@@ -29,7 +29,7 @@ func (a *Activities) log(ctx context.Context, in runtimes.Instance, kind store.L
 	}
 }
 
-// logFetch keeps what an observation printed.
+// logFetch stores the output of an observation.
 func (a *Activities) logFetch(ctx context.Context, in runtimes.Instance, o runtimes.Output, reading entities.Reading) {
 	var failed error
 	if reading.Err != nil {
@@ -38,16 +38,15 @@ func (a *Activities) logFetch(ctx context.Context, in runtimes.Instance, o runti
 	a.log(ctx, in, store.LogFetch, o, failed)
 }
 
-// History keeps lines of an audit trail beyond Temporal's retention. Lines that are kept already are
-// left as they are, so that it may be called again with them.
+// History stores lines of an audit trail beyond Temporal's retention. Stored lines are not changed, so it is idempotent.
 func (a *Activities) History(ctx context.Context, r protocol.HistoryRequest) error {
 	return a.Store.AppendAudit(ctx, r.Application, r.Service, r.Lines)
 }
 
-// partSize bounds what Restore answers at once, in bytes.
+// partSize limits one answer of Restore, in bytes.
 const partSize = 44 << 10
 
-// Spill keeps state that is too large to be carried from one run to the next. Without any it says whether the store would.
+// Spill stores state that is too large for the input of the next run. Without state it reports whether the store is available.
 func (a *Activities) Spill(ctx context.Context, r protocol.SpillRequest) (string, error) {
 	if len(r.Packed) == 0 {
 		return "", a.Store.TakesState(ctx)
@@ -55,8 +54,8 @@ func (a *Activities) Spill(ctx context.Context, r protocol.SpillRequest) (string
 	return a.Store.PutState(ctx, r.Packed)
 }
 
-// left leaves an answer of a local activity to the store that is too large for a payload: it goes by its digest, and is read like spilled state
-// (F8).
+// left stores the answer of a local activity if it is too large for a payload. The workflow then gets its digest and reads it like
+// spilled state (F8).
 func left[T any](ctx context.Context, a *Activities, answer T, err error) (T, error) {
 	if err != nil {
 		return answer, err
@@ -71,11 +70,11 @@ func left[T any](ctx context.Context, a *Activities, answer T, err error) (T, er
 	}
 	var none T
 	digest, err := a.Store.PutState(ctx, packed)
-	any(&none).(interface{ Leave(digest string) }).Leave(digest) // each answer that may be left embeds it
+	any(&none).(interface{ Leave(digest string) }).Leave(digest) // each answer that may be stored embeds it
 	return none, err
 }
 
-// Restore reads one part of it back.
+// Restore returns one part of it.
 func (a *Activities) Restore(ctx context.Context, r protocol.RestoreRequest) (protocol.RestoreAnswer, error) {
 	packed, err := a.Store.State(ctx, r.Digest)
 	if err != nil {

@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// lately keeps what was read of the store a moment ago, by key: one read serves many. Nobody waits for what another reads.
+// lately is a cache with a time to live for reads of the store, by key. Concurrent misses are not coalesced: no caller waits for another
+// caller's read.
 type lately[T any] struct {
 	mu   sync.Mutex
 	read map[string]known[T]
 }
 
 type known[T any] struct {
-	at time.Time // when it was asked for
+	at time.Time // when the read began
 	v  T
 }
 
-// longestLately is how old what is kept may become.
+// longestLately is the maximum age of an entry.
 const longestLately = time.Minute
 
-// get returns what was read under a key less than a time ago, or reads it. An error is not kept.
+// get returns the value of a key if it is younger than old, or reads it. Errors are not cached.
 func (l *lately[T]) get(key string, old time.Duration, read func() (T, error)) (T, error) {
 	now := time.Now()
 	if k, ok := l.recall(key); ok && now.Sub(k.at) < old {
@@ -40,7 +41,7 @@ func (l *lately[T]) recall(key string) (known[T], bool) {
 	return k, ok
 }
 
-// keep keeps what was read, and drops what is too old to be of use.
+// keep adds an entry and drops expired ones.
 func (l *lately[T]) keep(key string, read known[T]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,7 +52,7 @@ func (l *lately[T]) keep(key string, read known[T]) {
 	l.read[key] = read
 }
 
-// forget has the next one read again.
+// forget clears the cache.
 func (l *lately[T]) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

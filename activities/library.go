@@ -8,8 +8,8 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// Library keeps that a library is published, unless something is under its name and version already, and answers what stands
-// there. Its content is read from the store first, as strictly as when it is imported (G1).
+// Library records that a library is published, unless its name and version are taken, and returns the recorded one. It first reads the
+// library's content from the store with the same validation as an import (G1).
 func (a *Activities) Library(ctx context.Context, r protocol.Library) (protocol.Library, error) {
 	content, err := a.Store.LibraryContent(ctx, r.Digest)
 	if err != nil {

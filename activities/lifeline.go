@@ -17,39 +17,38 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// beat is how often an activity shows the server that its worker lives: a fifth of the heartbeat timeout.
+// beat is the heartbeat interval: a fifth of the heartbeat timeout.
 const beat = 2 * time.Second
 
-// lifeline shows the server that this worker lives, for as long as an activity changes something outside.
+// lifeline sends heartbeats for as long as an activity makes external changes.
 //
-// It stands in for the SDK's own heartbeats, which hold one back until 80% of the heartbeat timeout are over and end the
-// activity when that one is held up for the rest: a stall of two seconds ended a healthy apply (F7). A heartbeat that does
-// not arrive is sent again as long as there is time. One that is answered with that the activity is asked to end is followed by more:
-// the attempt stays this worker's while it ends.
+// It replaces the SDK's own heartbeats. The SDK delays a heartbeat until 80% of the heartbeat timeout are over, and ends the activity
+// when that one is delayed for the rest: a stall of two seconds ended a healthy apply (F7). A failed heartbeat is sent again while there
+// is time. Heartbeats continue after a cancellation request: the attempt stays with this worker while it ends.
 type lifeline struct {
 	a        *Activities
 	token    []byte
-	key      string                    // by which the workflow says that it is terminated (State.Terminated)
-	patience time.Duration             // without a heartbeat that arrived
-	reached  atomic.Pointer[time.Time] // when the last one was sent that did
-	first    chan struct{}             // closed once one did, or none has to
+	key      string                    // under which the workflow reports its termination (State.Terminated)
+	patience time.Duration             // maximum time without a successful heartbeat
+	reached  atomic.Pointer[time.Time] // send time of the last successful heartbeat
+	first    chan struct{}             // closed after the first successful heartbeat, or if none is needed
 	end      context.CancelCauseFunc
-	doing    atomic.Pointer[protocol.Progress] // nil: it has only begun
+	doing    atomic.Pointer[protocol.Progress] // nil: nothing has started
 	progress *runtimes.Progress
-	ended    atomic.Bool   // it is terminated
-	over     chan struct{} // closed once it is stopped
+	ended    atomic.Bool   // the attempt is terminated
+	over     chan struct{} // closed by stop
 }
 
-// lifeline begins one, and returns a context that ends when the server gives the attempt up: when it says so, or when no
-// heartbeat has reached it for as long as it waits for one, less a second. So what was cut off has ended before another
-// worker can begin, if it ends within runtimes.CutGrace and the worker is not frozen.
+// lifeline starts the heartbeats. It returns a context that ends when the server gives the attempt up: when the server says so, or when
+// no heartbeat has succeeded for the heartbeat timeout less a second. So interrupted work has ended before another worker can start, if
+// it ends within runtimes.CutGrace and the worker is not frozen.
 func (a *Activities) lifeline(ctx context.Context, key string) (context.Context, *lifeline) {
 	ctx, end := context.WithCancelCause(ctx)
 	info := activity.GetInfo(ctx)
 	l := &lifeline{
 		a: a, token: info.TaskToken, key: key, patience: info.HeartbeatTimeout - time.Second, first: make(chan struct{}), end: end, over: make(chan struct{}),
 	}
-	if a.Client == nil || info.HeartbeatTimeout == 0 { // nobody waits for heartbeats
+	if a.Client == nil || info.HeartbeatTimeout == 0 { // the server expects no heartbeats
 		close(l.first)
 		return ctx, l
 	}
@@ -70,18 +69,17 @@ func (a *Activities) lifeline(ctx context.Context, key string) (context.Context,
 	}), l
 }
 
-// until is when the server may give the attempt up, unless it hears of it again.
+// until returns the time at which the server may give the attempt up without a further heartbeat.
 func (l *lifeline) until() time.Time { return l.reached.Load().Add(l.patience) }
 
-// stop ends it: nothing outside is changed any more.
+// stop ends the heartbeats. No external change follows.
 func (l *lifeline) stop() {
 	close(l.over)
 	l.end(nil)
 }
 
-// heard waits until a heartbeat has reached the server, which says that the attempt is still this worker's. Before that
-// nothing is touched: what took long to get here may be another worker's by now. What is known not to have taken long does
-// not wait.
+// heard waits for a successful heartbeat, which confirms that the attempt still belongs to this worker. No change is made before that,
+// because a delayed attempt may belong to another worker already. An attempt that is known not to be delayed does not wait.
 func (l *lifeline) heard(ctx context.Context) error {
 	select {
 	case <-l.first:
@@ -128,7 +126,7 @@ func (l *lifeline) beats(ctx context.Context, heard bool) {
 	}
 }
 
-// begins says what runs from now on, and for how long at most; 0: without a limit.
+// begins records the current step and its timeout; 0: no limit.
 func (l *lifeline) begins(channel, what string, timeout time.Duration) {
 	now := time.Now().UTC()
 	doing := &protocol.Progress{Channel: channel, What: what, Since: now}
@@ -138,8 +136,8 @@ func (l *lifeline) begins(channel, what string, timeout time.Duration) {
 	l.doing.Store(doing)
 }
 
-// said is what a heartbeat says, for people. Should no other worker take over, the workflow knows by it that somebody had
-// begun.
+// said returns the content of a heartbeat, for users. If no other worker takes over, the workflow knows from it that the work had
+// started.
 func (l *lifeline) said() protocol.Progress {
 	doing := l.doing.Load()
 	if doing == nil {
@@ -150,14 +148,14 @@ func (l *lifeline) said() protocol.Progress {
 	return said
 }
 
-// givenUp tells whether the server answered a heartbeat with that the attempt is over.
+// givenUp reports whether the server answered a heartbeat that the attempt is over.
 func givenUp(err error) bool {
 	var gone *serviceerror.NotFound
 	return errors.As(err, &gone) ||
 		errors.Is(err, activity.ErrActivityPaused) || errors.Is(err, activity.ErrActivityReset)
 }
 
-// terminated asks the workflow whether what it asks to end is to end at once. One that does not answer is asked again.
+// terminated asks the workflow whether a cancelled attempt must end at once. Without an answer it asks again.
 func (l *lifeline) terminated(ctx context.Context) bool {
 	limited, done := context.WithTimeout(ctx, beat)
 	defer done()

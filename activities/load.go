@@ -8,9 +8,9 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// LoadSpec reads what a service is to go by: whatever the signal said that had it ask, the newest notice of its application
-// that the store has, the spec that the manifest of that one names for it, with the baseline of the installation that is in force
-// now, and the pauses in force of what it is part of. What the signal says and was never published is refused (G1).
+// LoadSpec returns the configuration of a service: the newest notice of its application in the store, the spec that the manifest in it
+// names for the service, with the current baseline of the installation, and the active pauses of its scopes. It does not depend on the
+// content of the signal that caused the request. It rejects a signal for an unpublished configuration (G1).
 func (a *Activities) LoadSpec(ctx context.Context, r protocol.LoadSpecRequest) (protocol.LoadSpecAnswer, error) {
 	answer, err := a.loadSpec(ctx, r)
 	answer, err = left(ctx, a, answer, err)
@@ -45,7 +45,7 @@ func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	if answer.Loosened, answer.Compared, err = a.loosened(ctx, r.Before, &spec); err != nil {
 		return answer, err
 	}
-	rules, err := a.Store.Rules(ctx) // damaged ones are asked for again: nobody is let past what they may have said
+	rules, err := a.Store.Rules(ctx) // damaged rules are an error and are retried, because they may contain restrictions
 	if err != nil {
 		return answer, err
 	}
@@ -58,14 +58,13 @@ func (a *Activities) loadSpec(ctx context.Context, r protocol.LoadSpecRequest) (
 	return answer, err
 }
 
-// confirmed is the newest notice of an application. A signal that comes late has been overtaken by it; one that says that it came
-// later is refused.
+// confirmed returns the newest notice of an application. A late signal is superseded by it. A signal that claims to be newer is rejected.
 func (a *Activities) confirmed(ctx context.Context, r protocol.LoadSpecRequest) (protocol.Notice, error) {
 	newest, err := a.Store.NewestNotice(ctx, r.Application)
 	if err != nil && !store.IsNotFound(err) {
 		return newest, err
 	}
-	if r.Incarnation == 0 && r.Hash == "" && err == nil { // a service that was started again only looks
+	if r.Incarnation == 0 && r.Hash == "" && err == nil { // a restarted service only reads the current notice
 		return newest, nil
 	}
 	if err := a.recorded(ctx, r); err != nil {
@@ -77,7 +76,7 @@ func (a *Activities) confirmed(ctx context.Context, r protocol.LoadSpecRequest) 
 	return newest, nil
 }
 
-// recorded refuses a signal whose incarnation is not the one that the store has under its number.
+// recorded rejects a signal whose incarnation differs from the stored one with its number.
 func (a *Activities) recorded(ctx context.Context, r protocol.LoadSpecRequest) error {
 	record, err := a.Store.Number(ctx, r.Application, r.Incarnation)
 	if err != nil && !store.IsNotFound(err) {

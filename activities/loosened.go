@@ -9,10 +9,11 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// mostLoosened bounds what is said of one service.
+// mostLoosened limits the entries per service.
 const mostLoosened = 100
 
-// loosened says what a spec asks for less than the one of a digest. Not compared: that one is not wanted, or there no more.
+// loosened lists the requirements that a spec loosens compared with the spec of a digest. compared is false if no comparison was
+// requested or that spec no longer exists.
 func (a *Activities) loosened(ctx context.Context, before string, spec *entities.Spec) (all []entities.Loosening, compared bool, err error) {
 	if before == "" {
 		return nil, false, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Metrics that a worker counts, as they are called in it: in Prometheus a duration ends with _seconds, and a count with _total.
-// Labels take few values: a runtime is one of those that are declared, and nothing is labelled by application or service.
+// Metrics of a worker, by their internal names. In Prometheus a duration ends with _seconds and a count with _total. Labels have few
+// values: a runtime is a declared one, and there is no label for an application or a service.
 const (
 	metricApply       = "converge_apply_duration"
 	metricReading     = "converge_reading_duration"
@@ -22,7 +22,7 @@ const (
 	metricStore       = "converge_store_request_duration"
 )
 
-// metrics is where this worker counts.
+// metrics returns the handler of this worker.
 func (a *Activities) metrics() client.MetricsHandler {
 	if a.Metrics == nil {
 		return client.MetricsNopHandler
@@ -36,7 +36,7 @@ func (a *Activities) took(metric string, since time.Time, l labels) {
 	a.metrics().WithTags(l).Timer(metric).Record(time.Since(since))
 }
 
-// applied measures an apply that began then, by how it ended.
+// applied records the duration and the result of an apply.
 func (a *Activities) applied(since time.Time, r protocol.ApplyRequest, answer protocol.ApplyAnswer, err error) {
 	outcome := "succeeded"
 	switch {
@@ -52,7 +52,7 @@ func (a *Activities) applied(since time.Time, r protocol.ApplyRequest, answer pr
 	a.took(metricApply, since, labels{"runtime": r.Runtime, "kind": a.kindOf(r.Runtime, r.RuntimeDigest), "outcome": outcome})
 }
 
-// kindOf is of what kind a runtime is that was connected to here; "": none was.
+// kindOf returns the kind of a runtime that is connected here; "": not connected.
 func (a *Activities) kindOf(name, digest string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -64,7 +64,7 @@ func (a *Activities) kindOf(name, digest string) string {
 	return ""
 }
 
-// read measures a reading that began then.
+// read records the duration of a reading.
 func (a *Activities) read(since time.Time, of connection, reading entities.Reading) {
 	outcome := "ok"
 	if reading.Err != nil {
@@ -73,17 +73,17 @@ func (a *Activities) read(since time.Time, of connection, reading entities.Readi
 	a.took(metricReading, since, labels{"runtime": of.definition.Name, "kind": string(of.definition.Kind), "outcome": outcome})
 }
 
-// evaluated measures a check that began to be evaluated then.
+// evaluated records the duration of a check.
 func (a *Activities) evaluated(since time.Time, e entities.Evaluation, reading entities.CheckReading) {
 	a.took(metricCheck, since, labels{"kind": string(e.Kind), "verdict": string(reading.Verdict)})
 }
 
-// hinted counts what came of a hint that somebody followed.
+// hinted counts the outcome of a followed hint.
 func (a *Activities) hinted(outcome string) {
 	a.metrics().WithTags(labels{"outcome": outcome}).Counter(metricHints).Inc(1)
 }
 
-// Requested measures a request to the store; it is what a store is told to call.
+// Requested records a request to the store. The store calls it.
 func (a *Activities) Requested(operation string, took time.Duration, failed bool) {
 	outcome := "ok"
 	if failed {

@@ -20,14 +20,14 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Search attributes that a Service begins with.
+// Initial search attributes of a Service.
 var (
 	attrApplication = temporal.NewSearchAttributeKeyKeyword(protocol.AttrApplication)
 	attrService     = temporal.NewSearchAttributeKeyKeyword(protocol.AttrService)
 )
 
-// Notify records incarnations under their numbers and notifies the services whose spec differs between
-// two manifests. One that cannot be notified is passed over, and named in the answer.
+// Notify records incarnations under their numbers and notifies the services whose spec differs between two manifests. A service that
+// cannot be notified is skipped and listed in the answer.
 func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (protocol.NotifyAnswer, error) {
 	r, err := r.Whole()
 	if err != nil {
@@ -62,8 +62,8 @@ func (a *Activities) Notify(ctx context.Context, r protocol.NotifyRequest) (prot
 	return protocol.NotifyAnswer{Notified: all.told, Unreached: all.missed}, err
 }
 
-// record keeps what services are to go by where they look (G1), and answers the order of what says otherwise and was recorded
-// later: by an application that knows more than whoever asks, or knew more than it does by now.
+// record stores the notice where services read it (G1). If the store has a different, later notice, it returns the order of that one. An
+// application wrote it that knows more than the caller, or that knew more before it lost its state.
 func (a *Activities) record(ctx context.Context, r protocol.NotifyRequest) (later entities.NoticeOrder, err error) {
 	wanted := protocol.Notice{Order: r.Order, Incarnation: r.Newest, Pinned: r.Pinned}
 	wanted.Incarnation.Manifest = r.To
@@ -76,7 +76,7 @@ func (a *Activities) record(ctx context.Context, r protocol.NotifyRequest) (late
 
 func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (from, to incarnation.Manifest, err error) {
 	if r.From != "" {
-		// A store that lost what all knew: then all are notified again, which does no harm.
+		// The store may have lost the earlier manifest. Then all services are notified again, which is harmless.
 		if from, err = a.Store.Manifest(ctx, r.From); err != nil && !store.IsNotFound(err) {
 			return nil, nil, err
 		}
@@ -85,19 +85,20 @@ func (a *Activities) manifests(ctx context.Context, r protocol.NotifyRequest) (f
 	return from, to, err
 }
 
-// renewed has what services are to go by stay: an application may be pinned to what nothing has referred to for long.
+// renewed renews the manifest and the incarnation, so that they are not garbage-collected: an application may be pinned to one that was
+// unreferenced for long.
 func (a *Activities) renewed(ctx context.Context, r protocol.NotifyRequest) error {
 	err := a.Store.RenewManifest(ctx, r.To)
 	if err == nil && r.Newest.Hash != "" {
 		err = a.Store.RenewIncarnation(ctx, r.Newest.Hash)
 	}
 	if store.IsNotFound(err) {
-		return nil // whoever needs it says so
+		return nil // the part that needs it reports the error
 	}
 	return err
 }
 
-// again are the services that are looked after again.
+// again returns the services that become managed again.
 func again(r protocol.NotifyRequest, to incarnation.Manifest) (names []string) {
 	for service := range r.Again {
 		if service == protocol.AllServices {
@@ -109,7 +110,7 @@ func again(r protocol.NotifyRequest, to incarnation.Manifest) (names []string) {
 	return names
 }
 
-// managedAgain says why such a service is started; nil: it is none of them.
+// managedAgain returns the reason to start such a service; nil: it is not one of them.
 func managedAgain(r protocol.NotifyRequest, service string) *protocol.Restart {
 	if why := cmp.Or(r.Again[service], r.Again[protocol.AllServices]); why != "" {
 		return &protocol.Restart{At: r.At, Why: why}
@@ -117,13 +118,13 @@ func managedAgain(r protocol.NotifyRequest, service string) *protocol.Restart {
 	return nil
 }
 
-// leftOut: the service is kept down. It hears of everything once it is looked after again.
+// leftOut reports whether the service is unmanaged. It is notified of everything once it is managed again.
 func leftOut(r protocol.NotifyRequest, service string) bool {
 	return slices.Contains(r.Unmanaged, service) || slices.Contains(r.Unmanaged, protocol.AllServices)
 }
 
-// notifyOr signals one service, starting it when it is new, or for a reason that restart gives. A service that is no
-// longer declared is notified of that, but never started for it.
+// notifyOr signals one service. It starts the service if it is new, or for the reason in restart. A service that is no longer declared is
+// notified of that, but never started for it.
 func (a *Activities) notifyOr(ctx context.Context, r protocol.NotifyRequest, service, digest string, restart *protocol.Restart) error {
 	id := protocol.ServiceID(r.Application, service)
 	message := protocol.ServicePublish{
@@ -153,10 +154,10 @@ func (a *Activities) notifyOr(ctx context.Context, r protocol.NotifyRequest, ser
 	return err
 }
 
-// mostDetails is how many bytes of a description, and of the names of channels, details have: a server may refuse more than 20,000 in all.
+// mostDetails limits the bytes of a description, and of the channel names, in details: a server may refuse more than 20,000 in all.
 const mostDetails = 6 << 10
 
-// details is the fixed text that the Temporal UI shows of a service.
+// details returns the fixed text of a service in the Temporal UI.
 func details(spec entities.Spec, r protocol.NotifyRequest) string {
 	var b strings.Builder
 	if spec.Description != "" {

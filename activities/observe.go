@@ -16,15 +16,15 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Observe observes instances of one service, each on its own and with its own deadline, so that a
-// hung one is reported alone and delays no other (A7). It completes when something is not as
-// known; else it asks the server for another attempt after the interval, which writes no history.
+// Observe observes instances of one service, each separately and with its own deadline, so that a hung one is reported alone and delays
+// no other (A7). It completes when a reading differs from the known state. Otherwise it asks the server for another attempt after the
+// interval, which writes no history.
 func (a *Activities) Observe(ctx context.Context, r protocol.ObserveRequest) (protocol.ObserveAnswer, error) {
 	news, atHand, err := a.observeOn(ctx, r)
 	return protocol.ObserveAnswer{Readings: news, AtHand: len(atHand) > 0}, err
 }
 
-// ObserveAll is Observe of several runtimes. One of which nothing more may be read now is left out.
+// ObserveAll is Observe for several runtimes. It skips a runtime whose reading places are all taken.
 func (a *Activities) ObserveAll(ctx context.Context, r protocol.ObserveAllRequest) (protocol.ObserveAllAnswer, error) {
 	if r.Here && slices.ContainsFunc(r.Of, func(of protocol.ObserveRequest) bool { return !a.prompt.answers(of.RuntimeDigest, time.Now()) }) {
 		return protocol.ObserveAllAnswer{}, errNotHere
@@ -36,10 +36,10 @@ func (a *Activities) ObserveAll(ctx context.Context, r protocol.ObserveAllReques
 	return protocol.ObserveAllAnswer{Readings: news, AtHand: atHand}, err
 }
 
-// errNotHere is for a workflow that has all observed by an activity then.
+// errNotHere means that not all instances can be read locally. The workflow then observes all of them with an activity.
 var errNotHere = errors.New("not all of it can be read at once")
 
-// whole: all that was asked for was read, and no reading failed.
+// whole reports whether all requested instances were read without an error.
 func whole(readings map[entities.InstanceID]entities.Reading, asked []protocol.ObserveRequest) bool {
 	for _, r := range asked {
 		for _, ref := range r.Instances {
@@ -51,14 +51,14 @@ func whole(readings map[entities.InstanceID]entities.Reading, asked []protocol.O
 	return true
 }
 
-// observeOn observes what is on some runtimes until there is news, and tells which of these have it at hand.
+// observeOn observes instances on some runtimes until there is news. It also returns the runtimes that have the state cached.
 func (a *Activities) observeOn(ctx context.Context, requests ...protocol.ObserveRequest) (news map[entities.InstanceID]entities.Reading, atHand []string, err error) {
 	info := activity.GetInfo(ctx)
-	if info.Attempt == 1 { // it has just decided to
+	if info.Attempt == 1 { // the workflow has just made a decision
 		a.follows.moved(info.WorkflowExecution.ID)
 	}
-	var full string         // a runtime of which nothing more may be read now
-	var again time.Duration // until the next attempt; zero: as the interval says
+	var full string         // a runtime without a free reading place
+	var again time.Duration // delay until the next attempt; zero: the interval
 	all := watching{}
 	for _, r := range requests {
 		leave, away := a.readings.take(r.Application+"/"+r.Runtime, time.Now())
@@ -75,7 +75,7 @@ func (a *Activities) observeOn(ctx context.Context, requests ...protocol.Observe
 	}
 	news = observeAll(ctx, all.observe, all.requests()...)
 	bound(news, entities.SortedIDs(news))
-	if ctx.Err() != nil { // the worker is stopping: what it read half way counts for nothing
+	if ctx.Err() != nil { // the worker is stopping: incomplete readings are discarded
 		all.end(false)
 		return nil, nil, ctx.Err()
 	}
@@ -92,7 +92,7 @@ func (a *Activities) observeOn(ctx context.Context, requests ...protocol.Observe
 	return nil, nil, asKnown(again)
 }
 
-// watching are observations of one service on different runtimes, under way at once.
+// watching are concurrent observations of one service on different runtimes.
 type watching []*watched
 
 func (all watching) requests() []protocol.ObserveRequest {
@@ -144,7 +144,7 @@ func (all watching) end(whole bool) {
 	}
 }
 
-// asKnown asks the server for another attempt later, which writes no history.
+// asKnown returns an error that makes the server retry later. The retry writes no history.
 func asKnown(wait time.Duration) error {
 	return temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{
 		NextRetryDelay: wait, Category: temporal.ApplicationErrorCategoryBenign,
@@ -178,36 +178,36 @@ func (a *Activities) observeOne(ctx context.Context, r protocol.ObserveRequest, 
 	return reading
 }
 
-// unready is the reading when the worker could not even begin to observe.
+// unready returns the reading for an observation that could not start.
 func unready(err error) entities.Reading {
 	return entities.Reading{At: time.Now().UTC(), Err: &entities.ReadingError{Code: "not-ready", Message: runtimes.Clip(err.Error(), 1000)}}
 }
 
-// spread moves an interval by up to a tenth either way, the same for one service always, so that
-// services that began together do not observe together for ever.
+// spread changes an interval by up to a tenth. The change is constant per service, so services that started together do not observe
+// together for ever.
 func spread(interval time.Duration, key string) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key)) // never fails
 	return interval + interval*time.Duration(int64(h.Sum32()%201)-100)/1000
 }
 
-// watched is one observation on a runtime that learns of changes by itself, or of what is steady: its readings are noted, so
-// that hints and readings that come later are compared with them.
+// watched is one observation on a runtime that reports changes, or of steady instances. Its readings are recorded, so later hints and
+// readings are compared with them.
 type watched struct {
 	a       *Activities
 	request protocol.ObserveRequest
-	hinted  bool // by the runtime
-	atHand  bool // the runtime has a copy of it
+	hinted  bool // the runtime sends hints
+	atHand  bool // the runtime has the state cached
 	notes   bool
 
 	mu    sync.Mutex
-	first map[entities.InstanceID]bool // what is still to be read for the first time
-	leave func()                       // its place among the readings of its runtime
+	first map[entities.InstanceID]bool // instances without a first reading
+	leave func()                       // releases the reading place of the runtime
 	last  map[entities.InstanceID]seen
-	turns map[entities.InstanceID]int // what to settle
+	turns map[entities.InstanceID]int // turns to pass to settle
 }
 
-// seen is what of a reading is noted. Digest: where nothing hints at less than what it covers.
+// seen is the recorded part of a reading. digest is set only if the runtime sends no hints, because hints cover less than the digest.
 type seen struct {
 	shape  shape
 	digest string
@@ -217,7 +217,7 @@ func (a *Activities) watch(ctx context.Context, r protocol.ObserveRequest) *watc
 	w := &watched{a: a, request: r, last: map[entities.InstanceID]seen{}, turns: map[entities.InstanceID]int{}}
 	line, err := a.connect(ctx, r.Runtime, r.RuntimeDigest)
 	w.hinted, w.atHand = err == nil && line.watches && r.Interval > 0, err == nil && line.mirrors
-	if w.notes = w.hinted || rests(resting(r)) && a.hints.reads(); w.notes { // where it cannot be reached, that is what is known
+	if w.notes = w.hinted || rests(resting(r)) && a.hints.reads(); w.notes { // if the runtime is unreachable, that is the known state
 		for _, ref := range r.Instances {
 			w.turns[ref.ID] = a.hints.begin(ownerOf(r, ref.ID))
 		}
@@ -225,7 +225,8 @@ func (a *Activities) watch(ctx context.Context, r protocol.ObserveRequest) *watc
 	return w
 }
 
-// leaves: once all of it has been read, others may read the runtime, though this observation goes on for as long as another runtime hangs.
+// leaves sets the function that releases the reading place. It is called after the first reading of all instances, even if this
+// observation continues because another runtime hangs.
 func (w *watched) leaves(place func()) {
 	w.first, w.leave = map[entities.InstanceID]bool{}, place
 	for _, ref := range w.request.Instances {
@@ -256,11 +257,11 @@ func (w *watched) observe(ctx context.Context, ref protocol.InstanceRef) entitie
 	return reading
 }
 
-// slowest is the longest that readings of something that moves grow apart by themselves.
+// slowest is the maximum interval to which readings of an unsteady instance back off.
 const slowest = 30 * time.Second
 
-// interval is the time until the next reading. Where changes are watched it grows while nothing
-// changes, since a thousand slow rollouts would keep a server busy.
+// interval returns the time until the next reading. On a runtime with a watch it grows while nothing changes, because a thousand slow
+// rollouts would keep a server busy.
 func (w *watched) interval(attempt int32) time.Duration {
 	asked := w.request.Interval
 	if w.notes && rests(w.request) && w.a.hints.reliedOn() {
@@ -272,9 +273,8 @@ func (w *watched) interval(attempt int32) time.Duration {
 	return min(asked*time.Duration(1+attempt/4), slowest)
 }
 
-// pace takes out of the news what can wait, because it only adds to what the workflow has just been
-// notified of, and returns how long that is: a rollout would be announced pod by pod otherwise. What was
-// asked for is announced at once.
+// pace removes news that can wait from news, and returns the delay. Such news only adds details to a recent notification; without the
+// delay a rollout would be reported pod by pod. Requested readings are reported at once.
 func (w *watched) pace(news map[entities.InstanceID]entities.Reading) (wait time.Duration) {
 	if !w.hinted {
 		return 0
@@ -295,7 +295,7 @@ func (w *watched) pace(news map[entities.InstanceID]entities.Reading) (wait time
 	return wait
 }
 
-// notified notes what the workflow is notified of.
+// notified records the content of the notification to the workflow.
 func (w *watched) notified(news map[entities.InstanceID]entities.Reading) {
 	if !w.hinted {
 		return
@@ -307,7 +307,7 @@ func (w *watched) notified(news map[entities.InstanceID]entities.Reading) {
 	}
 }
 
-// end notes what the workflow knows from now on, as before or because it is being told, if the readings were whole.
+// end records the state that the workflow knows from now on, if the readings were whole.
 func (w *watched) end(whole bool) {
 	if !w.notes {
 		return

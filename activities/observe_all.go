@@ -18,10 +18,9 @@ const gather = time.Second
 // observeOne takes one reading of one instance.
 type observeOne func(context.Context, protocol.ObserveRequest, protocol.InstanceRef) entities.Reading
 
-// observeAll observes all instances at once and returns the readings that are not as known. It returns when
-// every instance was observed, or a moment after the first news: who hangs then is observed again in the
-// next round, and delays no other's news. While somebody hangs, the others are observed again every
-// interval (A7).
+// observeAll observes all instances concurrently and returns the readings that differ from the known state. It returns when every
+// instance was observed, or a moment after the first news. An instance that hangs then is observed again in the next round and delays no
+// other's news. While one hangs, the others are observed again every interval (A7).
 func observeAll(ctx context.Context, observe observeOne, requests ...protocol.ObserveRequest) map[entities.InstanceID]entities.Reading {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -43,11 +42,11 @@ type observation struct {
 	observe observeOne
 }
 
-// round is one reading of several things at once, by key.
+// round is one concurrent reading of several items, by key.
 type round[K comparable, T any] struct {
 	mu      sync.Mutex
-	waiting int           // what was due and is not read even once
-	all     chan struct{} // closed when there is nothing of that
+	waiting int           // items without a first reading
+	all     chan struct{} // closed when waiting is 0
 	news    map[K]T
 	first   chan struct{} // closed at the first news
 }
@@ -56,8 +55,8 @@ func newRound[K comparable, T any]() round[K, T] {
 	return round[K, T]{all: make(chan struct{}), first: make(chan struct{}), news: map[K]T{}}
 }
 
-// run watches until all have ended, or for so long after the first news. What it returns is a copy: who hangs may
-// still come late. Cut: somebody was cut off.
+// run runs the watches until all have ended, or until that time after the first news. The result is a copy, because a hung watch may
+// still report later. cut means that some item was not read.
 func (r *round[K, T]) run(watches []func(), after time.Duration) (news map[K]T, cut bool) {
 	var wg sync.WaitGroup
 	for _, watch := range watches {
@@ -78,7 +77,7 @@ func (r *round[K, T]) run(watches []func(), after time.Duration) (news map[K]T, 
 	return maps.Clone(r.news), r.waiting > 0
 }
 
-// read takes in a reading. Counted: it is the first of what was due.
+// read records a reading. counted marks the first reading of an item.
 func (r *round[K, T]) read(key K, reading T, counted, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +99,7 @@ func (r *observation) watch(ctx context.Context, of protocol.ObserveRequest, ref
 	for n := 0; ; n++ {
 		reading := r.observe(ctx, of, ref)
 		if ctx.Err() != nil {
-			return // it is over: what it says now counts for nothing
+			return // the observation is over; the reading is discarded
 		}
 		news := ref.Known == "" || reading.Digest() != ref.Known
 		r.read(ref.ID, reading, n == 0, news)
@@ -121,7 +120,7 @@ func (r *observation) watch(ctx context.Context, of protocol.ObserveRequest, ref
 // is still news at the next reading.
 const maxNews = 48 << 10
 
-// clipReasons bounds an answer from which no reading may be left out.
+// clipReasons limits an answer that must contain every reading.
 func clipReasons(readings map[string]entities.CheckReading) {
 	for _, bytes := range []int{200, 60, 0} {
 		if raw, err := json.Marshal(readings); err != nil || len(raw) <= maxNews {

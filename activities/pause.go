@@ -15,11 +15,10 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Pause announces to services that their application or a runtime was paused, or resumed (A16). First
-// it is kept where each apply looks (activities/hold.go), and services find it that start meanwhile (LoadSpec): it holds
-// for applies however long it takes to announce it. A store that does not answer keeps nobody from hearing of it: it is
-// kept there in another attempt. A service that cannot be told is passed over, and named in the answer; one that has
-// nothing to do with the runtime ignores it.
+// Pause notifies services that their application or a runtime was paused or resumed (A16). It first stores the pause where each apply
+// reads it (activities/hold.go) and where starting services read it (LoadSpec). So it blocks applies even while the notification takes
+// long. If the store is unavailable, services are notified anyway, and another attempt stores the pause. A service that cannot be
+// notified is skipped and listed in the answer. A service that is not affected ignores the notification.
 func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) (protocol.AnnounceAnswer, error) {
 	if everything := r.Scope == entities.ScopeInstallation; (r.Application == "") == (r.Runtime == "" && !everything) {
 		return protocol.AnnounceAnswer{}, refuse("pause of %q: expected an application, a runtime or the installation", r.Scope)
@@ -41,7 +40,7 @@ func (a *Activities) Pause(ctx context.Context, r protocol.AnnouncePause) (proto
 	return protocol.AnnounceAnswer{Unreached: all.missed}, errors.Join(kept, err)
 }
 
-// keepPause keeps a pause, or that it has ended: of which one, for services that were told of it and are away just now.
+// keepPause stores a pause, or its end with the identity of the pause, for services that know of it and are unavailable now.
 func (a *Activities) keepPause(ctx context.Context, r protocol.AnnouncePause) error {
 	if r.Pause == nil && !r.Ended.IsZero() {
 		if err := a.Store.PutPauseEnded(ctx, r.Application, protocol.PauseEnded{Scope: r.Scope, Began: r.Ended}); err != nil {
@@ -51,8 +50,8 @@ func (a *Activities) keepPause(ctx context.Context, r protocol.AnnouncePause) er
 	return a.Store.PutPause(ctx, r.Application, r.ScopePause)
 }
 
-// concerned lists the workflow ids of the services to announce it to, in order: of an application those that it
-// declares, and those that run, which may have heard of it while they were declared; of a runtime and of everything all that run.
+// concerned lists the workflow ids of the services to notify, sorted. For an application these are the declared services and the running
+// ones, which may know of the pause from before they were removed. For a runtime or the installation these are all running ones.
 func (a *Activities) concerned(ctx context.Context, r protocol.AnnouncePause) ([]string, error) {
 	switch {
 	case len(r.Only) > 0:
@@ -60,11 +59,11 @@ func (a *Activities) concerned(ctx context.Context, r protocol.AnnouncePause) ([
 	case r.Application == "":
 		return a.running(ctx, "")
 	case r.Manifest == "":
-		return nil, nil // nothing was ever published
+		return nil, nil // nothing was published yet
 	}
 	manifest, unread := a.Store.Manifest(ctx, r.Manifest)
 	ids, err := a.running(ctx, fmt.Sprintf(" AND %s = '%s'", protocol.AttrApplication, r.Application))
-	if err != nil && (unread != nil || r.Pause == nil) { // a pause is not held up by who is declared no longer
+	if err != nil && (unread != nil || r.Pause == nil) { // a pause does not wait for the list of removed services
 		return nil, err
 	}
 	for service := range maps.Keys(manifest) {
@@ -74,7 +73,7 @@ func (a *Activities) concerned(ctx context.Context, r protocol.AnnouncePause) ([
 	return slices.Compact(ids), nil
 }
 
-// running lists the Service workflows of the namespace, in order, or those to which something more applies.
+// running lists the running Service workflows of the namespace, sorted, optionally with an additional filter.
 func (a *Activities) running(ctx context.Context, more string) ([]string, error) {
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
@@ -99,9 +98,8 @@ func (a *Activities) running(ctx context.Context, more string) ([]string, error)
 	}
 }
 
-// Lease signals a Runtime workflow for a service (C10): a request starts it when there is none, and
-// is idempotent by its id, as all leases are. To give back, or to keep, what no workflow knows of
-// any more is done already.
+// Lease signals a Runtime workflow for a service (C10). A request starts the workflow if there is none. It is idempotent by its id, like
+// all leases. Releasing or keeping a lease that no workflow knows succeeds.
 func (a *Activities) Lease(ctx context.Context, r protocol.LeaseCall) error {
 	id := protocol.RuntimeID(r.Runtime)
 	if r.Request != nil {
@@ -122,7 +120,7 @@ func (a *Activities) Lease(ctx context.Context, r protocol.LeaseCall) error {
 	return present(a.Client.SignalWorkflow(ctx, id, "", signal, protocol.LeaseSignal{ID: lease}))
 }
 
-// present drops the error that says that there is no such workflow running.
+// present ignores the error that there is no such running workflow.
 func present(err error) error {
 	var gone *serviceerror.NotFound
 	if errors.As(err, &gone) {

@@ -10,36 +10,37 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Places is how many activities a worker carries out at once.
+// Places is the limit of concurrent activities of a worker.
 const Places = 1000
 
-// What waits for others to answer gets a part of them, so that whoever answers late or never takes no place from anything
-// that changes something, nor from what asks others.
+// Activities that wait for external answers are limited to a share of the places. Slow or missing answers then do not block activities
+// that make changes, or those that query other systems.
 const (
 	readingPlaces = 500
-	runtimePlaces = 200 // of those, the readings of one runtime
+	runtimePlaces = 200 // of these, per runtime
 	checkPlaces   = 250
-	askerPlaces   = 100 // of those, the checks of one application
+	askerPlaces   = 100 // of these, per application
 )
 
-// How long whoever finds no place stays away: twice as long as the one who has been there the longest, within these.
+// The retry delay without a free place is twice the age of the oldest holder, within these bounds.
 const (
 	shortestAway = time.Second
 	longestAway  = time.Minute
 )
 
-// places are for one sort of activity. The zero value with its bounds set is empty.
+// places limits the concurrency of one kind of activity. The zero value with its limits set is empty.
 type places struct {
-	all, each int // at once: altogether, and those that ask one and the same
+	all, each int // limits: in total, and per queried system
 
 	mu    sync.Mutex
-	taken map[string]map[*place]struct{} // by who is asked
+	taken map[string]map[*place]struct{} // by queried system
 	now   int
 }
 
 type place struct{ since time.Time }
 
-// take gives a place to something that asks somebody, until it leaves, which it may do twice. Without one, it says how long to stay away.
+// take acquires a place for a query of a system until leave is called, which is idempotent. Without a free place, leave is nil and away
+// is the retry delay.
 func (p *places) take(who string, now time.Time) (leave func(), away time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +79,7 @@ func (p *places) away(who string, now time.Time) time.Duration {
 	return min(max(2*now.Sub(oldest), shortestAway), longestAway)
 }
 
-// noPlace asks the server for another attempt later, which writes no history.
+// noPlace returns an error that makes the server retry later. The retry writes no history.
 func noPlace(what string, away time.Duration) error {
 	return temporal.NewApplicationErrorWithOptions(fmt.Sprintf("no place for one more of %s: as many as there may be are under way in this worker", what), protocol.ErrUnchanged,
 		temporal.ApplicationErrorOptions{NextRetryDelay: away, Category: temporal.ApplicationErrorCategoryBenign})

@@ -23,16 +23,16 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// This file is what a plan that runs asks of the store and of services (E8–E14). A plan's workflow knows letters for states; what they
-// are of, which services may enter, and what newer plans there are, lies in the store.
+// This file contains the activities that a running plan needs from the store and from services (E8–E14). A plan's workflow keeps only
+// letters for states. The store has the nodes that they belong to, the services that may enter, and newer plans.
 
-// StartPlan starts a plan, unless it runs.
+// StartPlan starts a plan, unless it is running.
 func (a *Activities) StartPlan(ctx context.Context, of protocol.PlanRef, asked protocol.PlanAsked) error {
 	_, err := StartPlan(ctx, a.Client, of, asked)
 	return err
 }
 
-// StartPlan starts a plan for whoever has a client, or finds the one that runs.
+// StartPlan starts a plan with a client, or returns the running one.
 func StartPlan(ctx context.Context, c client.Client, of protocol.PlanRef, asked protocol.PlanAsked) (client.WorkflowRun, error) {
 	if raw, err := json.Marshal(asked); err != nil || len(raw) > protocol.MaxAnswer {
 		return nil, refuse("plan %s: the services that are named take %d bytes; expected at most %d: fewer of them, or all", of.Name, len(raw), protocol.MaxAnswer)
@@ -47,11 +47,11 @@ func StartPlan(ctx context.Context, c client.Client, of protocol.PlanRef, asked 
 	}, protocol.PlanWorkflow, protocol.PlanInput{PlanRef: of, PlanAsked: asked})
 }
 
-// planned is what a record is of.
+// planned is the plan that a record belongs to.
 type planned struct {
 	work *plan.Work
 	plan *plan.Plan
-	// nodes are those of DEPLOY, and keys what workflows and the store know by, of a service.
+	// nodes are the DEPLOY nodes, and keys the identifiers in workflows and in the store, by service name.
 	nodes map[string][]int
 	keys  map[string]string
 }
@@ -70,13 +70,13 @@ func newPlanned(work *plan.Work, p *plan.Plan) planned {
 	return out
 }
 
-// deploys are the nodes of DEPLOY of a service.
+// deploys returns the DEPLOY nodes of a service.
 func (p *planned) deploys(name string) []int { return p.nodes[name] }
 
-// keyOf is what workflows and the store know a service by.
+// keyOf returns the identifier of a service in workflows and in the store.
 func (p *planned) keyOf(name string) string { return cmp.Or(p.keys[name], name) }
 
-// planOf builds what a record is of: the same each time.
+// planOf builds the plan of a record. It is deterministic.
 func (a *Activities) planOf(ctx context.Context, r *protocol.PlanRecord) (planned, error) {
 	key := entities.DigestOf(r.PlanRef, r.Hash, r.All, r.Scope, r.Eager)
 	return a.plans.get(key, longestLately, func() (planned, error) {
@@ -96,13 +96,13 @@ func (a *Activities) planOf(ctx context.Context, r *protocol.PlanRecord) (planne
 	})
 }
 
-// deploying tells whether a node is a DEPLOY that was let in and is not over.
+// deploying reports whether a node is a DEPLOY that has started and is not over.
 func (p *planned) deploying(so []plan.Progress, n int) bool {
 	return p.plan.Nodes[n].Kind == plan.Deploy && (so[n].State == plan.Running || so[n].State == plan.Held)
 }
 
-// PlanBegin answers what a plan does and how far it is. One that nothing is known of, or that is over and asked for once more, begins
-// anew: what was deployed is found deployed. One that was cut off goes on where it was: what was under way runs again.
+// PlanBegin returns the content of a plan and its progress. An unknown plan, or a finished one that is requested again, starts from the
+// beginning; its deployed services are found deployed. An interrupted plan continues where it was; commands that were running run again.
 func (a *Activities) PlanBegin(ctx context.Context, in protocol.PlanInput) (protocol.PlanBegun, error) {
 	begun, err := a.planBegin(ctx, in)
 	return left(ctx, a, begun, err)
@@ -148,7 +148,7 @@ func (a *Activities) planBegin(ctx context.Context, in protocol.PlanInput) (prot
 	return begun, err
 }
 
-// checkPlan refuses names that no plan has.
+// checkPlan rejects names that no plan can have.
 func checkPlan(of protocol.PlanRef) error {
 	for _, name := range []string{of.Application, of.Channel} {
 		if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\\\x00") || len(name) > 200 {
@@ -161,7 +161,7 @@ func checkPlan(of protocol.PlanRef) error {
 	return nil
 }
 
-// resumed are the nodes as they go on: a command that was under way is begun once more, what is deployed is followed.
+// resumed returns the nodes at the start of a resumed plan. A command that was running starts again; a running DEPLOY is followed.
 func resumed(p *plan.Plan, letters string) string {
 	so := p.Read(letters)
 	for n := range so {
@@ -172,7 +172,7 @@ func resumed(p *plan.Plan, letters string) string {
 	return plan.Letters(so)
 }
 
-// stepsOf has a letter for each step: those that were not done come again.
+// stepsOf returns a letter for each step. Steps that are not done run again.
 func stepsOf(letters string, steps []entities.Extension) string {
 	out := []byte(letters + strings.Repeat(".", max(0, len(steps)-len(letters))))[:len(steps)]
 	for n := range out {
@@ -183,7 +183,7 @@ func stepsOf(letters string, steps []entities.Extension) string {
 	return string(out)
 }
 
-// newPlan is a plan of which nothing is done.
+// newPlan returns a plan without progress.
 func (a *Activities) newPlan(ctx context.Context, in protocol.PlanInput) (protocol.PlanRecord, error) {
 	number, err := a.Store.Number(ctx, in.Application, in.Incarnation)
 	if store.IsNotFound(err) {
@@ -193,7 +193,7 @@ func (a *Activities) newPlan(ctx context.Context, in protocol.PlanInput) (protoc
 		return protocol.PlanRecord{}, err
 	}
 	r := protocol.PlanRecord{PlanRef: in.PlanRef, PlanAsked: in.PlanAsked, Hash: number.Hash}
-	if in.Whole || len(in.Changed) > 0 { // people want this one, whatever there was
+	if in.Whole || len(in.Changed) > 0 { // a user requested this plan, so existing plans do not replace it
 		if r.Beyond, err = a.Store.PlanMarked(ctx, in.Application, in.Channel, store.PlanNewest); err != nil {
 			return r, err
 		}
@@ -224,11 +224,12 @@ func (a *Activities) newPlan(ctx context.Context, in protocol.PlanInput) (protoc
 	return r, err
 }
 
-// mostPlansSince is how many plans since the last one that was done whole are looked at.
+// mostPlansSince limits how many plans since the last complete one are compared.
 const mostPlansSince = 50
 
-// changedSince lists the services that are otherwise in a channel than with the last incarnation whose plan was done whole there, or than with any whose
-// plan began since: whatever that did of it, a change that was taken back undoes. Without one, or where what was then is not kept any more: all.
+// changedSince lists the services that differ in a channel from the last incarnation whose plan completed there, or from any whose plan
+// began since. A reverted change still counts, because a part of that plan may have been deployed. Without a complete plan, or if its
+// data is no longer kept, it returns all.
 func (a *Activities) changedSince(ctx context.Context, work *plan.Work, now protocol.Incarnation) (names []string, all bool, err error) {
 	base, err := a.Store.PlanMarked(ctx, work.Application, work.Channel, store.PlanWhole)
 	if err != nil || base == 0 || base > now.Number || now.Number-base > mostPlansSince {
@@ -257,7 +258,7 @@ func (a *Activities) changedSince(ctx context.Context, work *plan.Work, now prot
 	return slices.Compact(names), false, nil
 }
 
-// changedFrom lists the services that are otherwise in a channel than with an earlier incarnation.
+// changedFrom lists the services that differ in a channel from an earlier incarnation.
 func (a *Activities) changedFrom(ctx context.Context, work *plan.Work, number int64, now protocol.Incarnation) (names []string, err error) {
 	before, err := a.Store.Number(ctx, work.Application, number)
 	if err != nil {
@@ -292,7 +293,7 @@ func (a *Activities) changedFrom(ctx context.Context, work *plan.Work, number in
 	return names, nil
 }
 
-// changedIn tells whether two specs, by their digests, bring different things to a channel.
+// changedIn reports whether two specs, given by their digests, deploy different things to a channel.
 func (a *Activities) changedIn(ctx context.Context, channel, was, is string) (bool, error) {
 	if was == is {
 		return false, nil
@@ -320,7 +321,7 @@ func broughtTo(s *entities.Spec, channel string) string {
 	return entities.DigestOf(brought)
 }
 
-// PlanKeep keeps how far a plan is, and lets services enter whose DEPLOY runs. It may come twice, and says the same then.
+// PlanKeep stores the progress of a plan and lets services enter whose DEPLOY runs. It is idempotent.
 func (a *Activities) PlanKeep(ctx context.Context, k protocol.PlanKeepRequest) error {
 	r, err := a.Store.Plan(ctx, k.PlanRef)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
@@ -336,7 +337,7 @@ func (a *Activities) PlanKeep(ctx context.Context, k protocol.PlanKeepRequest) e
 		return err
 	}
 	so := p.plan.Read(r.Nodes)
-	if err := a.markDeployed(ctx, &r, &p, p.plan.Read(before), so); err != nil { // before it is kept: else who does it again knows of no news
+	if err := a.markDeployed(ctx, &r, &p, p.plan.Read(before), so); err != nil { // before the record is stored, or a retry would see no change
 		return err
 	}
 	if err := a.Store.PutPlan(ctx, r); err != nil {
@@ -354,7 +355,7 @@ func (a *Activities) PlanKeep(ctx context.Context, k protocol.PlanKeepRequest) e
 	return a.Store.EndPlan(ctx, r.PlanRef)
 }
 
-// markDeployed keeps with which incarnation services were deployed, or were not, as far as that is news.
+// markDeployed records the incarnation with which services were deployed, or that they were not, for nodes whose state has changed.
 func (a *Activities) markDeployed(ctx context.Context, r *protocol.PlanRecord, p *planned, before, so []plan.Progress) error {
 	marks := map[string]store.PlanMark{}
 	for n := range so {
@@ -379,8 +380,8 @@ func (a *Activities) markDeployed(ctx context.Context, r *protocol.PlanRecord, p
 	return cmp.Or(errs...)
 }
 
-// letEnter lets services enter whose DEPLOY runs. A worker that has just begun finds out of each whether it was let in before: of many beside
-// each other, since a workflow waits.
+// letEnter lets services enter whose DEPLOY runs. A new worker checks for each service whether it was let in before. It checks many in
+// parallel because a workflow waits.
 func (a *Activities) letEnter(ctx context.Context, r *protocol.PlanRecord, p *planned, so []plan.Progress) error {
 	var keys []string
 	for n := range so {
@@ -388,7 +389,7 @@ func (a *Activities) letEnter(ctx context.Context, r *protocol.PlanRecord, p *pl
 			keys = append(keys, p.keyOf(p.plan.Nodes[n].Service))
 		}
 	}
-	keys = slices.Compact(keys) // nodes are ordered
+	keys = slices.Compact(keys) // nodes are sorted
 	granted, errs := make([]bool, len(keys)), make([]error, len(keys))
 	atOnce(len(keys), func(n int) {
 		granted[n], errs[n] = a.Store.GrantPlan(ctx, r.PlanRef, store.PlanGrant{Service: keys[n], Release: r.Release})
@@ -403,29 +404,29 @@ func (a *Activities) letEnter(ctx context.Context, r *protocol.PlanRecord, p *pl
 	return cmp.Or(errs...)
 }
 
-// planEvery is the least time between two looks at all that is deployed, and planSoon before one at what is hinted at. Where asking takes
-// long, all are asked in a tenth of the time.
+// planEvery is the least time between two checks of all running deployments, and planSoon the wait before a check of hinted ones. Where
+// queries are slow, checks of all use at most a tenth of the time.
 const (
 	planEvery = time.Second
 	planSoon  = 20 * time.Millisecond
 )
 
-// PlanFollow answers once some DEPLOY that runs is otherwise than is kept, or once a newer plan takes the place of this one. It goes by
-// what the store has, so that what begins meanwhile is followed too, and lets services enter again that lost that. Services that go on in
-// this worker are asked soon, all others in turn.
+// PlanFollow returns when the state of a running DEPLOY differs from the record, or when a newer plan replaces this one. It reads the
+// record from the store, so it also follows nodes that start meanwhile, and it restores lost entry grants. Services that make progress on
+// this worker are queried soon, all others at intervals.
 func (a *Activities) PlanFollow(ctx context.Context, of protocol.PlanRef) (protocol.PlanFollowed, error) {
 	beating, stop := context.WithCancel(ctx)
 	defer stop()
 	go heartbeats(beating, nil)
 	hints := a.follows.begin()
 	defer a.follows.end(hints)
-	var moved map[string]bool // nil: all are asked
+	var moved map[string]bool // nil: query all
 	var next time.Time
 	for {
 		began := time.Now()
 		found, err := a.followed(ctx, of, moved)
 		took := time.Since(began)
-		if ctx.Err() != nil { // the plan is over, or another worker goes on
+		if ctx.Err() != nil { // the plan is over, or another worker continues
 			return protocol.PlanFollowed{}, nil
 		}
 		if err != nil || found.Superseded || len(found.Nodes) > 0 {
@@ -443,14 +444,14 @@ func (a *Activities) PlanFollow(ctx context.Context, of protocol.PlanRef) (proto
 
 const (
 	mostNews = 200 // nodes in an answer
-	noteText = 500 // bytes of why a node is as it is, as a plan keeps
+	noteText = 500 // bytes of the reason for a node's state in a record
 )
 
-// followed is one look, at services that moved, by the ids of their workflows, or, without, at all.
+// followed is one check of the services that moved, given by their workflow ids, or of all if moved is nil.
 func (a *Activities) followed(ctx context.Context, of protocol.PlanRef, moved map[string]bool) (found protocol.PlanFollowed, err error) {
 	r, err := a.Store.Plan(ctx, of)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
-		err = refuse("the record of plan %s is lost", of.ID()) // the plan keeps it once more
+		err = refuse("the record of plan %s is lost", of.ID()) // the plan stores it again
 	}
 	if err != nil {
 		return found, err
@@ -476,7 +477,7 @@ func (a *Activities) followed(ctx context.Context, of protocol.PlanRef, moved ma
 	return found, nil
 }
 
-// superseded tells whether a newer plan takes the place of one of which something has not begun.
+// superseded reports whether a newer plan replaces this one. A plan whose nodes have all begun is not replaced.
 func (a *Activities) superseded(ctx context.Context, r *protocol.PlanRecord) (bool, error) {
 	if !strings.ContainsRune(r.Nodes, '.') {
 		return false, nil
@@ -485,7 +486,7 @@ func (a *Activities) superseded(ctx context.Context, r *protocol.PlanRecord) (bo
 	return newer > 0, err
 }
 
-// newer is the incarnation of a newer plan of the channel than one of a configuration; 0: there is none.
+// newer returns the incarnation of a newer plan of the channel. It returns 0 if there is none or the plan is one of a release.
 func (a *Activities) newer(ctx context.Context, r *protocol.PlanRecord) (int64, error) {
 	if r.Release != "" {
 		return 0, nil
@@ -497,11 +498,11 @@ func (a *Activities) newer(ctx context.Context, r *protocol.PlanRecord) (int64, 
 	return newest, err
 }
 
-// passed says that a plan which is still in its steps before all else has been passed by a newer one, or "".
+// passed returns a message if a newer plan has replaced a plan that is still in its steps before the first node, or "".
 func (a *Activities) passed(ctx context.Context, of protocol.PlanRef) (string, error) {
 	r, err := a.Store.Plan(ctx, of)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
-		return "", nil // the plan keeps it once more
+		return "", nil // the plan stores it again
 	}
 	if err != nil {
 		return "", err
@@ -513,7 +514,7 @@ func (a *Activities) passed(ctx context.Context, of protocol.PlanRef) (string, e
 	return fmt.Sprintf("plan i%d of a newer configuration has taken its place", newer), err
 }
 
-// news are the nodes of which services say otherwise than is kept.
+// news returns the nodes whose services report a state other than the recorded one.
 func news(r *protocol.PlanRecord, p *planned, so []plan.Progress, says map[string]protocol.Deployed) (nodes []protocol.PlanNode) {
 	for n := range so {
 		d, asked := says[p.plan.Nodes[n].Service]
@@ -529,7 +530,7 @@ func news(r *protocol.PlanRecord, p *planned, so []plan.Progress, says map[strin
 	return entities.Fitting(nodes, maxNews)
 }
 
-// withoutNumbers is a text of which numbers come and go.
+// withoutNumbers removes the digits of a text whose numbers change often.
 func withoutNumbers(text string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= '0' && c <= '9' {
@@ -539,7 +540,7 @@ func withoutNumbers(text string) string {
 	}, text)
 }
 
-// deployed asks the services whose DEPLOY runs, of those that moved or of all, by name. One that cannot be asked is asked again.
+// deployed queries the services whose DEPLOY runs, by name: those that moved, or all. A failed query is repeated at the next check.
 func (a *Activities) deployed(
 	ctx context.Context, r *protocol.PlanRecord, p *planned, so []plan.Progress, moved map[string]bool,
 ) (map[string]protocol.Deployed, error) {
@@ -550,7 +551,7 @@ func (a *Activities) deployed(
 			names = append(names, name)
 		}
 	}
-	if names = slices.Compact(names); len(names) == 0 { // nodes are ordered
+	if names = slices.Compact(names); len(names) == 0 { // nodes are sorted
 		return nil, nil
 	}
 	says, errs := make([]protocol.Deployed, len(names)), make([]error, len(names))
@@ -574,7 +575,7 @@ type numbered struct {
 	manifest    incarnation.Manifest
 }
 
-// deployedOf is how to ask a service, by its name, how far it is with what a plan deploys.
+// deployedOf returns a function that queries a service, by name, for its progress with the version that a plan deploys.
 func (a *Activities) deployedOf(ctx context.Context, r *protocol.PlanRecord, p *planned) (func(context.Context, string) (protocol.Deployed, error), error) {
 	question := protocol.DeployedQuestion{Channel: r.Channel, Release: r.Release}
 	var manifest incarnation.Manifest
@@ -598,7 +599,7 @@ func (a *Activities) deployedOf(ctx context.Context, r *protocol.PlanRecord, p *
 	return func(ctx context.Context, name string) (d protocol.Deployed, err error) {
 		key := p.keyOf(name)
 		if r.Release != "" && !slices.Contains(r.Services, key) {
-			return protocol.Deployed{State: string(plan.Done)}, nil // it is only fitted together with what was released
+			return protocol.Deployed{State: string(plan.Done)}, nil // not released itself; the plan only connects it with the released services
 		}
 		err = services{a}.askLiving(ctx, protocol.ServiceID(r.Application, key), &d, protocol.QueryDeployed, question)
 		switch {

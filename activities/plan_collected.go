@@ -9,9 +9,10 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// This file says what an aggregator is given (E3, E11). A service whose deployment failed keeps what it had for it when it was deployed last.
+// This file collects the input of an aggregator (E3, E11). A service whose deployment failed keeps the input of its last successful
+// deployment.
 
-// collected is what services have for the aggregator of a node, by service.
+// collected returns the fragments of services for the aggregator of a node, by service.
 func (a *Activities) collected(ctx context.Context, work *plan.Work, w *protocol.PlanWork) (all []plan.Fragment, err error) {
 	n := nodeOf(w)
 	if !n.Collects() {
@@ -52,12 +53,12 @@ func (a *Activities) collected(ctx context.Context, work *plan.Work, w *protocol
 	return all, nil
 }
 
-// goesBackTo is the incarnation that has what a service was deployed with last, where its deployment failed since; 0: there is none. -1: it
-// did not fail.
+// goesBackTo returns the incarnation of the last successful deployment of a service whose deployment failed since; 0: there is none; -1:
+// it did not fail.
 func (a *Activities) goesBackTo(ctx context.Context, p *planned, r *protocol.PlanRecord, service string, undeployed []string) (int64, error) {
 	failed := slices.Contains(undeployed, service)
 	if !failed && len(p.deploys(service)) > 0 {
-		return -1, nil // it is deployed by this plan
+		return -1, nil // this plan deploys it
 	}
 	marked := func(mark store.PlanMark) (int64, error) {
 		return a.Store.PlanMarked(ctx, r.Application, r.Channel, mark)
@@ -74,7 +75,7 @@ func (a *Activities) goesBackTo(ctx context.Context, p *planned, r *protocol.Pla
 	return deployed, nil
 }
 
-// workOf is what an earlier incarnation plans in the channel; nil: nothing.
+// workOf returns the plan of an earlier incarnation in the channel; nil: none.
 func (a *Activities) workOf(ctx context.Context, work *plan.Work, incarnation int64) (*plan.Work, error) {
 	number, err := a.Store.Number(ctx, work.Application, incarnation)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
@@ -90,7 +91,7 @@ func (a *Activities) workOf(ctx context.Context, work *plan.Work, incarnation in
 	return inc.Work(work.Channel), nil
 }
 
-// collectsTheSame tells whether an aggregator is given what it would be if nothing had failed.
+// collectsTheSame reports whether the input of an aggregator is the same as without any failure.
 func (a *Activities) collectsTheSame(ctx context.Context, work *plan.Work, w *protocol.PlanWork) (bool, error) {
 	now, err := a.collected(ctx, work, w)
 	return slices.Equal(now, work.Input(nodeOf(w)).Fragments), err

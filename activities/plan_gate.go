@@ -13,10 +13,10 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// This file is the condition that each service of a plan waits at. Nothing is believed but what the store has; a plan that is not there
-// is started by whoever waits for it.
+// This file is the condition that each service of a plan waits for. It relies only on the store. A service that waits for a plan that
+// does not exist starts the plan.
 
-// planGate says whether plans let services enter.
+// planGate decides whether plans let services enter.
 type planGate struct{ *Activities }
 
 var _ checks.Plans = planGate{}
@@ -26,7 +26,7 @@ type gateOf struct {
 	checks.PlanQuestion
 	ref    protocol.PlanRef
 	asked  protocol.PlanAsked
-	joint  bool             // it is one of several services that are released together
+	joint  bool             // it is part of a joint release
 	before protocol.PlanRef // another plan that may have let it enter
 }
 
@@ -53,14 +53,14 @@ func (g planGate) Standing(ctx context.Context, q checks.PlanQuestion) (checks.P
 		return checks.PlanStanding{}, err
 	case r.Release != of.asked.Release && r.Over:
 		return g.begin(ctx, of)
-	case r.Release != of.asked.Release: // the same version, released once more meanwhile
+	case r.Release != of.asked.Release: // the same version was released again in the meantime
 		entered, err := g.Store.PlanGranted(ctx, of.ref, store.PlanGrant{Service: q.Service, Release: r.Release})
 		return checks.PlanStanding{Enter: entered, Reason: "plan " + of.ref.Name + " runs for an earlier release", Again: time.Second}, err
 	}
 	return g.standing(ctx, of, &r)
 }
 
-// planFor is the plan that deploys a release: of a change of configuration that of the newest incarnation that has one.
+// planFor returns the plan that deploys a release. For a configuration change it is the plan of the newest incarnation that has one.
 func (g planGate) planFor(ctx context.Context, q checks.PlanQuestion) (gateOf, error) {
 	of := gateOf{PlanQuestion: q, ref: protocol.PlanRef{Application: q.Application, Channel: q.Channel}, asked: protocol.PlanAsked{Incarnation: q.Incarnation}}
 	if q.Config {
@@ -75,7 +75,7 @@ func (g planGate) planFor(ctx context.Context, q checks.PlanQuestion) (gateOf, e
 	if err != nil {
 		return of, err
 	}
-	of.asked.Incarnation = max(newest, q.Incarnation) // what is fitted together, names and routes, is of now
+	of.asked.Incarnation = max(newest, q.Incarnation) // names and routes come from the newest configuration
 	joint, err := g.Store.Joint(ctx, q.Application, q.Release)
 	switch {
 	case err == nil:
@@ -88,7 +88,7 @@ func (g planGate) planFor(ctx context.Context, q checks.PlanQuestion) (gateOf, e
 	return of, err
 }
 
-// plansIt tells whether the incarnation plans anything of the service in that channel.
+// plansIt reports whether the incarnation has a plan for the service in that channel.
 func (g planGate) plansIt(ctx context.Context, of gateOf) (bool, error) {
 	number, err := g.Store.Number(ctx, of.Application, of.asked.Incarnation)
 	if err != nil {
@@ -111,7 +111,7 @@ func (g planGate) begin(ctx context.Context, of gateOf) (checks.PlanStanding, er
 	return checks.PlanStanding{Reason: "plan " + of.ref.Name + " begins", Again: time.Second}, err
 }
 
-// standing is what a plan that is there says of the service.
+// standing returns the state of the service in an existing plan.
 func (g planGate) standing(ctx context.Context, of gateOf, r *protocol.PlanRecord) (checks.PlanStanding, error) {
 	p, err := g.planOf(ctx, r)
 	if err != nil {
@@ -140,14 +140,15 @@ func (g planGate) standing(ctx context.Context, of gateOf, r *protocol.PlanRecor
 	return s, nil
 }
 
-// blocked is what a service waits for that failed. Where that did not fail for good, a plan that is over begins again.
+// blocked reports the failed node that a service waits for. A finished plan starts again if the failed deployment is done
+// in the meantime.
 func (g planGate) blocked(ctx context.Context, of gateOf, r *protocol.PlanRecord, p *planned, cause int, s checks.PlanStanding) (checks.PlanStanding, error) {
 	failed := &p.plan.Nodes[cause]
 	s.Reason = fmt.Sprintf("waits for %s in plan %s, which failed%s", failed, r.Name, entities.Because(noteOf(r, cause)))
 	if !r.Over {
 		return s, nil
 	}
-	if failed.Kind == plan.Deploy { // a command fails again until somebody mends it
+	if failed.Kind == plan.Deploy { // a command keeps failing until a person fixes it
 		ask, err := g.deployedOf(ctx, r, p)
 		if err != nil {
 			return s, err
@@ -161,8 +162,8 @@ func (g planGate) blocked(ctx context.Context, of gateOf, r *protocol.PlanRecord
 	return s, nil
 }
 
-// againBy is the command that has a plan run once more. That of a release runs again for another release of the same, and for no deploy, which
-// is of what the configuration changed.
+// againBy returns the command that runs a plan again. The plan of a release runs again only for another release of the same version. A
+// deploy does not run it, because a deploy covers configuration changes.
 func (of gateOf) againBy() string {
 	switch {
 	case of.asked.Release == "":
@@ -199,7 +200,8 @@ func waitsFor(r *protocol.PlanRecord, p *planned, so []plan.Progress, n int) str
 	return fmt.Sprintf("waits for its turn in plan %s, of which %d run", r.Name, running)
 }
 
-// askAgain is how soon a service asks a plan of so many nodes again that does not hear of it before: of a large one many ask.
+// askAgain returns the delay before a service without a hint queries a plan again. It grows with the number of nodes, because many
+// services query a large plan.
 func askAgain(nodes int) time.Duration {
 	return min(max(time.Duration(nodes)*100*time.Millisecond, 5*time.Second), 30*time.Second)
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file has those look earlier who wait: services for a plan, and a plan for services. A hint says nothing, and may be lost: whoever
-// gets one looks at what it would have looked at a little later anyway.
+// This file wakes waiting parties early: services that wait for a plan, and a plan that waits for services. A hint has no content and may
+// be lost. Its receiver only does a check earlier that it would do soon anyway.
 
-// hintTries bounds how often a service is tried that asks at that very moment, and may have looked too early.
+// hintTries limits the hints to a service whose checks run at that moment and may have read the old state.
 const (
 	hintTries = 3
 	hintAgain = 200 * time.Millisecond
 )
 
-// hintEntries has services ask now whether they may enter, behind whoever calls.
+// hintEntries makes services check now whether they may enter. It does not block the caller.
 func (a *Activities) hintEntries(services []string) {
 	if len(services) > 0 {
 		go atOnce(len(services), func(n int) { a.hintEntry(a.hints.ctx, services[n]) })
 	}
 }
 
-// hintEntry wakes a service that waits until its checks are due. One that does not will ask by itself.
+// hintEntry wakes a service whose checks wait for their next evaluation. Any other service checks without a hint.
 func (a *Activities) hintEntry(ctx context.Context, service string) {
 	for range hintTries {
 		waits, asks := a.waitsForChecks(ctx, service)
@@ -39,11 +39,11 @@ func (a *Activities) hintEntry(ctx context.Context, service string) {
 	}
 }
 
-// waitsForChecks tells whether checks of a service wait until they are due, or are being evaluated.
+// waitsForChecks reports whether checks of a service wait for their next evaluation, or are being evaluated.
 func (a *Activities) waitsForChecks(ctx context.Context, service string) (waits, asks bool) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
-	d, _ := a.Client.DescribeWorkflowExecution(ctx, service, "") // without an answer nobody waits
+	d, _ := a.Client.DescribeWorkflowExecution(ctx, service, "") // without an answer it waits for nothing
 	for _, pending := range d.GetPendingActivities() {
 		if pending.GetActivityType().GetName() == protocol.ActivityCheck {
 			backsOff := pending.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED
@@ -59,7 +59,7 @@ type follows struct {
 	all map[*following]bool
 }
 
-// following is one of them: which services, by the ids of their workflows, went on since it last looked.
+// following is one of these plans, with the services, by workflow id, that made progress since its last check.
 type following struct {
 	mu    sync.Mutex
 	moved map[string]bool
@@ -83,7 +83,7 @@ func (f *follows) end(one *following) {
 	delete(f.all, one)
 }
 
-// moved hints that a service has decided something, or is about to, since what it did has ended.
+// moved reports that a service has decided something, or is about to because one of its activities has ended.
 func (f *follows) moved(service string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,11 +98,11 @@ func (f *following) hint(service string) {
 	f.moved[service] = true
 	select {
 	case f.woken <- struct{}{}:
-	default: // it is to look already
+	default: // a hint is already pending
 	}
 }
 
-// await returns the services that went on, or none once it is time to look at all.
+// await returns the services that made progress, or nil when it is time to check all.
 func (f *following) await(ctx context.Context, until time.Time) map[string]bool {
 	limited, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -114,7 +114,7 @@ func (f *following) await(ctx context.Context, until time.Time) map[string]bool 
 	}
 }
 
-// take returns the services that went on since it was last called.
+// take returns the services that made progress since the last call.
 func (f *following) take() map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// commandBytes bounds the commands in an answer in parts, of which each has at least one.
+// commandBytes limits the commands in one part of an answer. Each part has at least one.
 const commandBytes = 32 << 10
 
-// PlanCommands lists what runs for a piece of work, one after another.
+// PlanCommands lists the commands of a piece of work, in order.
 func (a *Activities) PlanCommands(ctx context.Context, w protocol.PlanCommandsRequest) (out protocol.PlanCommands, err error) {
 	if err := a.nameUndeployed(ctx, &w.PlanWork); err != nil {
 		return out, err
@@ -47,7 +47,7 @@ func (a *Activities) PlanCommands(ctx context.Context, w protocol.PlanCommandsRe
 	return listed(work.CommandsOf(node), &w)
 }
 
-// nameUndeployed names the services that were said to be undeployed by their nodes.
+// nameUndeployed fills in the names of services that were given as undeployed by their nodes.
 func (a *Activities) nameUndeployed(ctx context.Context, w *protocol.PlanWork) error {
 	if w.UndeployedNodes == "" {
 		return nil
@@ -77,7 +77,8 @@ func steps(all []entities.Extension) (out []plan.Command) {
 	return out
 }
 
-// listed are those of the commands that are asked for. Those of CALLBACK of services that were not deployed are left out: nothing was set up.
+// listed returns the requested part of the commands. It omits CALLBACK commands of services that were not deployed, because nothing was
+// set up for them.
 func listed(all []plan.Command, r *protocol.PlanCommandsRequest) (out protocol.PlanCommands, err error) {
 	size := 0
 	for at := r.From; at < len(all); at++ {
@@ -102,11 +103,11 @@ func nodeOf(w *protocol.PlanWork) *plan.Node {
 	return &plan.Node{Kind: plan.Kind(w.Kind), Service: w.Service, Target: w.Target}
 }
 
-// ofPlan stands in the place of a service for what runs for none: no service is named so.
+// ofPlan is the service name of commands that run for no service. No service can have this name.
 const ofPlan = "_plan"
 
-// PlanRun runs a command of a plan once, as an extension is run. It gets what the plan knows as JSON. While its application, or the
-// runtime that it works on, is paused, it is not run.
+// PlanRun runs a command of a plan once, in the same way as an extension. The command gets the state of the plan as JSON. It does not run
+// while its application, or the runtime that it works on, is paused.
 func (a *Activities) PlanRun(ctx context.Context, r protocol.PlanRunRequest) (protocol.PlanRan, error) {
 	if err := a.nameUndeployed(ctx, &r.PlanWork); err != nil {
 		return protocol.PlanRan{}, err
@@ -157,7 +158,7 @@ func (a *Activities) PlanRun(ctx context.Context, r protocol.PlanRunRequest) (pr
 	return protocol.PlanRan{ExtensionAnswer: answer}, err
 }
 
-// runsFor is the service that a command of a plan is run for, with the full version that it has there and what people call that; or the plan.
+// runsFor returns the service that a command of a plan runs for, with its full version there and the version's display name; or the plan.
 func (a *Activities) runsFor(ctx context.Context, work *plan.Work, r *protocol.PlanRunRequest) (service, version, named string, err error) {
 	name := cmp.Or(r.Command.Service, r.Service)
 	if name == "" {
@@ -173,7 +174,7 @@ func (a *Activities) runsFor(ctx context.Context, work *plan.Work, r *protocol.P
 	return service, version, named, nil
 }
 
-// versionThere is the full version that a service has in a channel; "": none yet.
+// versionThere returns the full version that a service has in a channel; "": none yet.
 func (a *Activities) versionThere(ctx context.Context, application, service, channel string) (string, error) {
 	status, err := services{a}.Status(ctx, application, service)
 	if err != nil && !errors.Is(err, checks.ErrNoService) {

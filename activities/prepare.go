@@ -19,9 +19,8 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// Prepare renders a version for the instances asked for, once and for ever: what a version means is
-// recorded when it is first named, and a known name means those bytes again. What a caller did
-// wrong is refused; everything else is worth another try, but for what is damaged.
+// Prepare renders a version for the requested instances, once. The meaning of a version is recorded when it is first named, and a known
+// name always yields the same bytes. Invalid requests are rejected. All other errors can be retried, except damaged data.
 func (a *Activities) Prepare(ctx context.Context, r protocol.PrepareRequest) (protocol.PrepareAnswer, error) {
 	whole, err := r.Whole()
 	if err != nil {
@@ -33,7 +32,7 @@ func (a *Activities) Prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	return answer, damage(err)
 }
 
-// damage names what the store has lost: no retry brings it back.
+// damage returns a permanent error for data that the store has lost.
 func damage(err error) error {
 	if !store.IsDamaged(err) {
 		return err
@@ -84,9 +83,9 @@ func (a *Activities) prepare(ctx context.Context, r protocol.PrepareRequest) (pr
 	return answer, nil
 }
 
-// again has what a version is of stay, which nothing may have referred to for long.
+// again renews the incarnation of a version, which may have been unreferenced for long, so that it is not garbage-collected.
 func (a *Activities) again(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord) error {
-	if record.Hash == r.Hash { // it is what is newest
+	if record.Hash == r.Hash { // it is of the newest incarnation
 		return nil
 	}
 	err := a.Store.RenewIncarnation(ctx, record.Hash)
@@ -97,7 +96,7 @@ func (a *Activities) again(ctx context.Context, r protocol.PrepareRequest, recor
 	return err
 }
 
-// values writes down what values of an aspect are. What they are rendered to is known once a version is.
+// values records the values of an aspect. They are rendered together with a version later.
 func (a *Activities) values(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, known bool) (protocol.PrepareAnswer, error) {
 	inc, err := a.Store.Incarnation(ctx, record.Hash)
 	if err != nil {
@@ -118,11 +117,11 @@ func (a *Activities) values(ctx context.Context, r protocol.PrepareRequest, reco
 	return answer, nil
 }
 
-// payloadsAtOnce is how many payloads are written at a time: a fleet has hundreds, and whoever releases waits for them.
+// payloadsAtOnce is the number of payloads written concurrently. A fleet has hundreds, and the release waits for them.
 const payloadsAtOnce = 32
 
-// keep writes a version, unless it is known, and its payloads to the store, all at once, and returns the record that stands. What cannot be
-// rendered is not remembered; where a version is and one of its payloads is not, since a worker died in between, it is rendered again.
+// keep writes a version, unless it is known, and its payloads to the store concurrently, and returns the stored record. A version that
+// cannot be rendered is not recorded. If a worker died between the writes, a version may lack a payload; it is then rendered again.
 func (a *Activities) keep(
 	ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, known bool, payloads map[entities.InstanceID]entities.Payload, made map[string]string,
 ) (store.VersionRecord, error) {
@@ -146,8 +145,8 @@ func (a *Activities) keep(
 	return stands, err
 }
 
-// checkInitial refuses an initial version where something was released before: a server that lost its
-// memory must not take production back to where it began.
+// checkInitial rejects an initial version if something was released before. A server that lost its state must not reset production to the
+// initial version.
 func (a *Activities) checkInitial(ctx context.Context, r protocol.PrepareRequest) error {
 	if !r.Initial {
 		return nil
@@ -160,7 +159,7 @@ func (a *Activities) checkInitial(ctx context.Context, r protocol.PrepareRequest
 		before, r.Application, r.Service, r.Application, r.Service)
 }
 
-// version finds what the version means, or makes up what it will mean from now on.
+// version returns the recorded meaning of the version, or creates it.
 func (a *Activities) version(ctx context.Context, r protocol.PrepareRequest) (store.VersionRecord, bool, error) {
 	record, err := a.Store.Version(ctx, r.Application, r.Service, r.FullVersion)
 	if err == nil {
@@ -192,8 +191,8 @@ func (a *Activities) version(ctx context.Context, r protocol.PrepareRequest) (st
 	return record, false, err
 }
 
-// merged is what a version means with values of releases of aspects: those that its configuration still declares. Of the aspect that it
-// is rendered for all must be.
+// merged returns the meaning of a version with the values of released aspects, as far as its configuration still declares them. The
+// aspect that is being released must have all of its values declared.
 func (a *Activities) merged(ctx context.Context, r protocol.PrepareRequest) (store.VersionRecord, error) {
 	of := r
 	var values []string
@@ -224,8 +223,7 @@ func (a *Activities) merged(ctx context.Context, r protocol.PrepareRequest) (sto
 	return record, nil
 }
 
-// carried is what a version means under another configuration: its parameters, as far as that still
-// declares them.
+// carried returns the meaning of a version under another configuration: its parameters, as far as that configuration still declares them.
 func (a *Activities) carried(ctx context.Context, service string, record store.VersionRecord, hash string) (store.VersionRecord, error) {
 	inc, err := a.Store.Incarnation(ctx, hash)
 	if err != nil {
@@ -240,7 +238,7 @@ func (a *Activities) carried(ctx context.Context, service string, record store.V
 	return record, nil
 }
 
-// calledIn are the parameters that a record has for single channels, by what these are called in another configuration.
+// calledIn returns the channel-specific parameters of a record, under the names that these channels have in another configuration.
 func (a *Activities) calledIn(ctx context.Context, inc *incarnation.Incarnation, record store.VersionRecord) (map[string]map[string]any, error) {
 	known := inc.Channels()
 	if !slices.ContainsFunc(entities.SortedKeys(record.ChannelParameters), func(c string) bool { return !slices.Contains(known, c) }) {
@@ -257,8 +255,7 @@ func (a *Activities) calledIn(ctx context.Context, inc *incarnation.Incarnation,
 	return called, nil
 }
 
-// sameParameters refuses a known version with other parameters than it was made with. None given
-// means those.
+// sameParameters rejects a known version with parameters other than those recorded. No parameters mean the recorded ones.
 func (a *Activities) sameParameters(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord) error {
 	if len(r.Parameters)+len(r.ChannelParameters) == 0 {
 		return nil
@@ -283,7 +280,7 @@ func (a *Activities) sameParameters(ctx context.Context, r protocol.PrepareReque
 	return nil
 }
 
-// settable refuses a release whose parameters are not for releases to set.
+// settable rejects a release with parameters that a release may not set.
 func (a *Activities) settable(ctx context.Context, service string, record store.VersionRecord) error {
 	if len(record.Parameters)+len(record.ChannelParameters) == 0 {
 		return nil
@@ -305,7 +302,7 @@ func inputOf(record store.VersionRecord) incarnation.RenderInput {
 	}
 }
 
-// render renders a version for instances: each gets what it renders to, whatever its channel was called then.
+// render renders a version for instances. A channel that was renamed since gets the same payload.
 func (a *Activities) render(ctx context.Context, r protocol.PrepareRequest, ids []entities.InstanceID, record store.VersionRecord) (map[entities.InstanceID]entities.Payload, error) {
 	inc, err := a.Store.Incarnation(ctx, record.Hash)
 	if err != nil {
@@ -328,13 +325,13 @@ func (a *Activities) render(ctx context.Context, r protocol.PrepareRequest, ids 
 	return payloads, nil
 }
 
-// shownIn is how people are shown an instance in an incarnation, whatever its channel is called now.
+// shownIn returns the display name of an instance in an incarnation, even if its channel was renamed since.
 func shownIn(inc *incarnation.Incarnation, id entities.InstanceID, keys map[string]string) string {
 	return entities.InstanceID{Channel: inc.Named(id.Channel, keys), Name: id.Name}.String()
 }
 
-// underPresent is the digest of what the record's configuration renders to under the version that an
-// instance has now; empty when that was not asked.
+// underPresent returns the digest of the payload that the record's configuration renders to under the current version of an instance;
+// empty if not requested.
 func (a *Activities) underPresent(ctx context.Context, r protocol.PrepareRequest, record store.VersionRecord, id entities.InstanceID) (string, error) {
 	present, asked := r.Present[id]
 	if !asked {
@@ -354,22 +351,21 @@ func (a *Activities) underPresent(ctx context.Context, r protocol.PrepareRequest
 	return entities.DigestOf(payloads[id]), nil
 }
 
-// refuse is an error that no retry mends: the caller asked for something impossible. What it quotes of that may be any bytes, and
-// a workflow that answered others than UTF-8 could not go on: the server takes none.
+// refuse returns a non-retryable error: the request is invalid. It replaces bytes that are not UTF-8, because the server rejects them and
+// the workflow could not continue.
 func refuse(format string, args ...any) error {
 	text := strings.ToValidUTF8(fmt.Sprintf(format, args...), "\ufffd")
 	return temporal.NewNonRetryableApplicationError(text, protocol.ErrRefused, nil)
 }
 
-// Draft is what a version means, or would mean, without being remembered for it.
+// Draft is the meaning that a version has or would have, without recording it.
 type Draft struct {
-	Known    bool // the version has a meaning already, and this is it
+	Known    bool // the version is recorded already, with this meaning
 	Record   store.VersionRecord
-	Payloads map[entities.InstanceID]entities.Payload // those that the configuration does not know are left out
+	Payloads map[entities.InstanceID]entities.Payload // without instances that the configuration does not have
 }
 
-// Draft renders a version as Prepare does, with the same refusals, and writes nothing: `converge
-// plan` shows it before anybody decides.
+// Draft renders a version as Prepare does, with the same checks, and writes nothing. `converge plan` shows it before a decision.
 func (a *Activities) Draft(ctx context.Context, r protocol.PrepareRequest) (Draft, error) {
 	record, known, err := a.version(ctx, r)
 	if err != nil {
@@ -379,9 +375,8 @@ func (a *Activities) Draft(ctx context.Context, r protocol.PrepareRequest) (Draf
 	return Draft{Known: known, Record: record, Payloads: payloads}, err
 }
 
-// UnderPresent is the digest of what a configuration (r.Hash) renders to under the version that an
-// instance has, with that version's parameters: the same as there is means that a publication of it
-// leaves the instance alone (B9).
+// UnderPresent returns the digest of the payload that a configuration (r.Hash) renders to under the current version of an instance, with
+// that version's parameters. If it equals the current digest, publishing the configuration does not change the instance (B9).
 func (a *Activities) UnderPresent(ctx context.Context, r protocol.PrepareRequest, id entities.InstanceID) (string, error) {
 	return a.underPresent(ctx, r, store.VersionRecord{Hash: r.Hash}, id)
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// What is kept of a preview: a value in bytes, fields of one object, and what a server says.
+// Limits of a preview: bytes of a value, fields of one object, and bytes of a server's message.
 const (
 	previewValue   = 300
 	previewFields  = 40
 	previewMessage = 1000
 )
 
-// Preview asks one runtime what an apply would change, or a removal take down. Whatever goes wrong is the answer; the only
-// error is that the worker stops, or that nobody wants to know any more.
+// Preview queries one runtime for the changes of an apply or a removal. Errors are part of the answer. It returns an error only if the
+// worker stops or the request was cancelled.
 func (a *Activities) Preview(ctx context.Context, r protocol.PreviewRequest) (protocol.PreviewAnswer, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -59,7 +59,7 @@ func (a *Activities) preview(ctx context.Context, r protocol.PreviewRequest) pro
 	return changed(changes)
 }
 
-// capabilities asks the cluster of a runtime what charts see of it.
+// capabilities queries the cluster of a runtime for the capabilities that charts see.
 func (a *Activities) capabilities(ctx context.Context, r protocol.PreviewRequest) (one protocol.ItemPreview) {
 	line, err := a.connect(ctx, r.Item.Runtime, r.Item.RuntimeDigest)
 	if err == nil {
@@ -85,7 +85,7 @@ func (a *Activities) capabilities(ctx context.Context, r protocol.PreviewRequest
 	return one
 }
 
-// planOf is the call that answers; nil: the runtime has none.
+// planOf returns the runtime's function for previews; nil: it has none.
 func planOf(line connection, removal bool) func(context.Context, runtimes.Instance) ([]runtimes.Change, error) {
 	if removal {
 		if planner, ok := line.Runtime.(runtimes.RemovalPlanner); ok {
@@ -121,8 +121,7 @@ func (a *Activities) preparePreview(ctx context.Context, r protocol.PreviewReque
 	return line, in, a.elsewhere(err)
 }
 
-// elsewhere adds to what is not in the store which store that is: whoever asks may have written to
-// another one.
+// elsewhere adds the store's URL to an error about missing data, because the caller may have written to another store.
 func (a *Activities) elsewhere(err error) error {
 	if store.IsNotFound(err) {
 		return fmt.Errorf("%w; this worker reads the store %s", err, a.Store.URL())
@@ -130,7 +129,7 @@ func (a *Activities) elsewhere(err error) error {
 	return err
 }
 
-// planWithin bounds the call; a runtime that ignores its deadline is left behind.
+// planWithin limits the duration of the call and abandons a runtime that ignores its deadline.
 func planWithin(ctx context.Context, call func(context.Context, runtimes.Instance) ([]runtimes.Change, error), in runtimes.Instance, r protocol.PreviewRequest) ([]runtimes.Change, error) {
 	type plan struct {
 		changes []runtimes.Change
@@ -163,7 +162,7 @@ func cannotPlan(line connection, removal bool) protocol.ItemPreview {
 	return unknown(protocol.PreviewNoPlanner, fmt.Errorf("runtime %s (%s) cannot say what %s", line.definition.Name, line.definition.Kind, what))
 }
 
-// changed bounds what a runtime said, and counts it.
+// changed limits and counts the changes that a runtime reported.
 func changed(changes []runtimes.Change) protocol.ItemPreview {
 	var one protocol.ItemPreview
 	for _, c := range changes {

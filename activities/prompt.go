@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// prompt knows which runtimes answered this worker at once when it read them last, a moment ago.
+// prompt tracks which runtimes answered the last reading of this worker quickly.
 type prompt struct {
 	mu   sync.Mutex
 	last map[string]answered // by digest of the runtime
@@ -20,11 +20,11 @@ type answered struct {
 }
 
 const (
-	promptly     = 100 * time.Millisecond // a fifth of how long a workflow task waits for a reading
-	promptlyThen = time.Minute            // for how long that is taken to be so
+	promptly     = 100 * time.Millisecond // a fifth of the time that a workflow task waits for a reading
+	promptlyThen = time.Minute            // how long a measurement is valid
 )
 
-// read notes how long a reading of a runtime took that began then.
+// read records the duration of a reading of a runtime.
 func (p *prompt) read(runtime string, began time.Time, took time.Duration, reading entities.Reading) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -35,7 +35,7 @@ func (p *prompt) read(runtime string, began time.Time, took time.Duration, readi
 	p.last[runtime] = answered{began, reading.Err == nil && took <= promptly}
 }
 
-// answers tells whether a runtime did so lately.
+// answers reports whether the last reading of a runtime was quick and is recent.
 func (p *prompt) answers(runtime string, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

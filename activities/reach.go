@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	reachAtOnce = 16              // services that are signalled at the same time
-	reachBatch  = 64              // services between two heartbeats that say how far it is
-	reachWithin = 5 * time.Second // one service, or it is passed over
+	reachAtOnce = 16              // services that are signalled concurrently
+	reachBatch  = 64              // services between two heartbeats with the progress
+	reachWithin = 5 * time.Second // timeout per service; then it is skipped
 
-	heardWithin = 2 * time.Second // one service has carried out what it was told, or the next are told all the same
-	mostUnheard = 3               // so many in a row, and nobody is waited for any more
+	heardWithin = 2 * time.Second // timeout for a service to process its message; then the next batch starts anyway
+	mostUnheard = 3               // after so many timeouts in a row, it no longer waits
 )
 
-// reach tells something to many services. One that cannot be told is passed over and named, and holds up no other.
-// Another worker goes on where this one died: a heartbeat says how far it was. Telling a service twice does no harm.
+// reach sends something to many services. A service that cannot be reached is skipped and listed, and does not delay the others. After
+// the end of a worker another one continues from the progress in the heartbeat. Sending twice is harmless.
 type reach struct {
 	tell func(ctx context.Context, service string) error
-	// heard waits until a service has taken in what it was told: the next are told then, so that what many do at once stands before nobody
-	// else for long. Nil: all are told at once.
+	// heard waits until a service has processed its message. Only then the next services are notified, so that a burst of work does not
+	// delay others for long. Nil: all are notified without waiting.
 	heard   func(ctx context.Context, service string) error
 	unheard int // in a row
 
@@ -40,8 +40,8 @@ type reach struct {
 	told   int
 }
 
-// all tells services, which are sorted. It fails only when the server or the store does not answer for any of them: then
-// it is not their fault.
+// all notifies the services, which are sorted. It fails only if the server or the store answers for none of them: then the services are
+// not the cause.
 func (r *reach) all(ctx context.Context, services []string) error {
 	r.recall(ctx)
 	beating, stop := context.WithCancel(ctx)
@@ -59,10 +59,10 @@ func (r *reach) all(ctx context.Context, services []string) error {
 	return ctx.Err()
 }
 
-// recall takes over how far another attempt was.
+// recall restores the progress of the previous attempt.
 func (r *reach) recall(ctx context.Context) {
 	if activity.HasHeartbeatDetails(ctx) {
-		_ = activity.GetHeartbeatDetails(ctx, &r.last, &r.missed) // unreadable: begin with the first
+		_ = activity.GetHeartbeatDetails(ctx, &r.last, &r.missed) // unreadable: start with the first
 	}
 }
 
@@ -91,7 +91,7 @@ func (r *reach) batch(ctx context.Context, services []string) error {
 			r.untilHeard(ctx, services[last-1])
 		}
 	}
-	if ctx.Err() != nil { // something else is to be told instead, or the worker stops
+	if ctx.Err() != nil { // the message was replaced, or the worker stops
 		return ctx.Err()
 	}
 	err := r.note(services, errs)
@@ -99,7 +99,7 @@ func (r *reach) batch(ctx context.Context, services []string) error {
 	return err
 }
 
-// untilHeard waits for a service that was told. Why it does not answer is not asked: what it was told will reach it.
+// untilHeard waits for a notified service. It ignores why a service does not answer, because the message will reach it.
 func (r *reach) untilHeard(ctx context.Context, service string) {
 	if r.heard == nil || r.unheard >= mostUnheard {
 		return
@@ -112,7 +112,7 @@ func (r *reach) untilHeard(ctx context.Context, service string) {
 	}
 }
 
-// note takes in how a batch went.
+// note records the results of a batch.
 func (r *reach) note(services []string, errs []error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +122,7 @@ func (r *reach) note(services []string, errs []error) error {
 		}
 	}
 	if at := slices.IndexFunc(errs, func(err error) bool { return err != nil && !itsOwn(err) }); at >= 0 && r.told == 0 {
-		return fmt.Errorf("notify %s: %w", services[at], errs[at]) // all are told again, and none is missed
+		return fmt.Errorf("notify %s: %w", services[at], errs[at]) // all services are notified again, and none is skipped
 	}
 	for n, err := range errs {
 		if err != nil {
@@ -133,7 +133,7 @@ func (r *reach) note(services []string, errs []error) error {
 	return nil
 }
 
-// maxMissed bounds the names of services that could not be told; more of them are counted.
+// maxMissed limits the names of unreached services; further ones are only counted.
 const maxMissed = 300
 
 func (r *reach) miss(service string, err error) {
@@ -147,15 +147,15 @@ func (r *reach) miss(service string, err error) {
 	}
 }
 
-// itsOwn tells whether an error is of one service, and not of a server or a store that does not answer.
+// itsOwn reports whether an error concerns one service, and not a server or a store that does not answer.
 func itsOwn(err error) bool {
-	var refused *serviceerror.InvalidArgument // as when its run takes no more signals
+	var refused *serviceerror.InvalidArgument // for example its run accepts no more signals
 	var flooded *serviceerror.ResourceExhausted
 	var damaged *store.CorruptError
 	return errors.As(err, &refused) || errors.As(err, &flooded) || errors.As(err, &damaged) || store.IsNotFound(err)
 }
 
-// said is what the last heartbeat of the attempt before said: how far that was.
+// said returns the progress in the last heartbeat of the previous attempt.
 func said(ctx context.Context) []any {
 	var r reach
 	r.recall(ctx)

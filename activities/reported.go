@@ -13,32 +13,32 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// This file keeps what extensions, and steps of plans, report (A21, E15), and puts it where it is used: what is used is that of the same full
-// version, or of the same plan, and of the same release channel.
+// This file stores the values that extensions and plan steps report (A21, E15), and fills them in where they are referenced. A reference
+// uses the values of the same full version, or of the same plan, and of the same release channel.
 
-// filler puts what was reported in its places.
+// filler replaces references to reported values.
 type filler struct {
 	a    *Activities
 	of   store.Report // without the extension
-	open bool         // what is not there stays open
-	// Addresses are those of the targets of a plan.
+	open bool         // missing values keep their reference
+	// Addresses are the addresses of a plan's targets.
 	addresses map[string]string
 	read      map[string]entities.Reported
 	used      map[string]string
 	err       error
 }
 
-// ofVersion has what the extensions of a service reported for a full version.
+// ofVersion returns a filler with the values that the extensions of a service reported for a full version.
 func (a *Activities) ofVersion(application, service, channel, fullVersion string) *filler {
 	return &filler{a: a, of: store.Report{Application: application, Service: service, Channel: channel, Of: fullVersion}}
 }
 
-// ofSteps has what the steps of a plan reported.
+// ofSteps returns a filler with the values that the steps of a plan reported.
 func (a *Activities) ofSteps(ref protocol.PlanRef) *filler {
 	return a.ofVersion(ref.Application, ofPlan, ref.Channel, ref.Name)
 }
 
-// text is a text with what was reported. The first thing that is missing is the filler's error.
+// text replaces the references in a text. The first missing value sets the filler's error.
 func (f *filler) text(ctx context.Context, text string) string {
 	return entities.WithReported(text, func(name string) string {
 		value, err := f.value(ctx, name)
@@ -77,7 +77,7 @@ func (f *filler) value(ctx context.Context, name string) (string, error) {
 	return text, nil
 }
 
-// by is what an extension reported.
+// by returns the values that an extension reported.
 func (f *filler) by(ctx context.Context, extension string) (entities.Reported, error) {
 	if reported, known := f.read[extension]; known {
 		return reported, nil
@@ -98,7 +98,7 @@ func (f *filler) by(ctx context.Context, extension string) (entities.Reported, e
 	return record.Reported, nil
 }
 
-// definition fills in what an extension runs.
+// definition replaces the references in the definition of an extension.
 func (f *filler) definition(ctx context.Context, d *entities.ExtensionDefinition) error {
 	fill := func(text string) string { return f.text(ctx, text) }
 	entities.FillEnv(d.Env, fill)
@@ -108,7 +108,7 @@ func (f *filler) definition(ctx context.Context, d *entities.ExtensionDefinition
 	return f.err
 }
 
-// keep notes what an extension reported that succeeded. What is wrong with it is how the extension failed.
+// keep stores the report of an extension that succeeded. An invalid report makes the extension fail.
 func (f *filler) keep(ctx context.Context, d *entities.ExtensionDefinition, release, stdout string) (failed string, err error) {
 	reported, err := entities.ParseReported(stdout, d.Outputs, d.Addresses)
 	if err == nil {
@@ -122,7 +122,7 @@ func (f *filler) keep(ctx context.Context, d *entities.ExtensionDefinition, rele
 	return "", f.a.Store.PutReport(ctx, of, release, reported)
 }
 
-// checkAddresses refuses what commands could take for something else than an address.
+// checkAddresses rejects addresses that a command could interpret as something else.
 func checkAddresses(addresses map[string]string) error {
 	for _, name := range entities.SortedKeys(addresses) {
 		if text := addresses[name]; text == "" || len(text) > 253 || strings.ContainsFunc(text, notOfAddress) {
@@ -132,12 +132,13 @@ func checkAddresses(addresses map[string]string) error {
 	return nil
 }
 
-// notOfAddress tells whether a character is in neither names nor IP addresses.
+// notOfAddress reports whether a character occurs in neither names nor IP addresses.
 func notOfAddress(r rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:[]", r)
 }
 
-// located is the work of a plan with the addresses that its steps reported. Early: for one of these, which may know of none yet.
+// located returns the work of a plan with the addresses that its steps reported. early is for one of these steps, which may not have
+// addresses yet.
 func (f *filler) located(ctx context.Context, work *plan.Work, early bool) (*plan.Work, error) {
 	at := *work
 	at.Targets = slices.Clone(work.Targets)

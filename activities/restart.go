@@ -15,12 +15,12 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// ErrUnmanaged is why a service is not started: it is kept down.
+// ErrUnmanaged means that a service is not started because it is unmanaged.
 var ErrUnmanaged = errors.New("it is unmanaged")
 
-// Restart starts the workflow of an application, a runtime or a service anew, which goes on from its newest checkpoint. A
-// service is notified, besides, of what its application has notified all of; manifest is that of it. One that runs is left
-// alone, and one that is kept down is an ErrUnmanaged.
+// Restart starts the workflow of an application, a runtime or a service again from its newest checkpoint. It also notifies a service of
+// the last notice of its application; manifest belongs to that notice. A running workflow is left unchanged. An unmanaged service is an
+// ErrUnmanaged.
 func (a *Activities) Restart(ctx context.Context, id string, manifest incarnation.Manifest, why protocol.Restart) error {
 	kind, name, _ := strings.Cut(id, "/")
 	begin := protocol.Beginning{Adopt: true, Restart: &why}
@@ -51,7 +51,7 @@ func (a *Activities) Restart(ctx context.Context, id string, manifest incarnatio
 	return a.notifyOr(ctx, last, service, manifest[service], &why)
 }
 
-// lastNotice is what an application has notified its services of.
+// lastNotice returns the last notice that an application sent to its services.
 func lastNotice(s protocol.ApplicationStatus) protocol.NotifyRequest {
 	r := protocol.NotifyRequest{Application: s.Application, Store: s.Store}
 	for _, i := range s.Incarnations {
@@ -73,14 +73,14 @@ func (a *Activities) restart(ctx context.Context, id, name, workflow string, inp
 	return err
 }
 
-// The memo of the Installation workflow: by these a worker knows, without asking any other, which store a namespace goes with.
+// The memo keys of the Installation workflow. From them a worker knows the store of a namespace without asking any other process.
 const (
 	MemoInstallation = "installation" // its id
-	MemoStore        = "store"        // its store's URL, as the worker that started it called it
+	MemoStore        = "store"        // the store's URL, as configured at the worker that started it
 	MemoEpoch        = "epoch"        // its epoch, a number
 )
 
-// StartInstallation starts the workflow of the installation that the store belongs to, unless it runs.
+// StartInstallation starts the workflow of the store's installation, unless it is running.
 func (a *Activities) StartInstallation(ctx context.Context, begin protocol.Beginning) error {
 	i, err := a.Store.Installation(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *Activities) StartInstallation(ctx context.Context, begin protocol.Begin
 	return err
 }
 
-// restored is the pause with which an installation begins that was restored from a backup: nobody knows what was done after it.
+// restored returns the initial pause of an installation that was restored from a backup. Actions after the backup are unknown.
 func (a *Activities) restored(ctx context.Context, i protocol.Installation) (*entities.Pause, error) {
 	if i.BackupOf.IsZero() {
 		return nil, nil

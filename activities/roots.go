@@ -12,14 +12,14 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// Roots are where this worker has the directories of applications, in which their commands start: by application, and ""
-// for all others. Of one that is not named it is the directory that it was published from.
+// Roots are the directories of applications on this worker, in which their commands start: by application, and "" for all others. The
+// default is the directory that the application was published from.
 type Roots map[string]string
 
-// publishedFor is how long the answer of the store is good for that says where an application was published from.
+// publishedFor is how long the directory that an application was published from is cached.
 const publishedFor = 10 * time.Second
 
-// publishedFrom is where an application was published from; empty: nobody said.
+// publishedFrom returns the directory that an application was published from; empty: unknown.
 func (a *Activities) publishedFrom(ctx context.Context, application string) (string, error) {
 	dir, err := a.published.get(application, publishedFor, func() (string, error) { return a.Store.Directory(ctx, application) })
 	if store.IsNotFound(err) {
@@ -28,8 +28,8 @@ func (a *Activities) publishedFrom(ctx context.Context, application string) (str
 	return dir, err
 }
 
-// dir is where this worker has a directory of an application that a definition names. It has to be there: what starts
-// in it would fail otherwise for no fault of its own.
+// dir returns the path on this worker of an application's directory in a definition. The directory must exist; otherwise a command in it
+// would fail with a misleading error.
 func (a *Activities) dir(ctx context.Context, application, relative string) (string, error) {
 	if relative == "" {
 		return "", nil
@@ -53,7 +53,7 @@ func (a *Activities) dir(ctx context.Context, application, relative string) (str
 	return dir, nil
 }
 
-// needsDir tells whether something of a runtime is found by its directory.
+// needsDir reports whether a runtime's definition refers to its directory.
 func needsDir(d entities.RuntimeDefinition) bool {
 	switch {
 	case d.Custom != nil && d.Custom.Job != nil:
@@ -68,19 +68,19 @@ func needsDir(d entities.RuntimeDefinition) bool {
 
 func relativePath(name string) bool { return name != "" && !filepath.IsAbs(name) }
 
-// needsDirFor tells the same of a check or an extension.
+// needsDirFor is needsDir for a check or an extension.
 func needsDirFor(job *entities.CommandJob, task *entities.CommandTask) bool {
 	return needsDir(entities.RuntimeDefinition{Custom: &entities.CustomRuntime{Job: job, Task: task}})
 }
 
-// placed is a runtime's definition with its directory as this worker has it.
+// placed returns a runtime's definition with the path of its directory on this worker.
 func (a *Activities) placed(ctx context.Context, d entities.RuntimeDefinition) (entities.RuntimeDefinition, error) {
 	dir, err := a.dirIf(ctx, needsDir(d), d.Owner, d.Dir)
 	d.Dir = dir
 	return d, err
 }
 
-// dirIf is dir where something is found by it; else there is none.
+// dirIf is dir if needed; otherwise it returns "".
 func (a *Activities) dirIf(ctx context.Context, needed bool, application, relative string) (string, error) {
 	if !needed {
 		return "", nil

@@ -15,47 +15,48 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// This file has workers read what is steady again and again by themselves (F9): the server has no part in a reading that finds
-// what is known. Each instance is read by one worker of its queue, which they find out from what each says of itself in the
-// store, without asking one another; by two for a while where they do not agree yet.
+// This file contains the polling of steady instances by workers (F9). The server has no part in a reading that finds no change. Each
+// instance is assigned to one worker of its queue. Workers derive the assignment from the presence records in the store and do not call
+// one another. While they disagree, two workers may poll an instance for a while.
 
 const (
 	beatEvery   = 15 * time.Second
-	silentBeats = 3                      // who says nothing new for so many is gone
-	listBeats   = 20                     // until all that there is to read is listed again
-	dueEvery    = 200 * time.Millisecond // what falls due within it is read together
-	// toldFor is how many beats name what a worker wrote down, so that one that is missed loses nothing.
+	silentBeats = 3                      // beats without a new number after which a worker counts as gone
+	listBeats   = 20                     // beats between two listings of all instances to poll
+	dueEvery    = 200 * time.Millisecond // instances that are due within it are polled together
+	// toldFor is the number of beats that repeat a list of recorded instances, so a missed beat loses nothing.
 	toldFor = 8
-	// mostTold bounds that; of more, the others believe nothing that they remember.
+	// mostTold limits the length of that list. Beyond it the other workers discard everything that they remember.
 	mostTold = 2000
 )
 
-// rounds are the readings of what is steady by this worker.
+// rounds is this worker's polling of steady instances.
 type rounds struct {
 	on     bool
-	every  time.Duration // between beats; zero: beatEvery
+	every  time.Duration // interval between beats; zero: beatEvery
 	peers  peers
 	told   told
-	guard  *guard  // of the workers of remote runtimes; nil: it is one of these
-	guards *guards // of this worker of a remote runtime; nil: it needs none
+	guard  *guard  // monitors the workers of remote runtimes; nil: this worker belongs to a remote runtime
+	guards *guards // the monitors of this worker, if it belongs to a remote runtime; nil: it needs none
 }
 
-// rereading is that of one instance.
+// rereading is the poll state of one instance.
 type rereading struct {
 	every     time.Duration
 	timer     *time.Timer
 	due       bool
-	here      time.Time // when the workflow observed it here last
-	elsewhere *observed // what the workflow knew from elsewhere, when it was read last
+	here      time.Time // last time the workflow observed it on this worker
+	elsewhere *observed // state that the workflow knew from another worker at the last reading
 }
 
-// hinted tells whether the runtime hints at changes: what the decision would not see is left to the workflow's observations.
+// hinted reports whether the runtime sends hints about changes. Changes that do not affect a decision are left to the workflow's
+// observations.
 func (o *observed) hinted() bool { return o.ref.Known == "" }
 
-// rests tells whether workers read it again and again.
+// rests reports whether workers poll the instance.
 func rests(r protocol.ObserveRequest) bool { return r.Steady && r.Interval >= protocol.ShortestRound }
 
-// resting is how to read again what was read so: as what is steady is, where that begins by itself.
+// resting returns the request for the next reading: that of a steady instance, if the request has an interval for the steady state.
 func resting(r protocol.ObserveRequest) protocol.ObserveRequest {
 	if r.Rest > 0 {
 		r.Steady, r.Interval, r.Rest = true, r.Rest, 0
@@ -63,22 +64,22 @@ func resting(r protocol.ObserveRequest) protocol.ObserveRequest {
 	return r
 }
 
-// reads tells whether this worker reads what is steady.
+// reads reports whether this worker polls steady instances.
 func (h *hints) reads() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.rounds.on && !h.ended
 }
 
-// reliedOn tells whether it does, and its end would be noticed: the server need not have it read then.
+// reliedOn reports whether this worker polls and a monitor would notice its end. If so, the server need not poll.
 func (h *hints) reliedOn() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.rounds.on && !h.ended && (h.rounds.guards == nil || time.Now().Before(h.rounds.guards.until))
 }
 
-// observedHere begins the rounds of what the workflow observed here, with h.mu held. For a while they are here whosever it is: the
-// other may not have heard of it.
+// observedHere starts the polling of an instance that the workflow observed on this worker. The caller holds h.mu. This worker polls it
+// for a while even if it is assigned to another one, because that one may not know of it yet.
 func (h *hints) observedHere(owner runtimes.Owner, i *interest) {
 	if i.known == nil || !rests(i.known.request) {
 		return
@@ -91,7 +92,7 @@ func (h *hints) observedHere(owner runtimes.Owner, i *interest) {
 	h.arm(owner, i, i.known.request.Interval)
 }
 
-// passed is called after an observation that came to nothing: it is read when its time comes, if nobody observes before.
+// passed is called after an observation without a result. The instance is polled at its interval unless an observation comes first.
 func (h *hints) passed(owner runtimes.Owner, turn int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +104,7 @@ func (h *hints) passed(owner runtimes.Owner, turn int) {
 	}
 }
 
-// readAgain has an instance read again after its interval, if it is steady.
+// readAgain schedules the next reading of a steady instance after its interval.
 func (h *hints) readAgain(owner runtimes.Owner, i *interest, turn int, found *observed) {
 	h.still(i, turn, func() {
 		if !rests(found.request) {
@@ -112,12 +113,12 @@ func (h *hints) readAgain(owner runtimes.Owner, i *interest, turn int, found *ob
 		if i.known != found {
 			i.known, i.again.elsewhere = nil, found
 		}
-		h.keep(owner, i) // what could not be written down is now
+		h.keep(owner, i) // retries a write that failed before
 		h.arm(owner, i, found.request.Interval)
 	})
 }
 
-// arm starts the timer of a round, with h.mu held.
+// arm starts the timer of the next poll. The caller holds h.mu.
 func (h *hints) arm(owner runtimes.Owner, i *interest, every time.Duration) {
 	if !h.rounds.on || h.ended || i.again.timer != nil {
 		return
@@ -126,19 +127,19 @@ func (h *hints) arm(owner runtimes.Owner, i *interest, every time.Duration) {
 	i.again.timer = time.AfterFunc(together(time.Now(), spread(every, owner.Key())), func() { h.isDue(owner, i) })
 }
 
-// together is how long it is until something is due, so much later that it is with what else is due then: a worker is woken once
-// for all of it, and not a hundred times a second for ten thousand services.
+// together returns the wait until the next poll, rounded up to the next multiple of dueEvery. Polls that are due at about the same time
+// share one wake-up; ten thousand services would otherwise wake the worker a hundred times a second.
 func together(now time.Time, wait time.Duration) time.Duration {
 	due := now.Add(wait)
 	return wait + dueEvery - due.Sub(due.Truncate(dueEvery))
 }
 
-// isDue reads an instance whose time has come, if it is this worker's.
+// isDue polls an instance at its interval, if it is assigned to this worker.
 func (h *hints) isDue(owner runtimes.Owner, i *interest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i.again.timer = nil
-	if i.observing { // what it finds begins anew
+	if i.observing { // the end of that observation restarts the timer
 		return
 	}
 	if i.known != nil && !rests(i.known.request) || time.Since(i.again.here) > 2*listBeats*beatEvery && !h.rounds.peers.mine(owner) {
@@ -149,7 +150,7 @@ func (h *hints) isDue(owner runtimes.Owner, i *interest) {
 	h.follow(owner, i, "")
 }
 
-// goRounds reads what is steady until the hints end, and says meanwhile that this worker is there.
+// goRounds polls steady instances and announces this worker until the hints end.
 func (h *hints) goRounds() {
 	h.mu.Lock()
 	h.rounds.on = true
@@ -158,7 +159,7 @@ func (h *hints) goRounds() {
 	look := newLooking(func() error { h.takeOver(); return nil })
 	guarding := newLooking(func() error { return nil })
 	listed := 0
-	var gone []string // whose part was not looked at yet
+	var gone []string // workers that are gone and whose instances are not taken over yet
 	for n := 0; ; n++ {
 		gone = append(gone, h.beat(every)...)
 		if h.rounds.guard != nil && guarding.isOver() {
@@ -180,11 +181,12 @@ func (h *hints) goRounds() {
 	}
 }
 
-// looking is a look through all that workers read. It takes minutes where that is much, and the worker says meanwhile that it is there.
+// looking is a scan of all polled instances in the background. A large scan takes minutes; the worker continues to announce itself
+// meanwhile.
 type looking struct {
-	gone []string // of whom it takes over
+	gone []string // workers whose instances the scan takes over
 	over chan struct{}
-	err  error // once it is over
+	err  error // valid after over is closed
 }
 
 func newLooking(look func() error) *looking {
@@ -205,7 +207,8 @@ func (l *looking) isOver() bool {
 	}
 }
 
-// leaveRounds has the others read what was this worker's. Of one that is guarded its last word stays, until the guard has seen it.
+// leaveRounds hands this worker's instances over to the other workers. The last beat of a monitored worker remains until the monitor has
+// read it.
 func (h *hints) leaveRounds() {
 	h.mu.Lock()
 	on, guarded := h.rounds.on, h.rounds.guards != nil
@@ -216,7 +219,7 @@ func (h *hints) leaveRounds() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if !guarded {
-		_ = h.records.leave(ctx, h.rounds.peers.me) // else they find out
+		_ = h.records.leave(ctx, h.rounds.peers.me) // on failure, the other workers detect it by timeout
 		return
 	}
 	last := h.rounds.told.next()
@@ -224,8 +227,8 @@ func (h *hints) leaveRounds() {
 	_ = h.records.beat(ctx, h.rounds.peers.me, last)
 }
 
-// beat says that this worker is there and what it wrote down lately, and takes in what the others say. It returns who is gone
-// since the last beat. While the store is away everything stays as it is.
+// beat writes this worker's presence record with the instances that it recorded recently, and processes the records of the other workers.
+// It returns the workers that are gone since the last beat. While the store is unavailable nothing changes.
 func (h *hints) beat(every time.Duration) (gone []string) {
 	ctx, cancel := context.WithTimeout(h.ctx, wakeTimeout)
 	defer cancel()
@@ -238,7 +241,7 @@ func (h *hints) beat(every time.Duration) (gone []string) {
 		return nil
 	}
 	changed, gone := h.rounds.peers.saw(beats, time.Now(), silentBeats*every)
-	for _, worker := range gone { // one that was only slow says so again
+	for _, worker := range gone { // a worker that was only slow writes its record again
 		_ = h.records.leave(ctx, worker)
 	}
 	h.mu.Lock()
@@ -259,7 +262,7 @@ func (h *hints) beat(every time.Duration) (gone []string) {
 	return gone
 }
 
-// lookForGuards finds out who would notice if this worker were gone, which has just said that it is there.
+// lookForGuards finds out which monitors would notice the end of this worker. It is called after this worker has written its beat.
 func (h *hints) lookForGuards(ctx context.Context, silent time.Duration) {
 	if h.rounds.guards == nil {
 		return
@@ -272,7 +275,8 @@ func (h *hints) lookForGuards(ctx context.Context, silent time.Duration) {
 	}
 }
 
-// disbelieve has the next look ask the store what the workflow knows, with h.mu held: another worker wrote that down.
+// disbelieve discards the cached state of an instance because another worker has recorded a newer one. The next look reads it from the
+// store. The caller holds h.mu.
 func (h *hints) disbelieve(i *interest) {
 	i.isThere()
 	i.kept.stands = nil
@@ -281,17 +285,17 @@ func (h *hints) disbelieve(i *interest) {
 	}
 }
 
-// isThere: what was removed from here may be there again, since another worker wrote something of it down; with h.mu held.
+// isThere clears the removal mark of an instance: another worker has recorded it, so it may exist again. The caller holds h.mu.
 func (i *interest) isThere() {
 	if !i.gone.IsZero() {
 		i.gone, i.observing = time.Time{}, false
 	}
 }
 
-// forgottenAfter is when nothing is kept in mind any more of what was removed: its last hints have come by then.
+// forgottenAfter is the time after which a removed instance is forgotten. Its last hints have arrived before that.
 const forgottenAfter = 10 * time.Minute
 
-// clear forgets what was removed a while ago, of which nothing is written down.
+// clear forgets instances that were removed some time ago and have no record in the store.
 func (h *hints) clear(owners []runtimes.Owner) {
 	there := map[runtimes.Owner]bool{}
 	for _, owner := range owners {
@@ -306,7 +310,7 @@ func (h *hints) clear(owners []runtimes.Owner) {
 	}
 }
 
-// adopt reads what is this worker's and nobody read so far: it is new, or its worker is gone.
+// adopt polls instances that are assigned to this worker and have no poller yet: they are new, or their worker is gone.
 func (h *hints) adopt(gone []string) error {
 	owners, err := h.records.all(h.ctx)
 	if err != nil {
@@ -337,7 +341,7 @@ func (h *hints) adopt(gone []string) error {
 	return nil
 }
 
-// told is what this worker wrote down lately.
+// told lists the instances that this worker recorded recently.
 type told struct {
 	mu     sync.Mutex
 	number int64
@@ -353,7 +357,7 @@ func (t *told) add(owner runtimes.Owner) {
 	}
 }
 
-// next is the next beat.
+// next returns the next beat.
 func (t *told) next() store.Beat {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -370,7 +374,7 @@ func (t *told) next() store.Beat {
 	return b
 }
 
-// toldSince are the instances that were written down after the beat of that number.
+// toldSince returns the instances that were recorded after the beat with that number.
 func toldSince(p store.Beat, number int64) (keys []string, all bool) {
 	missed := p.Number - number
 	if p.All || missed > int64(len(p.Told)) || missed < 0 {
@@ -382,22 +386,22 @@ func toldSince(p store.Beat, number int64) (keys []string, all bool) {
 	return keys, false
 }
 
-// peers are the workers of a queue, by what they call themselves.
+// peers are the workers of a queue, by the names that they give themselves.
 type peers struct {
 	me string
 
 	mu   sync.Mutex
 	seen map[string]sighting
-	live []string // sorted, with this one
+	live []string // sorted, includes this worker
 }
 
-// sighting is the last beat of a worker, and when it was first seen here: clocks of others are believed nothing.
+// sighting is the last beat of a worker and the time at which this worker first saw it. Clocks of other workers are not trusted.
 type sighting struct {
 	number int64
 	at     time.Time
 }
 
-// with is the sighting of a beat, which may have been seen before.
+// with returns the sighting of a beat, which may have been seen before.
 func (s sighting) with(b store.Beat, now time.Time) sighting {
 	if s.number == b.Number {
 		return s
@@ -405,13 +409,13 @@ func (s sighting) with(b store.Beat, now time.Time) sighting {
 	return sighting{b.Number, now}
 }
 
-// written is what another worker wrote down.
+// written lists the instances that another worker recorded.
 type written struct {
 	keys []string
 	all  bool
 }
 
-// saw takes in the beats that are there.
+// saw processes the current beats.
 func (p *peers) saw(beats map[string]store.Beat, now time.Time, silent time.Duration) (changed []written, gone []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -423,7 +427,7 @@ func (p *peers) saw(beats map[string]store.Beat, now time.Time, silent time.Dura
 		before := p.seen[name]
 		seen[name] = before.with(b, now)
 		if before.number != b.Number {
-			if keys, all := toldSince(b, before.number); all || len(keys) > 0 { // of one that is new: all that it told
+			if keys, all := toldSince(b, before.number); all || len(keys) > 0 { // all of them for a new worker
 				changed = append(changed, written{keys, all})
 			}
 		}
@@ -444,15 +448,15 @@ func (p *peers) saw(beats map[string]store.Beat, now time.Time, silent time.Dura
 	return changed, gone
 }
 
-// mine tells whether this worker is the one of all that are there that sees to something, such as reading an instance: the one of the
-// highest weight, so that only what is of who comes or goes moves.
+// mine reports whether an instance, or another task, is assigned to this worker: of all live workers, the one with the highest weight.
+// When workers come or go, only their own share moves.
 func (p *peers) mine(owner runtimes.Owner) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.live) == 0 || heaviest(p.live, owner) == p.me
 }
 
-// was tells whether an instance was read by one of these before they were gone.
+// was reports whether an instance was assigned to one of these workers before they were gone.
 func (p *peers) was(owner runtimes.Owner, gone []string) bool {
 	if len(gone) == 0 {
 		return false
@@ -475,7 +479,7 @@ func weight(worker string, owner runtimes.Owner) int {
 	return int(mixed(h.Sum32()))
 }
 
-// mixed spreads what differs in few bits over all of them (the end of MurmurHash3).
+// mixed spreads a difference in a few bits over all bits (the finalizer of MurmurHash3).
 func mixed(x uint32) uint32 {
 	x ^= x >> 16
 	x *= 0x85ebca6b
@@ -496,7 +500,7 @@ func (a *watchedRecords) leave(ctx context.Context, worker string) error {
 	return a.Store.RemoveBeat(ctx, a.queue(), worker)
 }
 
-// ownerOfKey is the owner of a key (runtimes.Owner.Key).
+// ownerOfKey parses a key (runtimes.Owner.Key).
 func ownerOfKey(key string) runtimes.Owner {
 	parts := strings.SplitN(key, "/", 4)
 	if len(parts) < 4 {

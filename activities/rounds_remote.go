@@ -11,31 +11,32 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// This file has somebody notice that a remote runtime has no worker any more (F9). What is steady there its own workers read, and who is
-// gone says nothing; so workers of the common queue, its guards, look at what these say of themselves. What the last of them said stays in
-// the store until the services concerned were woken, whoever is restarted meanwhile. A remote worker that no guard looks after leaves
-// readings to the server.
+// This file detects that a remote runtime has no worker any more (F9). Steady instances there are polled by the runtime's own workers,
+// which cannot report their own end. So workers of the common queue, the guards, monitor the presence records of these workers. The last
+// record stays in the store until the affected services were woken, so a restart loses nothing. If no guard monitors a remote worker, the
+// server polls instead.
 
-// guard looks after the workers of remote runtimes.
+// guard monitors the workers of remote runtimes.
 type guard struct {
 	records remotes
 	wake    func(ctx context.Context, owner runtimes.Owner, runtime string) error
-	mine    func(runtimes.Owner) bool      // of the workers of this queue, who sees to something
-	heard   map[string]map[string]sighting // of their workers, by runtime
+	mine    func(runtimes.Owner) bool      // whether a task is assigned to this worker of the queue
+	heard   map[string]map[string]sighting // last beats of the remote workers, by runtime
 	told    map[string]map[runtimes.Owner]bool
 }
 
-// remotes are what workers of remote runtimes keep.
+// remotes are the records of the workers of remote runtimes.
 type remotes interface {
-	// remote is what they say of themselves, by runtime and by what they call themselves.
+	// remote returns their presence records, by runtime and by the name that a worker gives itself.
 	remote(context.Context) (map[string]map[string]store.Beat, error)
-	// on lists what is known to those of a runtime.
+	// on lists the instances with a record of the workers of a runtime.
 	on(ctx context.Context, runtime string) ([]runtimes.Owner, error)
-	// over forgets what one said.
+	// over removes the presence record of a worker.
 	over(ctx context.Context, runtime, worker string) error
 }
 
-// look wakes the services on runtimes whose workers have all said nothing new for so long: they find out for themselves that nobody is there.
+// look wakes the services on runtimes whose workers have all been silent for that time. The services then find that no worker takes their
+// tasks.
 func (g *guard) look(ctx context.Context, silent time.Duration) error {
 	said, err := g.records.remote(ctx)
 	if err != nil {
@@ -61,8 +62,8 @@ func (g *guard) look(ctx context.Context, silent time.Duration) error {
 	return errors.Join(failed...)
 }
 
-// tell wakes the services on a runtime, and then forgets what its workers said last. Whoever could not be woken is tried again, and nobody is woken
-// twice for that. A worker that has come back meanwhile is believed.
+// tell wakes the services on a runtime and then removes the last presence records of its workers. A failed wake is retried, without
+// waking the others twice. The record of a worker that has come back in the meantime stays.
 func (g *guard) tell(ctx context.Context, runtime string, last map[string]store.Beat) error {
 	owners, err := g.records.on(ctx, runtime)
 	if err != nil {
@@ -76,7 +77,7 @@ func (g *guard) tell(ctx context.Context, runtime string, last map[string]store.
 	}
 	told, failed := g.told[runtime], error(nil)
 	for _, owner := range owners {
-		owner.ID.Name = "" // services are woken by the channel
+		owner.ID.Name = "" // the wake-up signal addresses the channel, not the instance
 		if told[owner] {
 			continue
 		}
@@ -102,20 +103,20 @@ func (g *guard) tell(ctx context.Context, runtime string, last map[string]store.
 	return err
 }
 
-// guards are the workers of the common queue that look after this one, which is of a remote runtime.
+// guards are the workers of the common queue that monitor this worker of a remote runtime.
 type guards struct {
 	heard map[string]sighting
-	until time.Time // that they are relied on
+	until time.Time // they are relied on until then
 }
 
-// guarded makes this worker one of a remote runtime, whose readings count while it is looked after.
+// guarded marks this worker as one of a remote runtime. The server relies on its polling only while it is monitored.
 func (h *hints) guarded() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.rounds.guards = &guards{}
 }
 
-// heardOf takes in what the workers of the common queue say of themselves.
+// heardOf processes the presence records of the workers of the common queue.
 func (g *guards) heardOf(beats map[string]store.Beat, now time.Time, silent time.Duration) {
 	heard := map[string]sighting{}
 	for worker, b := range beats {

@@ -6,15 +6,15 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Rules answers the rules of the installation (F4). That they are damaged is told apart from a store that does not answer: then
-// there are some.
+// Rules returns the rules of the installation (F4). Damaged rules are distinguished from an unavailable store, because they mean that
+// rules exist.
 func (a *Activities) Rules(ctx context.Context, _ protocol.RulesRequest) (protocol.Rules, error) {
 	rules, err := a.Store.Rules(ctx)
 	return rules, damage(err)
 }
 
-// Configure keeps rules of the installation, unless there are some of that number, and answers those that stand. How the checks
-// of a baseline are evaluated is in the store before the rules that name them.
+// Configure stores rules of the installation, unless there are rules with that number, and returns the stored ones. The definitions of a
+// baseline's checks are stored before the rules that refer to them.
 func (a *Activities) Configure(ctx context.Context, r protocol.Rules) (protocol.Rules, error) {
 	if r.Baseline != nil {
 		for _, c := range r.Baseline.Checks {

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// rush counts what was prepared within the last half minute, second by second.
+// rush counts the versions prepared within the last 30 seconds, per second.
 type rush struct {
 	mu     sync.Mutex
 	counts [30]int
-	at     int64 // the second of the last one
+	at     int64 // second of the last count
 }
 
-// rushed is how many others are worth to be told of.
+// rushed is the number of others from which on it is reported.
 const rushed = 40
 
-// another counts one, and returns how many others there were, where these are many.
+// another counts one and returns the number of others, or 0 below rushed.
 func (r *rush) another(now time.Time) (others int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,10 +17,10 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// queryTimeout bounds a question to another workflow: nobody answers while no worker runs.
+// queryTimeout limits a query to another workflow: without a running worker there is no answer.
 const queryTimeout = 5 * time.Second
 
-// services asks other services by their workflows, and the store what their versions mean (D20–D22).
+// services queries other services by their workflows, and the meaning of their versions in the store (D20–D22).
 type services struct{ *Activities }
 
 var _ checks.Services = services{}
@@ -44,7 +44,7 @@ func (s services) Status(ctx context.Context, application, service string) (prot
 	return status, nil
 }
 
-// configuredFor is how old what services say of an incarnation may be: all that wait ask at about the same time.
+// configuredFor is how long the answers about an incarnation are cached: all waiting services query at about the same time.
 const configuredFor = 2 * time.Second
 
 // Configured implements checks.Services.
@@ -65,7 +65,7 @@ func (s services) Configured(ctx context.Context, application string, incarnatio
 	})
 }
 
-// configured is what one service says. One that has no workflow, or whose was ended, has nothing to get.
+// configured returns the answer of one service. A service without a workflow, or with a closed one, has nothing to deploy.
 func (s services) configured(ctx context.Context, id string, incarnation int64) protocol.Configured {
 	out := protocol.Configured{Service: id}
 	err := s.askLiving(ctx, id, &out, protocol.QueryConfigured, incarnation)
@@ -86,7 +86,7 @@ func (s services) Newest(ctx context.Context, application string) (int64, map[st
 		return 0, nil, err
 	}
 	number := status.Newest
-	for _, i := range status.Incarnations { // a pinned one is not the newest
+	for _, i := range status.Incarnations { // a pinned incarnation is not the newest
 		if i.Manifest == status.Manifest {
 			number = i.Number
 		}
@@ -111,7 +111,7 @@ func (s services) query(ctx context.Context, id string, into any) error {
 	return s.askInParts(ctx, id, into, protocol.QueryStatus)
 }
 
-// askInParts asks for what may be more than goes at a time.
+// askInParts queries an answer that may exceed the size limit, in parts.
 func (s services) askInParts(ctx context.Context, id string, into any, query string) error {
 	return protocol.Whole(func(q protocol.InParts) (raw json.RawMessage, err error) {
 		err = s.ask(ctx, id, &raw, query, q)
@@ -119,7 +119,7 @@ func (s services) askInParts(ctx context.Context, id string, into any, query str
 	}, into)
 }
 
-// askLiving asks a workflow that runs, or has ended in order: what one says that was ended by somebody is of before.
+// askLiving queries a workflow that runs or has completed. The answer of a terminated one would be outdated.
 func (s services) askLiving(ctx context.Context, id string, into any, query string, args ...any) error {
 	return s.askUnless(ctx, enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY, id, into, query, args...)
 }
@@ -128,7 +128,7 @@ func (s services) ask(ctx context.Context, id string, into any, query string, ar
 	return s.askUnless(ctx, enumspb.QUERY_REJECT_CONDITION_NONE, id, into, query, args...)
 }
 
-// askUnless asks a workflow that is not rejected: that is checks.ErrEnded.
+// askUnless queries a workflow unless its state is rejected: then the error is checks.ErrEnded.
 func (s services) askUnless(ctx context.Context, reject enumspb.QueryRejectCondition, id string, into any, query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Steer has the rollouts of an instance go on, or go back (H3). That it could not is an answer. It does not wait for an apply of the
-// instance: that may be waiting for this very rollout.
+// Steer promotes or aborts the rollouts of an instance (H3). A failure is an answer. It does not wait for an apply of the instance,
+// because that apply may wait for this rollout.
 func (a *Activities) Steer(ctx context.Context, r protocol.SteerRequest) (protocol.SteerAnswer, error) {
 	ctx, life := a.lifeline(ctx, "")
 	defer life.stop()
@@ -30,7 +30,7 @@ func (a *Activities) steer(ctx context.Context, r protocol.SteerRequest) ([]stri
 	if err == nil {
 		err = a.decrypt(&in)
 	}
-	if err == nil && r.Way != protocol.Abort { // no pause keeps anything from going back
+	if err == nil && r.Way != protocol.Abort { // a pause does not block an abort
 		err = a.held(ctx, r.Application, r.Runtime)
 	}
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file asks whether what a signal says is so: anybody who can reach a service can send one (G1).
+// This file verifies the content of signals, because anyone who can reach a service can send one (G1).
 
-// storeFirst is how long the store is waited for before the workflow that has announced something is asked.
+// storeFirst is how long to wait for the store before the workflow that sent the announcement is queried.
 const storeFirst = 200 * time.Millisecond
 
-// InForce answers the pause of something wider that is in force for a service. The store says so; what it does not have, or
-// while it does not answer, the workflow that was paused says.
+// InForce returns the active pause of a wider scope for a service. It reads the store first. If the store has no pause or does not
+// answer, it queries the paused workflow.
 func (a *Activities) InForce(ctx context.Context, r protocol.InForceRequest) (protocol.ScopePause, error) {
 	answer := protocol.ScopePause{Scope: r.Scope}
 	known, err := a.storedPause(ctx, r)
@@ -30,14 +30,14 @@ func (a *Activities) InForce(ctx context.Context, r protocol.InForceRequest) (pr
 		Pause *entities.Pause `json:"pause"`
 	}
 	asked := (services{a}).query(ctx, workflowOf(r), &says)
-	if errors.Is(asked, checks.ErrNoService) { // nobody has paused it, or its pause is in the store
+	if errors.Is(asked, checks.ErrNoService) { // it is not paused, or its pause is in the store
 		asked = err
 	}
 	answer.Pause = ownTurn(says.Pause, r)
 	return answer, asked
 }
 
-// ownTurn is a pause as the service hears of it that asks.
+// ownTurn returns the part of a pause for the calling service.
 func ownTurn(p *entities.Pause, r protocol.InForceRequest) *entities.Pause {
 	if r.Service == "" {
 		return p
@@ -45,7 +45,7 @@ func ownTurn(p *entities.Pause, r protocol.InForceRequest) *entities.Pause {
 	return p.Own(protocol.ServiceID(r.Application, r.Service))
 }
 
-// ownTurns are pauses as a service hears of them.
+// ownTurns returns the parts of pauses for a service.
 func ownTurns(pauses []protocol.ScopePause, service string) []protocol.ScopePause {
 	for n := range pauses {
 		pauses[n].Pause = pauses[n].Pause.Own(service)
@@ -67,7 +67,7 @@ func (a *Activities) storedPause(ctx context.Context, r protocol.InForceRequest)
 	return nil, err
 }
 
-// workflowOf is the id of the workflow that people pause.
+// workflowOf returns the id of the workflow that was paused.
 func workflowOf(r protocol.InForceRequest) string {
 	switch {
 	case r.Scope == entities.ScopeApplication:
@@ -78,7 +78,7 @@ func workflowOf(r protocol.InForceRequest) string {
 	return protocol.RuntimeID(strings.TrimPrefix(r.Scope, entities.ScopeRuntime))
 }
 
-// Granted tells whether a runtime has granted a lease.
+// Granted reports whether a runtime has granted a lease.
 func (a *Activities) Granted(ctx context.Context, l protocol.LeaseSignal) (protocol.GrantedAnswer, error) {
 	var says protocol.RuntimeStatus
 	err := (services{a}).query(ctx, protocol.RuntimeID(l.Runtime), &says)

@@ -10,8 +10,8 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// Unmanage ends the workflows of services that are kept down (F1). What they know stays in their checkpoints. One that runs
-// no more is ended already; one that cannot be ended is passed over, and named in the answer.
+// Unmanage ends the workflows of unmanaged services (F1). Their state remains in their checkpoints. A workflow that is not running counts
+// as ended. One that cannot be ended is skipped and listed in the answer.
 func (a *Activities) Unmanage(ctx context.Context, r protocol.UnmanageRequest) (protocol.UnmanageAnswer, error) {
 	manifest, err := a.Store.Manifest(ctx, r.Manifest)
 	if err != nil {
@@ -25,8 +25,8 @@ func (a *Activities) Unmanage(ctx context.Context, r protocol.UnmanageRequest) (
 	return protocol.UnmanageAnswer{Undeclared: undeclared, Unreached: all.missed}, err
 }
 
-// toEnd are the services to end, and why; and those that the manifest does not declare: what they run would be looked after
-// by nobody for ever.
+// toEnd returns the services to end, with the reasons, and the services that the manifest does not declare: their instances would stay
+// unmanaged for ever.
 func toEnd(asked map[string]string, manifest incarnation.Manifest) (reasons map[string]string, undeclared []string) {
 	reasons = map[string]string{}
 	if why, all := asked[protocol.AllServices]; all {
@@ -49,8 +49,8 @@ func (a *Activities) end(ctx context.Context, application, service, why string) 
 	return present(a.Client.TerminateWorkflow(ctx, protocol.ServiceID(application, service), "", why))
 }
 
-// EndUnmanaged ends the workflow of a service that runs although it is kept down, as its application says now: whoever
-// started it did not know that yet.
+// EndUnmanaged ends the running workflow of a service that its application currently lists as unmanaged. Its starter did not know that
+// yet.
 func (a *Activities) EndUnmanaged(ctx context.Context, id string) error {
 	application, service, ok := protocol.ParseServiceID(id)
 	if !ok {

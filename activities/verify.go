@@ -22,25 +22,24 @@ import (
 )
 
 const (
-	keysKept    = 5 * time.Minute // a key that the issuer took back is trusted no longer than that
-	issuerSlow  = 4 * time.Second // for one request to an issuer
+	keysKept    = 5 * time.Minute // a key that the issuer revoked is trusted no longer than that
+	issuerSlow  = 4 * time.Second // timeout of one request to an issuer
 	longestName = 256             // of a name or a group, in bytes
 	mostGroups  = 200
 	longToken   = 16 << 10
-	clocksApart = time.Minute            // an issuer's and ours
-	mostLate    = 23 * time.Hour         // a request may be, of those that came while nobody could look at their tokens
-	storeSlow   = 500 * time.Millisecond // to write what a token has served: the workflow task waits for it
+	clocksApart = time.Minute            // tolerated clock difference to an issuer
+	mostLate    = 23 * time.Hour         // maximum delay of a request whose token could not be verified when it came
+	storeSlow   = 500 * time.Millisecond // timeout to record the use of a token; the workflow task waits for it
 )
 
-// signatures are the algorithms that a token may be signed with. Those whose key both sides know
-// (HS256) and "none" are not among them.
+// signatures are the accepted signature algorithms of tokens. Those with a shared key (HS256) and "none" are excluded.
 var signatures = [...]string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// Verify finds out who an OIDC ID token proves (A14), and has the token serve this one request (G3). A token that is not
-// valid, or has served another, is refused, with what is wrong with it. An issuer that cannot be reached is no refusal, nor
-// is a store: nothing is known, and the error says to try again.
+// Verify returns the identity that an OIDC ID token proves (A14), and uses the token up for this one request (G3). A token that is
+// invalid, or was used for another request, is rejected with the reason. If an issuer or the store is unreachable, the token is not
+// rejected; the error is retryable.
 func (a *Activities) Verify(ctx context.Context, r protocol.VerifyRequest) (protocol.VerifyAnswer, error) {
 	return a.verify(ctx, r, time.Now())
 }
@@ -61,8 +60,8 @@ func (a *Activities) verify(ctx context.Context, r protocol.VerifyRequest, now t
 	return protocol.VerifyAnswer{Who: who}, a.serve(ctx, r, payload, believedUntil(token), now)
 }
 
-// asOf is when a token had to be valid: when the request came that it is for. What the token has served is known for a day after
-// it expired, so it is not believed for longer than that.
+// asOf returns the time at which a token had to be valid: the arrival of its request. The use of a token is recorded for a day after it
+// expired, so asOf goes back less far than that.
 func asOf(came, now time.Time) time.Time {
 	if came.IsZero() || came.After(now) {
 		return now
@@ -73,7 +72,7 @@ func asOf(came, now time.Time) time.Time {
 	return came
 }
 
-// Whose finds out who a token proves, as Verify does. It changes nothing, and the token may serve again.
+// Whose returns the identity that a token proves, as Verify does. It changes nothing and does not use the token up.
 func (a *Activities) Whose(ctx context.Context, identity entities.Identity, token string) (entities.Who, error) {
 	verified, err := a.verified(ctx, protocol.VerifyRequest{Identity: identity, Token: token}, time.Now())
 	if err != nil {
@@ -92,8 +91,8 @@ func holderOf(identity entities.Identity, token *oidc.IDToken) (entities.Who, er
 
 func unreadable(err error) error { return refuse("the token's claims cannot be read: %s", err) }
 
-// believedUntil is when nobody believes a token any more, however late it expires. The token alone says it, so that it is the
-// same whenever, and under whatever rules, the token is used: what it has served is looked for by it.
+// believedUntil returns the time after which a token is rejected, whatever its expiry. It depends on the token only, so it is the same
+// under all rules; the record of its use is found by it.
 func believedUntil(token *oidc.IDToken) time.Time {
 	if latest := token.IssuedAt.Add(entities.MaxTokenAge); token.Expiry.After(latest) {
 		return latest
@@ -101,8 +100,8 @@ func believedUntil(token *oidc.IDToken) time.Time {
 	return token.Expiry
 }
 
-// serve has a token serve a request. What it says is its name: its signature, and how it is encoded, may be written in more
-// ways than one. That is known for as long as the token may be believed.
+// serve uses a token up for a request. The token's payload is its key, because signature and encoding can be written in several ways. The
+// record is kept as long as the token may be valid.
 func (a *Activities) serve(ctx context.Context, r protocol.VerifyRequest, payload []byte, until, now time.Time) error {
 	if r.RequestID == "" {
 		return refuse("a token serves one request, and this one has no request id")
@@ -124,7 +123,7 @@ func (a *Activities) serve(ctx context.Context, r protocol.VerifyRequest, payloa
 	return nil
 }
 
-// verified is a token of which all is as the identity demands.
+// verified returns a token that meets all requirements of the identity.
 func (a *Activities) verified(ctx context.Context, r protocol.VerifyRequest, now time.Time) (*oidc.IDToken, error) {
 	if err := claimed(r, now); err != nil {
 		return nil, err
@@ -153,7 +152,7 @@ func (a *Activities) verified(ctx context.Context, r protocol.VerifyRequest, now
 	return token, inTime(token, r.Identity.Age(), now)
 }
 
-// inTime refuses a token that was issued too long ago, whenever it expires, or says not when.
+// inTime rejects a token that was issued too long ago, even if it has not expired, or that has no issue time.
 func inTime(token *oidc.IDToken, age time.Duration, now time.Time) error {
 	switch at := token.IssuedAt; {
 	case at.Unix() <= 0:
@@ -166,8 +165,8 @@ func inTime(token *oidc.IDToken, age time.Duration, now time.Time) error {
 	return nil
 }
 
-// claims are what of a token is read before it is verified, to say clearly what is wrong with
-// it. None of it is believed: the library checks all of it once more.
+// claims are the parts of a token that are read before its verification, for clear error messages. They are not trusted: the library
+// checks them all again.
 type claims struct {
 	Issuer   string          `json:"iss"`
 	Audience json.RawMessage `json:"aud"`
@@ -215,14 +214,14 @@ func decodePart(part string, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// texts reads a claim that is one text or a list of them.
+// texts reads a claim that is a string or a list of strings.
 func texts(raw json.RawMessage) []string {
 	var one string
 	if json.Unmarshal(raw, &one) == nil && one != "" {
 		return []string{one}
 	}
 	var all []string
-	_ = json.Unmarshal(raw, &all) // anything else names nobody
+	_ = json.Unmarshal(raw, &all) // any other value yields no names
 	return all
 }
 
@@ -230,7 +229,7 @@ func clip(text string) string { return runtimes.Clip(text, longestName) }
 
 const email = "email" // the claim
 
-// holder is who a verified token names. An address that the issuer has not verified is no name.
+// holder returns the identity in a verified token. An address that the issuer has not verified is not accepted as a name.
 func holder(identity entities.Identity, claims map[string]any) (entities.Who, error) {
 	subject, _ := claims["sub"].(string)
 	if subject == "" || len(subject) > longestName {
@@ -261,7 +260,7 @@ func holder(identity entities.Identity, claims map[string]any) (entities.Who, er
 	return who, nil
 }
 
-// called is the name of a token's holder: an address that its issuer has not verified is none.
+// called returns the name of a token's holder. An address that its issuer has not verified is not accepted.
 func called(identity entities.Identity, claims map[string]any) (string, error) {
 	verified := claims["email_verified"] == true || claims["email_verified"] == "true"
 	if identity.UserClaim == email && !verified {
@@ -286,10 +285,10 @@ func called(identity entities.Identity, claims map[string]any) (string, error) {
 	return name, nil
 }
 
-// issuers keep the keys of issuers for a while. The zero value knows none.
+// issuers caches the keys of issuers. The zero value is empty.
 type issuers struct {
 	mu    sync.Mutex
-	known map[string]issuerKeys // by issuer and where its keys are
+	known map[string]issuerKeys // by issuer and the URL of its keys
 }
 
 type issuerKeys struct {
@@ -297,7 +296,7 @@ type issuerKeys struct {
 	until time.Time
 }
 
-// keys are those of an issuer, found by discovery unless it is said where they are.
+// keys returns the keys of an issuer. It finds them by discovery unless their URL is configured.
 func (i *issuers) keys(ctx context.Context, identity entities.Identity, now time.Time) (oidc.KeySet, error) {
 	name := identity.Issuer + " " + identity.KeysURL
 	i.mu.Lock()
@@ -339,17 +338,17 @@ func (i *issuers) keys(ctx context.Context, identity entities.Identity, now time
 	return made.KeySet, nil
 }
 
-// asking notes why a signature was not verified.
+// asking records why a signature was not verified.
 type asking struct {
 	oidc.KeySet
-	unreached error // the keys could not be fetched, which says nothing about the token
-	forged    bool  // the keys did not verify it
+	unreached error // the keys could not be fetched; the token may be valid
+	forged    bool  // the signature matches no key
 }
 
 // VerifySignature implements oidc.KeySet.
 func (a *asking) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	payload, err := a.KeySet.VerifySignature(ctx, token)
-	if err != nil && strings.HasPrefix(err.Error(), "fetching keys") { // the library has no code for it
+	if err != nil && strings.HasPrefix(err.Error(), "fetching keys") { // the library has no error type for it
 		a.unreached = err
 	} else {
 		a.forged = err != nil
@@ -357,7 +356,7 @@ func (a *asking) VerifySignature(ctx context.Context, token string) ([]byte, err
 	return payload, err
 }
 
-// unreached is an error that another try may mend.
+// unreached returns a retryable error.
 func unreached(issuer string, err error) error {
 	return temporal.NewApplicationError(fmt.Sprintf("issuer %s cannot be asked: %s", issuer, clip(err.Error())), protocol.ErrIssuer)
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// alertmanager waits while an alert that matches is active, neither silenced nor inhibited (A20).
+// alertmanager waits while a matching alert is active, neither silenced nor inhibited (A20).
 type alertmanager struct{ sources Sources }
 
-// alert is what /api/v2/alerts says of one.
+// alert is an alert in the answer of /api/v2/alerts.
 type alert struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
@@ -57,7 +57,7 @@ func (c alertmanager) Evaluate(ctx context.Context, a Asked) (entities.CheckRead
 	if err := json.Unmarshal(got.body, &alerts); err != nil {
 		return unevaluated("%s answered nothing that an Alertmanager says: %s", r.where(), oneLine(got.text, maxExcerpt))
 	}
-	alerts = slices.DeleteFunc(alerts, func(a alert) bool { // should a server ignore what it was asked
+	alerts = slices.DeleteFunc(alerts, func(a alert) bool { // in case a server ignores the filter of the request
 		return len(a.Status.SilencedBy)+len(a.Status.InhibitedBy) > 0
 	})
 	if len(alerts) == 0 {
@@ -66,7 +66,7 @@ func (c alertmanager) Evaluate(ctx context.Context, a Asked) (entities.CheckRead
 	return entities.CheckReading{Verdict: entities.Wait, Reason: r.secrets.hide(firing(alerts))}, nil
 }
 
-// firing names the alert that has been active longest, and how many more there are.
+// firing names the alert that has been active longest, and the number of others.
 func firing(alerts []alert) string {
 	slices.SortFunc(alerts, func(a, b alert) int {
 		return cmp.Or(a.StartsAt.Compare(b.StartsAt), cmp.Compare(a.Labels["alertname"], b.Labels["alertname"]))

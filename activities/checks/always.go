@@ -6,7 +6,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// always gives a fixed verdict, for trying out (A20).
+// always gives a fixed verdict, for tests (A20).
 type always struct{}
 
 func (always) Evaluate(_ context.Context, a Asked) (entities.CheckReading, error) {

@@ -10,13 +10,13 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// span is from a moment until right before another.
+// span is the time from a moment until right before another.
 type span struct {
 	from, to time.Time
-	why      string // of one that closes
+	why      string // reason, for a closed span
 }
 
-// calendar is AllowedTimes, read. It answers in spans of real time: no day is taken to have 24 hours.
+// calendar is a parsed AllowedTimes. It computes spans of real time and does not assume days of 24 hours.
 type calendar struct {
 	in       *time.Location
 	windows  []window
@@ -24,10 +24,10 @@ type calendar struct {
 	freezes  []span
 }
 
-// window is open from a time of the day until another, of the same day or the next.
+// window is open from a time of day until another one, on the same day or the next.
 type window struct {
 	days     days
-	from, to time.Duration // after midnight of the day on which it opens
+	from, to time.Duration // since midnight of the day on which it opens
 }
 
 func readCalendar(d entities.AllowedTimes) (*calendar, error) {
@@ -46,7 +46,7 @@ func readCalendar(d entities.AllowedTimes) (*calendar, error) {
 		}
 		c.windows = append(c.windows, read)
 	}
-	if len(c.windows) == 0 { // always, but for holidays and freezes
+	if len(c.windows) == 0 { // always open, except on holidays and in freezes
 		c.windows = []window{{days: days{true, true, true, true, true, true, true}, to: 24 * time.Hour}}
 	}
 	if c.holidays, err = readHolidays(d.HolidayCountries, d.Holidays); err != nil {
@@ -85,7 +85,7 @@ func readWindow(w entities.TimeWindow) (window, error) {
 	case read.from == read.to || read.from == 24*time.Hour:
 		return window{}, fmt.Errorf("hours %s begin where they end; leave them out for a whole day", w.Hours)
 	case read.to < read.from:
-		read.to += 24 * time.Hour // over midnight
+		read.to += 24 * time.Hour // past midnight
 	}
 	return read, nil
 }
@@ -95,7 +95,7 @@ func (c *calendar) readFreeze(f entities.Freeze) (span, error) {
 	if err != nil {
 		return span{}, fmt.Errorf("freeze from %w", err)
 	}
-	to, err := c.moment(f.To, 1) // a day is frozen to its end
+	to, err := c.moment(f.To, 1) // the last day is frozen to its end
 	if err != nil {
 		return span{}, fmt.Errorf("freeze to %w", err)
 	}
@@ -103,7 +103,7 @@ func (c *calendar) readFreeze(f entities.Freeze) (span, error) {
 	if err != nil {
 		return span{}, fmt.Errorf("freeze to %w", err)
 	}
-	if to.Before(from) || to.Equal(from) && day.Before(from) { // a day that clocks jump over is no mistake
+	if to.Before(from) || to.Equal(from) && day.Before(from) { // a time that the clock skips is valid
 		return span{}, fmt.Errorf("freeze from %s ends at %s, before it begins", f.From, f.To)
 	}
 	why := f.Reason
@@ -113,8 +113,7 @@ func (c *calendar) readFreeze(f entities.Freeze) (span, error) {
 	return span{from, to, oneLine(why, 120)}, nil
 }
 
-// moment reads a date, a local time or RFC 3339. A date stands for its midnight, or that of as many days
-// later.
+// moment parses a date, a local time or RFC 3339. A date means its midnight plus that number of days.
 func (c *calendar) moment(text string, later int) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	if d, err := parseDate(text); err == nil {
@@ -131,8 +130,7 @@ func (c *calendar) moment(text string, later int) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q, which is no time; expected 2026-12-20, 2026-12-20T18:00 or RFC 3339", text)
 }
 
-// closed lists why nothing opens on the days given, both included: holidays and freezes, by their
-// beginning.
+// closed lists the holidays and freezes from the first to the last day, both included, sorted by start.
 func (c *calendar) closed(first, last date) []span {
 	out := slices.Clone(c.freezes)
 	for d := first; !d.at(0).After(last.at(0)); d = d.plus(1) {
@@ -144,9 +142,8 @@ func (c *calendar) closed(first, last date) []span {
 	return out
 }
 
-// opened lists the windows that open on the days given, both included, by their beginning, those that
-// touch as one. A window belongs to the day on which it opens: none opens on a holiday, not even for
-// what is left of it after midnight.
+// opened lists the windows that open from the first to the last day, both included, sorted by start; adjacent ones are merged. A window
+// belongs to the day on which it opens. None opens on a holiday, not even for its part after midnight.
 func (c *calendar) opened(first, last date) []span {
 	var out []span
 	for d := first; !d.at(0).After(last.at(0)); d = d.plus(1) {
@@ -158,7 +155,7 @@ func (c *calendar) opened(first, last date) []span {
 				continue
 			}
 			s := span{from: instant(d.at(w.from), c.in), to: instant(d.at(w.to), c.in)}
-			if s.from.Before(s.to) { // not one that clocks jump over
+			if s.from.Before(s.to) { // not a window that the clock skips
 				out = append(out, s)
 			}
 		}
@@ -166,7 +163,7 @@ func (c *calendar) opened(first, last date) []span {
 	return joined(out)
 }
 
-// joined sorts spans and makes one of those that touch.
+// joined sorts spans and merges adjacent ones.
 func joined(spans []span) []span {
 	slices.SortStableFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
 	var out []span
@@ -182,7 +179,7 @@ func joined(spans []span) []span {
 	return out
 }
 
-// without cuts out of spans what is closed; both are sorted.
+// without removes the closed spans from spans; both are sorted.
 func without(spans, closed []span) []span {
 	var out []span
 	for _, s := range spans {
@@ -208,22 +205,22 @@ func without(spans, closed []span) []span {
 }
 
 const (
-	horizonYears = 5  // what opens later than that never opens
-	stride       = 28 // days searched in one go
+	horizonYears = 5  // a later opening counts as never
+	stride       = 28 // days per search step
 )
 
-// around is the first open span that ends after now, whole: it may have begun before. Without one, up to
-// the horizon, ok is false. A span that reaches the horizon has no end.
+// around returns the whole first open span that ends after now; it may have begun before now. ok is false if there is none up to the
+// horizon. A span that reaches the horizon has no end.
 func (c *calendar) around(now time.Time) (open span, ok bool) {
 	horizon := dateOf(now.In(c.in)).plus(horizonYears * 366)
 	var found []span
-	// Two days before: a window of yesterday may still be open, and one that touches it.
+	// It starts two days earlier: a window of yesterday may still be open, and another may touch it.
 	for first := dateOf(now.In(c.in)).plus(-2); first.at(0).Before(horizon.at(0)); first = first.plus(stride) {
 		last := first.plus(stride - 1)
 		opens := without(c.opened(first, last), c.closed(first, last.plus(2)))
 		found = joined(append(found, opens...))
 		found = slices.DeleteFunc(found, func(s span) bool { return !s.to.After(now) })
-		// The first is whole when it ends before what the next stride may begin with.
+		// The first span is complete if it ends before the possible start of the next step's spans.
 		if len(found) > 0 && found[0].to.Before(instant(last.at(24*time.Hour), c.in)) {
 			return found[0], true
 		}
@@ -235,8 +232,8 @@ func (c *calendar) around(now time.Time) (open span, ok bool) {
 	return found[0], true
 }
 
-// why says what keeps the calendar closed at a moment: the holiday or freeze of then, or else of the
-// window that would be next. Empty: it is between its windows.
+// why returns the reason why the calendar is closed at a moment: a current holiday or freeze, or the one that closes the next window.
+// Empty: the moment is between windows.
 func (c *calendar) why(now time.Time) string {
 	if why := c.closure(now); why != "" {
 		return why

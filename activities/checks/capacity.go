@@ -13,12 +13,12 @@ import (
 
 const (
 	defaultOver  = 24 * time.Hour
-	finestStep   = time.Second     // between the points of which the maximum is taken
-	coarsestStep = 5 * time.Minute // a peak between two points is not seen
+	finestStep   = time.Second     // minimum distance of the points for the maximum
+	coarsestStep = 5 * time.Minute // maximum distance; a peak between two points is missed
 	stepsOver    = 1440
 )
 
-// capacity waits while what will serve is less than the recent maximum use (D19); as much passes.
+// capacity waits while the new capacity is less than the recent maximum use (D19); equality passes.
 type capacity struct{ sources Sources }
 
 func (c capacity) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
@@ -44,7 +44,7 @@ func (c capacity) Evaluate(ctx context.Context, a Asked) (entities.CheckReading,
 	if err != nil {
 		return entities.CheckReading{}, err
 	}
-	if e := a.Evaluation; e.Of > 0 { // each instance is taken to serve as much as another
+	if e := a.Evaluation; e.Of > 0 { // all instances are assumed to have the same capacity
 		serves *= float64(e.Stay) / float64(e.Of)
 	}
 	if serves < use {
@@ -53,13 +53,13 @@ func (c capacity) Evaluate(ctx context.Context, a Asked) (entities.CheckReading,
 	return pass("capacity would be %s; the maximum use in the last %s was %s", number(serves), over, number(use))
 }
 
-// recentMaximum is the query of the maximum of a query over a time until now.
+// recentMaximum returns the query of the maximum of a query over a time until now.
 func recentMaximum(query string, over time.Duration) string {
 	every := min(max((over/stepsOver).Round(time.Second), finestStep), coarsestStep)
 	return fmt.Sprintf("max_over_time((%s)[%dms:%dms])", query, over.Milliseconds(), every.Milliseconds())
 }
 
-// one is the single value of a query. More than one would have to be matched, and nobody says how.
+// one returns the single value of a query. Several values are an error, because the definition does not say how to match them.
 func (p promServer) one(ctx context.Context, what, query string) (float64, error) {
 	samples, err := p.query(ctx, query)
 	switch {
@@ -75,7 +75,7 @@ func (p promServer) one(ctx context.Context, what, query string) (float64, error
 	return samples[0].value, nil
 }
 
-// serves is what will serve: of the version asked about where a parameter says it, and of what runs where an object does.
+// serves returns the new capacity: from a query, from a parameter of the version under evaluation, or from a running object.
 func (c capacity) serves(ctx context.Context, server promServer, a Asked) (float64, error) {
 	d := a.Definition.Capacity
 	if d.Capacity != "" {
@@ -98,7 +98,7 @@ func (c capacity) units(ctx context.Context, a Asked) (float64, error) {
 	return c.sources.available(ctx, a)
 }
 
-// available is how many replicas of an object are available in the channel now. Before anything was released there, it is none.
+// available returns the number of available replicas of an object in the channel. It is 0 before the first release there.
 func (p Sources) available(ctx context.Context, a Asked) (float64, error) {
 	name, at := a.Definition.Capacity.Object, self(a)
 	o, err := p.ask(ctx, at)
@@ -130,7 +130,7 @@ func (p Sources) available(ctx context.Context, a Asked) (float64, error) {
 	return float64(replicas), nil
 }
 
-// parameter reads a number out of a payload.
+// parameter reads a number from a payload.
 func (p Sources) parameter(ctx context.Context, digest, name string) (float64, error) {
 	switch {
 	case p.Payloads == nil:
@@ -145,7 +145,7 @@ func (p Sources) parameter(ctx context.Context, digest, name string) (float64, e
 	return numeric(name, payload.Parameters)
 }
 
-// numeric reads a parameter as a number, however it was decoded.
+// numeric converts a decoded parameter to a number.
 func numeric(name string, parameters map[string]any) (float64, error) {
 	v, ok := parameters[name]
 	if !ok {

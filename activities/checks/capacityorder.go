@@ -9,8 +9,8 @@ import (
 	"github.com/converge-engine/converge/entities/order"
 )
 
-// capacityOrder blocks a change of capacity until the other service has made its own, where that one
-// goes first (D20, D21). A change without an impact on capacity passes, and nobody is asked.
+// capacityOrder blocks a change of capacity until the other service has made its own change, if that one must go first (D20, D21). A
+// change without an effect on capacity passes without a query.
 type capacityOrder struct{ sources Sources }
 
 func (c capacityOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
@@ -47,7 +47,7 @@ func (c capacityOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckRea
 	})
 }
 
-// mine is the change of this service. Where nothing is yet, it comes from 0.
+// mine returns the change of this service. Before its first version the capacity is 0.
 func (c capacityOrder) mine(ctx context.Context, a Asked) (change order.Change, err error) {
 	name := a.Definition.Dependency.Parameter
 	if change.After, err = c.sources.parameter(ctx, a.Evaluation.Payload, name); err != nil || a.Evaluation.Present == "" {
@@ -57,8 +57,7 @@ func (c capacityOrder) mine(ctx context.Context, a Asked) (change order.Change, 
 	return change, err
 }
 
-// others is the change that the other service is still to make: from what it has reached to what is
-// next in line for it.
+// others returns the pending change of the other service: from the version that it has reached to the next one in its queue.
 func (c capacityOrder) others(ctx context.Context, a Asked, o other) (change order.Change, err error) {
 	if change.Before, err = c.of(ctx, a, o.present()); err != nil {
 		return change, err
@@ -87,9 +86,9 @@ func (c capacityOrder) of(ctx context.Context, a Asked, version string) (float64
 	return n, nil
 }
 
-// behind says which of the two has not yet read the newest incarnation: until both have, their
-// differences are not of one intent (D20). Of two applications each must have read its own. A service is notified of an incarnation only when that changes
-// something for it, so it is by the rules themselves that they are compared.
+// behind says which of the two services has not read the newest incarnation. Until both have, their changes belong to different
+// configurations (D20). With two applications, each service must have read its own. A service is notified of an incarnation only if that
+// changes its rules, so the comparison uses the rules.
 func (c capacityOrder) behind(ctx context.Context, a Asked, o other) (string, error) {
 	own, err := c.sources.Services.Status(ctx, a.Definition.Application, a.Definition.Service)
 	if errors.Is(err, ErrNoService) {

@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/intent/expression"
 )
 
-// cel evaluates an expression about what is known of the release (A20).
+// cel evaluates an expression over the data of the release (A20).
 type cel struct{ sources Sources }
 
 func (c cel) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {

@@ -1,10 +1,9 @@
-// Package checks evaluates what stands between a release and its target and lies outside of the workflow:
-// protections (A19, A20, D16–D19) and conditions on other services (D20–D22). Each kind is one file
-// behind Evaluator and one line in kinds. A check says PASS, WAIT (not now), FAIL (not by itself) or
-// ERROR (it could not be evaluated), with a reason for people.
+// Package checks evaluates the conditions of a release that depend on systems outside of the workflow: protections (A19, A20, D16–D19)
+// and conditions on other services (D20–D22). Each kind is one file that implements Evaluator and one line in kinds. A check returns
+// PASS, WAIT (not now), FAIL (not without a change) or ERROR (it could not be evaluated), with a reason for users.
 //
-// A check changes nothing, keeps nothing, and answers the question from what is there now. It lets no
-// secret out. It may import entities, intent and runtimes; it knows nothing of Temporal.
+// A check changes nothing, keeps no state, and evaluates the current state. It discloses no secret. It may import entities, intent and
+// runtimes; it knows nothing of Temporal.
 package checks
 
 import (
@@ -21,30 +20,30 @@ import (
 	"github.com/converge-engine/converge/runtimes/secret"
 )
 
-// Asked is what a check is asked.
+// Asked is the input of a check.
 type Asked struct {
 	Definition entities.CheckDefinition
 	Evaluation entities.Evaluation
-	// Version is what a person or CI named; empty: what Evaluation.FullVersion was made from.
+	// Version is the version that a person or CI named; empty: the version that Evaluation.FullVersion was made from.
 	Version string
-	// ServiceID is what commands get (C7).
+	// ServiceID is passed to commands (C7).
 	ServiceID string
-	// Service and Channel are what they know these by: the names that they had first.
+	// Service and Channel are the first names, which workflows, runtimes and the store use.
 	Service, Channel string
 	Now              time.Time
 }
 
-// Evaluator evaluates checks of one kind. Evaluate may be called again and at the same time; it returns soon
-// after ctx ends. An error is that it could not be evaluated (D16), which is never a verdict on the release;
-// its text needs no name of the check, and must hold no secret. Now and At are not its business.
+// Evaluator evaluates checks of one kind. Evaluate may be called again and concurrently. It returns soon after ctx ends. An error means
+// that the check could not be evaluated (D16); it is never a verdict on the release. Its text does not need the name of the check and
+// must not contain a secret. The caller sets Now and At.
 type Evaluator interface {
 	Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error)
 }
 
-// Sources is what checks can ask. What is nil is not there: a check that needs it is an ERROR. So is
-// `simulate` without a network.
+// Sources are the data sources of checks. A nil source is not available, and a check that needs it is an ERROR. An example is `simulate`
+// without a network.
 type Sources struct {
-	// Own is what the status query of the service itself says.
+	// Own is the answer of the service's own status query.
 	Own func(ctx context.Context) (protocol.Status, error)
 	// Addons are those of the service in the newest configuration.
 	Addons   func(ctx context.Context) (map[string]entities.Addon, error)
@@ -57,47 +56,47 @@ type Sources struct {
 	Secrets  secret.Source
 }
 
-// Commits says which commits come with an incarnation; store.Store is one.
+// Commits returns the commits of an incarnation. store.Store implements it.
 type Commits interface {
-	// Brought are the commits of an incarnation that an earlier one does not have; of 0, all. It says in it which are not known.
+	// Brought returns the commits of an incarnation that an earlier one does not have; since 0: all. The answer says which commits are
+	// unknown.
 	Brought(ctx context.Context, application string, since, incarnation int64) (protocol.Brought, error)
 }
 
-// Commands runs commands; On makes one. It keeps the promises of custom.RunOnce.
+// Commands runs commands. On returns an implementation. It has the guarantees of custom.RunOnce.
 type Commands interface {
 	Run(ctx context.Context, o custom.Once) (out runtimes.Output, signal string, err error)
 }
 
-// Payloads reads what a runtime receives, by digest. *store.Store is one.
+// Payloads reads the payloads of runtimes, by digest. *store.Store implements it.
 type Payloads interface {
 	Payload(ctx context.Context, digest string) (entities.Payload, error)
 }
 
-// ErrNoService is that a service of the application has not started yet.
+// ErrNoService means that a service of the application has not started yet.
 var ErrNoService = errors.New("there is no such service yet")
 
-// ErrEnded is that nobody looks after a service now.
+// ErrEnded means that a service is not managed now.
 var ErrEnded = errors.New("it is unmanaged, or its workflow was ended or paused")
 
-// ErrNoApplication is that there is no such application.
+// ErrNoApplication means that there is no such application.
 var ErrNoApplication = errors.New("there is no such application")
 
-// Services asks services, of any application, what they are at. Answers are of now, never kept.
+// Services queries the state of services of any application. Answers are current, never cached, unless a method says so.
 type Services interface {
-	// Status is what the service's status query says. A service without a workflow is ErrNoService, one of an
-	// application without one ErrNoApplication.
+	// Status returns the answer of the service's status query. The error is ErrNoService for a service without a workflow, and
+	// ErrNoApplication for an application without one.
 	Status(ctx context.Context, application, service string) (protocol.Status, error)
-	// Configured is how far all services of an application are with the configuration of an incarnation, as they were at most some
-	// seconds ago. What keeps one from answering is in its place.
+	// Configured returns the progress of all services of an application with the configuration of an incarnation. It may be some seconds
+	// old. An error of a service takes the place of its answer.
 	Configured(ctx context.Context, application string, incarnation int64) ([]protocol.Configured, error)
-	// Newest is the newest (or pinned) incarnation of an application, and the digest of each service's
-	// spec in it.
+	// Newest returns the newest (or pinned) incarnation of an application, and the digest of each service's spec in it.
 	Newest(ctx context.Context, application string) (incarnation int64, specs map[string]string, err error)
-	// Parameters are those that a full version of a service was rendered with for a channel.
+	// Parameters returns the parameters that a full version of a service was rendered with for a channel.
 	Parameters(ctx context.Context, application, service, channel, fullVersion string) (map[string]any, error)
 }
 
-// On runs commands on this machine, and where the worker can have them run.
+// On returns Commands that run on this machine, and where the worker can run them.
 func On(worker custom.Worker) Commands { return machine{worker} }
 
 type machine struct{ worker custom.Worker }
@@ -106,7 +105,7 @@ func (m machine) Run(ctx context.Context, o custom.Once) (runtimes.Output, strin
 	return custom.RunOnce(ctx, m.worker, o)
 }
 
-// kinds is the one list of evaluators.
+// kinds is the registry of evaluators.
 func kinds(p Sources) map[entities.CheckKind]Evaluator {
 	return map[entities.CheckKind]Evaluator{
 		entities.CheckAllowedTimes:   allowedTimes{},
@@ -132,11 +131,11 @@ func kinds(p Sources) map[entities.CheckKind]Evaluator {
 	}
 }
 
-// MaxReason bounds a reason, in bytes.
+// MaxReason limits a reason, in bytes.
 const MaxReason = 500
 
-// Evaluate evaluates a check. It never fails and never panics: what keeps it from that is the verdict
-// ERROR (D16), an end of ctx and an unknown kind included. Reading.At is a.Now.
+// Evaluate evaluates a check. It never fails and never panics: every error becomes the verdict ERROR (D16), including an ended ctx and an
+// unknown kind. Reading.At is a.Now.
 func Evaluate(ctx context.Context, sources Sources, a Asked) (r entities.CheckReading) {
 	defer func() {
 		if broken := recover(); broken != nil {
@@ -165,7 +164,7 @@ func evaluate(ctx context.Context, sources Sources, a Asked) (entities.CheckRead
 	return evaluator.Evaluate(ctx, a.filled())
 }
 
-// Readings as evaluators return them.
+// Constructors for the readings of evaluators.
 
 func pass(format string, args ...any) (entities.CheckReading, error) {
 	return entities.CheckReading{Verdict: entities.Pass, Reason: fmt.Sprintf(format, args...)}, nil
@@ -183,7 +182,7 @@ func unevaluated(format string, args ...any) (entities.CheckReading, error) {
 	return entities.CheckReading{}, fmt.Errorf(format, args...)
 }
 
-// incomplete is the error of a definition that lacks the field of its kind.
+// incomplete returns the error for a definition that lacks the field of its kind.
 func incomplete(a Asked) (entities.CheckReading, error) {
 	return unevaluated("its definition says nothing of %s", a.Definition.Kind)
 }

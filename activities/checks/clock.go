@@ -5,10 +5,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // a worker's image need not have time zones
+	_ "time/tzdata" // the worker's image may lack time zones
 )
 
-// date is a day of the calendar, wherever.
+// date is a day of the calendar, without a time zone.
 type date struct {
 	year  int
 	month time.Month
@@ -25,31 +25,30 @@ func parseDate(text string) (date, error) {
 	return dateOf(t), err
 }
 
-// plus counts days, which need not have 24 hours.
+// plus adds days, which may not have 24 hours.
 func (d date) plus(days int) date {
 	return dateOf(time.Date(d.year, d.month, d.day+days, 0, 0, 0, 0, time.UTC))
 }
 
 func (d date) weekday() time.Weekday { return d.at(0).Weekday() }
 
-// at is a wall clock's reading, so long after midnight, written as if it were UTC.
+// at returns a wall-clock time, as the duration since midnight, in the form of a UTC time.
 func (d date) at(clock time.Duration) time.Time {
 	return time.Date(d.year, d.month, d.day, 0, 0, 0, 0, time.UTC).Add(clock)
 }
 
 func (d date) String() string { return fmt.Sprintf("%04d-%02d-%02d", d.year, d.month, d.day) }
 
-// instant is the first moment at which the wall clocks of a zone show that reading or a later one.
-// So 02:30 of the night that has none is the moment at which clocks jump over it, and 02:30 of the
-// night that has it twice is the first.
+// instant returns the first moment at which the wall clock of a time zone shows that time or a later one. If 02:30 does not exist on a
+// day, it is the moment of the clock change; if it exists twice, it is the first one.
 func instant(wall time.Time, in *time.Location) time.Time {
-	// No zone differs from UTC by more than a day.
+	// No time zone differs from UTC by more than a day.
 	for at := wall.Add(-26 * time.Hour); ; {
 		_, end := at.In(in).ZoneBounds()
 		_, offset := at.In(in).Zone()
 		shown := wall.Add(-time.Duration(offset) * time.Second)
 		if shown.Before(at) {
-			shown = at // clocks jumped over it
+			shown = at // the clock skipped it
 		}
 		if end.IsZero() || shown.Before(end) {
 			return shown.In(in)
@@ -58,7 +57,7 @@ func instant(wall time.Time, in *time.Location) time.Time {
 	}
 }
 
-// parseClock reads "09:00" as a time after midnight; 24:00 is the end of a day.
+// parseClock parses "09:00" as the duration since midnight; 24:00 is the end of a day.
 func parseClock(text string) (time.Duration, error) {
 	h, m, ok := strings.Cut(strings.TrimSpace(text), ":")
 	hour, err := strconv.ParseUint(h, 10, 8)
@@ -74,7 +73,7 @@ type days [7]bool
 
 var dayNames = [...]string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
-// parseDays reads "Mon-Thu", "Sat,Sun", "Fri-Mon,Wed"; empty is every day.
+// parseDays parses "Mon-Thu", "Sat,Sun", "Fri-Mon,Wed"; empty is every day.
 func parseDays(text string) (days, error) {
 	var set days
 	if strings.TrimSpace(text) == "" {

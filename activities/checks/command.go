@@ -12,14 +12,14 @@ import (
 	"github.com/converge-engine/converge/runtimes/custom"
 )
 
-// How long a command may take when nothing is said: a Job or a task waits for a place and an image too.
+// Default time limits of commands: a Job or a task also waits for scheduling and an image.
 const (
 	defaultCommandTimeout = 30 * time.Second
 	defaultJobTimeout     = 5 * time.Minute
 )
 
-// command evaluates the exit code of a process, a Job or a task: 0 passes, 1 and 3 fail, 2 waits (A20).
-// The last line that it prints is the reason.
+// command evaluates the exit code of a process, a Job or a task: 0 passes, 1 and 3 fail, 2 waits (A20). The last line of its output is
+// the reason.
 type command struct{ sources Sources }
 
 func (c command) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
@@ -89,7 +89,7 @@ func exited(d *entities.CheckRun, out runtimes.Output) (entities.CheckReading, e
 	return entities.CheckReading{Verdict: verdict, Reason: reason}, nil
 }
 
-// said is the last line of the first output that has one, for the end of an error.
+// said returns the last line of the first output that has one, to append it to an error.
 func said(outputs ...string) string {
 	for _, output := range outputs {
 		if line := last(output); line != "" {

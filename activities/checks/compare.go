@@ -16,9 +16,9 @@ import (
 	"github.com/converge-engine/converge/entities/stats"
 )
 
-// compare passes once what was released was seen to be no worse than a control group (D26). It looks when it was declared to,
-// at samples of a time that was declared too: whoever asks again afterwards gets the same look. It looks once more where the
-// first had too few samples, which does not go by what they say.
+// compare passes once the release is no worse than a control group (D26). It evaluates the samples of a declared period at a declared
+// time, so a later evaluation has the same result. It evaluates a second time only if the first had too few samples. That decision does
+// not depend on the values of the samples.
 type compare struct{ sources Sources }
 
 func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
@@ -40,7 +40,7 @@ func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 		}
 		r, inconclusive, err := c.judge(ctx, d, since, end)
 		if failed == nil && err != nil && after < d.Deadline && !a.Now.Before(since.Add(d.Deadline)) {
-			failed = err // and goes on to, since its time will not be another one
+			failed = err // it continues, because the first period does not change
 			continue
 		}
 		if err != nil {
@@ -57,7 +57,7 @@ func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	return fail("%swhich is declared to fail", said)
 }
 
-// judge looks once. It says why, where that tells nothing.
+// judge evaluates one period. inconclusive is the reason why there is no result.
 func (c compare) judge(ctx context.Context, d *entities.CompareCheck, from, to time.Time) (r entities.CheckReading, inconclusive string, err error) {
 	partial := ""
 	e, err := c.look(ctx, d, from, to, &partial)
@@ -77,8 +77,8 @@ func (c compare) judge(ctx context.Context, d *entities.CompareCheck, from, to t
 	return r, inconclusive, err
 }
 
-// stableSince is since when the objects of the release that is asked about are stable. No pause moves it: another time would be
-// another look.
+// stableSince returns since when the objects of the release under evaluation are stable. A pause does not move this time, because that
+// would change the period.
 func (p Sources) stableSince(ctx context.Context, a Asked) (time.Time, error) {
 	status, err := p.known(ctx)
 	if err != nil {
@@ -86,18 +86,18 @@ func (p Sources) stableSince(ctx context.Context, a Asked) (time.Time, error) {
 	}
 	n := slices.IndexFunc(status.Channels, func(c protocol.ChannelStatus) bool { return c.Name == a.Definition.Channel })
 	here := n >= 0 && (status.Channels[n].Target == a.Evaluation.FullVersion || slices.ContainsFunc(status.Releases, func(r protocol.ReleaseStatus) bool {
-		return r.ID == a.Evaluation.Release && r.Phases[a.Definition.Channel] == string(maestro.InProgress) // of a fleet, the target may be another instance's
+		return r.ID == a.Evaluation.Release && r.Phases[a.Definition.Channel] == string(maestro.InProgress) // in a fleet, the target may belong to another instance
 	}))
 	if !here || status.Channels[n].StableSince.IsZero() {
 		return time.Time{}, fmt.Errorf("the objects of %s are not stable in %s", a.Evaluation.FullVersion, a.Definition.Channel)
 	}
-	if from := status.Channels[n].StableFrom; !from.IsZero() { // of a service whose worker knows it
+	if from := status.Channels[n].StableFrom; !from.IsZero() { // from a service whose worker reports it
 		return from, nil
 	}
 	return status.Channels[n].StableSince, nil
 }
 
-// look compares what there was between two times. It sets partial where not all of that could be had.
+// look compares the data between two times. It sets partial if the data is incomplete.
 func (c compare) look(ctx context.Context, d *entities.CompareCheck, from, to time.Time, partial *string) (stats.Evidence, error) {
 	plan := stats.Plan{
 		Direction: stats.Direction(d.Direction), Alpha: d.Alpha, Comparisons: d.Comparisons, Tolerance: d.Tolerance, MinSamples: d.MinSamples, Drop: d.DropNaN,
@@ -129,7 +129,7 @@ func (c compare) look(ctx context.Context, d *entities.CompareCheck, from, to ti
 	return stats.Samples(plan, released, before)
 }
 
-// count asks how many of how many there were. Prometheus extrapolates an increase, so that it is no whole number.
+// count queries a part and its total. Prometheus extrapolates an increase, so the values may not be whole numbers.
 func (p promServer) count(ctx context.Context, what, of, total string, from, to time.Time) (stats.Count, error) {
 	p.at = to
 	counts := [2]int{}
@@ -144,12 +144,12 @@ func (p promServer) count(ctx context.Context, what, of, total string, from, to 
 		counts[i] = int(math.Round(v))
 	}
 	if over := counts[0] - counts[1]; over > 0 && over <= 1+counts[1]/10 {
-		counts[0] = counts[1] // extrapolated apart
+		counts[0] = counts[1] // extrapolation made the part larger than the total
 	}
 	return stats.Count{Of: counts[0], Total: counts[1]}, nil
 }
 
-// evidence says all that a look rests upon, so that it can be read by itself, much later.
+// evidence describes the complete basis of a result, so that it can be understood much later.
 func evidence(d *entities.CompareCheck, e stats.Evidence, from, to time.Time) string {
 	text := fmt.Sprintf("%s, from %s to %s UTC", e, from.UTC().Format(day), clock(to, from))
 	if d.Offset > 0 {
@@ -160,7 +160,7 @@ func evidence(d *entities.CompareCheck, e stats.Evidence, from, to time.Time) st
 
 const day = "2006-01-02 15:04:05"
 
-// clock is a time of day, with the day when it is another one than that of a time that is known.
+// clock formats a time of day, with the date if it differs from that of a known time.
 func clock(t, known time.Time) string {
 	if t, known = t.UTC(), known.UTC(); t.YearDay() == known.YearDay() && t.Year() == known.Year() {
 		return t.Format(time.TimeOnly)

@@ -9,8 +9,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// configRollout passes once it is a service's turn to get a configuration that others of its application get too. What people and CI
-// release by its version passes.
+// configRollout passes when it is a service's turn to get a configuration that several services of its application get. Releases that
+// people and CI make by version pass.
 type configRollout struct{ sources Sources }
 
 func (c configRollout) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {

@@ -7,13 +7,12 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// mostAsked bounds how many services are asked in search of a circle.
+// mostAsked limits the services that are queried in the search for a cycle.
 const mostAsked = 20
 
-// circle looks for a way along which the other service waits for this one: from service to service by
-// the conditions that block the next release of each, or its repair. Empty: there is none, or somebody could not be
-// asked. What others say may be some seconds old, so a circle may be seen that is just being broken; the
-// next evaluation does not see it any more.
+// circle searches for a cycle: a path on which the other service waits for this one. It follows the conditions that block the next
+// release of each service, or its repair. It returns "" if there is none, or if a query failed. Answers may be some seconds old, so it
+// may find a cycle that is just being resolved; the next evaluation does not find it again.
 func (p Sources) circle(ctx context.Context, a Asked, first other) string {
 	me, from := self(a), otherOf(a)
 	s := search{sources: p, goal: me, seen: map[node]bool{from: true}}
@@ -34,7 +33,7 @@ type search struct {
 	seen    map[node]bool
 }
 
-// walk returns the sources on the way from at to the goal, which is the last; nil when there is no way.
+// walk returns the nodes on the path from at to the goal, including the goal; nil if there is no path.
 func (s *search) walk(ctx context.Context, at node, o other) []node {
 	var next []node
 	for _, c := range o.blocked() {
@@ -54,7 +53,7 @@ func (s *search) walk(ctx context.Context, at node, o other) []node {
 		s.seen[to] = true
 		o, err := s.sources.ask(ctx, to)
 		if err != nil {
-			continue // nothing is known of it, so nothing is said
+			continue // without an answer nothing is reported
 		}
 		if way := s.walk(ctx, to, o); way != nil {
 			return append([]node{to}, way...)
@@ -63,7 +62,7 @@ func (s *search) walk(ctx context.Context, at node, o other) []node {
 	return nil
 }
 
-// blocked are the ids of what keeps the channel from moving on: conditions of its next release, and checks that a repair asks.
+// blocked returns the ids of the conditions of the next release and of the repair checks that block the channel.
 func (o other) blocked() []string {
 	var ids []string
 	add := func(id, verdict string) {
@@ -82,7 +81,7 @@ func (o other) blocked() []string {
 	return ids
 }
 
-// waitsFor is the node that a condition of a service waits for.
+// waitsFor returns the node that a condition of a service waits for.
 func waitsFor(at node, id string) (node, bool) {
 	service, channel, ok := entities.DependsOn(id)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// deniedVersions fails versions that match a glob, by the version that was named, by the full one, or by a part of that: what values
-// came to, and the values (A20).
+// deniedVersions fails versions that match a glob. It matches the named version, the full version, and the parts of the full version: the
+// version that values were added to, and the values (A20).
 type deniedVersions struct{}
 
 func (deniedVersions) Evaluate(_ context.Context, a Asked) (entities.CheckReading, error) {
@@ -16,7 +16,7 @@ func (deniedVersions) Evaluate(_ context.Context, a Asked) (entities.CheckReadin
 	if d == nil {
 		return incomplete(a)
 	}
-	for _, pattern := range d.Versions { // all of them first: a broken one must not lie in wait for a match
+	for _, pattern := range d.Versions { // validates all patterns first, so that an invalid one is found before the first match
 		if _, err := path.Match(pattern, ""); err != nil {
 			return unevaluated("%q is no pattern for versions: %w", pattern, err)
 		}
@@ -24,7 +24,7 @@ func (deniedVersions) Evaluate(_ context.Context, a Asked) (entities.CheckReadin
 	base, values := entities.SplitVersion(a.Evaluation.FullVersion)
 	for _, pattern := range d.Versions {
 		for _, version := range append([]string{a.version(), a.Evaluation.FullVersion, base}, values...) {
-			if hit, _ := path.Match(pattern, version); !hit { // patterns are good: see above
+			if hit, _ := path.Match(pattern, version); !hit { // the patterns are valid: see above
 				continue
 			}
 			why := entities.Because(d.Reason)

@@ -8,8 +8,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// deniedCommits fails what brings a commit to the channel that its present incarnation does not have (A20). What is there already is
-// kept out no more.
+// deniedCommits fails a release that brings a commit to the channel that its current incarnation does not have (A20). A commit that is
+// already there does not block.
 type deniedCommits struct{ Sources }
 
 func (c deniedCommits) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {

@@ -40,8 +40,7 @@ import (
 	"github.com/rickar/cal/v2/za"
 )
 
-// countries are the public holidays that the library knows, by ISO 3166 code; ECB is the European
-// Central Bank's (TARGET).
+// countries returns the public holidays in the library, by ISO 3166 code; ECB is the European Central Bank's (TARGET).
 func countries() map[string][]*cal.Holiday {
 	all := map[string][]*cal.Holiday{
 		"AT": at.Holidays, "BE": be.Holidays, "BR": br.Holidays, "CA": ca.Holidays, "CH": ch.Holidays, "CZ": cz.Holidays,
@@ -54,7 +53,7 @@ func countries() map[string][]*cal.Holiday {
 	return all
 }
 
-// regions are those with holidays of their own; the country's are among them.
+// regions returns the regions with their own holidays, which include those of the country.
 func regions() map[string][]*cal.Holiday {
 	return map[string][]*cal.Holiday{
 		"AU-ACT": au.HolidaysACT, "AU-NSW": au.HolidaysNSW, "AU-NT": au.HolidaysNT, "AU-QLD": au.HolidaysQLD,
@@ -68,14 +67,14 @@ func regions() map[string][]*cal.Holiday {
 	}
 }
 
-// HolidayCountries lists the codes that AllowedTimes takes, sorted.
+// HolidayCountries lists the valid codes of AllowedTimes, sorted.
 func HolidayCountries() []string { return slices.Sorted(maps.Keys(countries())) }
 
-// holidays returns the days on which nothing opens.
+// holidays returns the days on which no window opens.
 type holidays struct {
 	listed map[date]bool
 	rules  []*cal.Holiday
-	years  map[int]map[date]string // read so far
+	years  map[int]map[date]string // cache
 }
 
 func readHolidays(codes, dates []string) (holidays, error) {
@@ -101,8 +100,7 @@ func readHolidays(codes, dates []string) (holidays, error) {
 	return h, nil
 }
 
-// on reports whether a day is a holiday, and which. A holiday on a weekend that is made up for on another
-// day is both.
+// on reports whether a day is a holiday, and its name. A weekend holiday and its substitute day are both holidays.
 func (h holidays) on(d date) (string, bool) {
 	if h.listed[d] {
 		return "holiday " + d.String(), true
@@ -119,7 +117,7 @@ func (h holidays) on(d date) (string, bool) {
 	return "holiday: " + name, ok
 }
 
-// year reads the neighbours too: New Year on a Saturday may be made up for on the last of December.
+// year also reads the adjacent years: the substitute day of a New Year on a Saturday may be December 31.
 func (h holidays) year(year int) map[date]string {
 	out := map[date]string{}
 	for y := year - 1; y <= year+1; y++ {

@@ -17,11 +17,11 @@ import (
 const (
 	defaultHTTPTimeout = 10 * time.Second
 	mostRedirects      = 5
-	maxExcerpt         = 200     // bytes of a body that a reason shows
+	maxExcerpt         = 200     // bytes of a body in a reason
 	maxAnswer          = 4 << 20 // bytes of an answer that are read
 )
 
-// httpCheck passes while a GET answers with a status listed (A20).
+// httpCheck passes while a GET returns one of the listed status codes (A20).
 type httpCheck struct{ sources Sources }
 
 func (c httpCheck) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
@@ -48,17 +48,17 @@ func (c httpCheck) Evaluate(ctx context.Context, a Asked) (entities.CheckReading
 	return wait("%s", reason)
 }
 
-// request is one request to somebody outside, bounded in time and size. Its errors hold neither a
-// secret nor what a URL says behind the host.
+// request is one HTTP request to an external system, limited in time and size. Its errors contain neither a secret nor the part of a URL
+// after the host.
 type request struct {
 	sources Sources
 	method  string // default GET
 	url     string
-	body    func() (io.Reader, string) // and its content type
+	body    func() (io.Reader, string) // with its content type
 	headers map[string]entities.Value
 	token   *entities.Value
 	timeout time.Duration
-	follow  bool // redirects, but with secrets never to another host
+	follow  bool // follow redirects, but never with secrets to another host
 	secrets secrets
 }
 
@@ -103,7 +103,7 @@ func (r *request) do(ctx context.Context) (answer, error) {
 func (r *request) request(ctx context.Context) (*http.Request, error) {
 	parsed, err := url.Parse(r.url)
 	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
-		return nil, errors.New("its URL is none; expected http://… or https://…") // not shown: there may be a password in it
+		return nil, errors.New("its URL is none; expected http://… or https://…") // not included: it may contain a password
 	}
 	if password, ok := parsed.User.Password(); ok {
 		r.secrets.values = append(r.secrets.values, password)
@@ -138,13 +138,13 @@ func (r *request) request(ctx context.Context) (*http.Request, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.secrets.values = append(r.secrets.values, token) // a literal one is no less secret
+		r.secrets.values = append(r.secrets.values, token) // a literal token is a secret too
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	return req, nil
 }
 
-// redirect follows a few redirects. What carries a secret goes to nobody but whom it was meant for.
+// redirect follows a few redirects. A request with a secret is not redirected to another host.
 func (r *request) redirect(next *http.Request, before []*http.Request) error {
 	first := before[0].URL
 	switch {
@@ -158,7 +158,7 @@ func (r *request) redirect(next *http.Request, before []*http.Request) error {
 	return nil
 }
 
-// trouble explains why there is no answer, without the URL, which may hold what is nobody's business.
+// trouble explains a failed request without the URL, which may contain confidential data.
 func (r *request) trouble(ctx context.Context, err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -170,7 +170,7 @@ func (r *request) trouble(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %s", r.where(), r.secrets.hide(err.Error()))
 }
 
-// where is the host, for people.
+// where returns the host, for messages.
 func (r *request) where() string {
 	parsed, err := url.Parse(r.url)
 	if err != nil {

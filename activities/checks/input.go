@@ -11,14 +11,14 @@ import (
 	"github.com/converge-engine/converge/runtimes"
 )
 
-// Bounds of an entities.CheckInput as JSON, in bytes. All overrides of a task of ECS have at most 8,192 characters.
+// Limits of an entities.CheckInput as JSON, in bytes. All overrides of an ECS task together have at most 8,192 characters.
 const (
 	largestInput     = 64 << 10
 	largestTaskInput = 4 << 10
 )
 
-// input is what is known of what is asked about, and its JSON of at most limit bytes. Without it nothing is evaluated: what a
-// check does not see it must not pass.
+// input returns the data of the release under evaluation, and its JSON of at most limit bytes. If the data is not available, it fails: a
+// check must not pass without its input.
 func (p Sources) input(ctx context.Context, a Asked, limit int) (entities.CheckInput, []byte, error) {
 	status, err := p.known(ctx)
 	if err != nil {
@@ -33,7 +33,7 @@ func (p Sources) input(ctx context.Context, a Asked, limit int) (entities.CheckI
 	return in.Bounded(limit)
 }
 
-// known is what the service says of itself.
+// known returns the status of the service.
 func (p Sources) known(ctx context.Context) (protocol.Status, error) {
 	if p.Own == nil {
 		return protocol.Status{}, errors.New("what is known of the release cannot be asked here")

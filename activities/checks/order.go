@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// versionOrder passes once the other service has at least the version that is asked about (D22):
-// version(other) ≥ version(this). Where the other's version is not known, this one waits.
+// versionOrder passes once the other service has at least the version under evaluation (D22): version(other) ≥ version(this). If the
+// version of the other service is unknown, it waits.
 type versionOrder struct{ sources Sources }
 
 func (c versionOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
@@ -33,9 +33,8 @@ func (c versionOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckRead
 	})
 }
 
-// staticOrder passes once the other service has no release of this incarnation or an earlier one that
-// is still to enter the channel or on its way (D22). Incarnations of two applications say nothing of each other: there it is
-// when releases were made that counts.
+// staticOrder passes once the other service has no release of this or an earlier incarnation that is pending or in progress in the channel (D22).
+// Incarnations of two applications are not comparable; there the creation times of the releases decide.
 type staticOrder struct{ sources Sources }
 
 func (c staticOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
@@ -60,7 +59,8 @@ func (c staticOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckReadi
 	})
 }
 
-// byTime passes once the other service has no release open that was made before the one asked about, or, of a repair, at all.
+// byTime passes once the other service has no open release that was created before the one under evaluation. For a repair it passes once
+// there is no open release at all.
 func (c staticOrder) byTime(ctx context.Context, a Asked, o other) (entities.CheckReading, error) {
 	mine, err := c.sources.asked(ctx, a)
 	if err != nil {
@@ -74,13 +74,14 @@ func (c staticOrder) byTime(ctx context.Context, a Asked, o other) (entities.Che
 	return pass("nothing that was released before is open of %s", otherOf(a))
 }
 
-// incarnation is that of the release asked about, or of what is repaired.
+// incarnation returns that of the release under evaluation, or of the version under repair.
 func (p Sources) incarnation(ctx context.Context, a Asked) (int64, error) {
 	r, err := p.asked(ctx, a)
 	return r.Incarnation, err
 }
 
-// asked is the release asked about, or that of what is repaired; of none that is known, the incarnation that the service goes by.
+// asked returns the release under evaluation, or the release of the version under repair. Without a known release it returns the current
+// incarnation of the service.
 func (p Sources) asked(ctx context.Context, a Asked) (protocol.ReleaseStatus, error) {
 	status, err := p.Services.Status(ctx, a.Definition.Application, a.Definition.Service)
 	if err != nil {

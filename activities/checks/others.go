@@ -14,16 +14,16 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// other is another service in a channel, as it says itself at this moment (D20–D22).
+// other is another service in a channel, with its current status (D20–D22).
 type other struct {
 	status  protocol.Status
 	channel protocol.ChannelStatus
 }
 
-// node names a service in a channel, as seen from an application.
+// node identifies a service in a channel, as seen from an application.
 type node struct{ from, application, service, channel string }
 
-// title is what the service is called there.
+// title returns the name of the service as seen from there.
 func (p node) title() string {
 	if p.application != p.from {
 		return p.application + "/" + p.service
@@ -33,29 +33,28 @@ func (p node) title() string {
 
 func (p node) String() string { return p.title() + " in " + p.channel }
 
-// elsewhere tells whether the service is one of another application.
+// elsewhere reports whether the service belongs to another application.
 func (p node) elsewhere() bool { return p.application != p.from }
 
-// self is the node that is asked about.
+// self returns the node under evaluation.
 func self(a Asked) node {
 	d := &a.Definition
 	return node{d.Application, d.Application, d.Service, d.Channel}
 }
 
-// otherOf is the node that a check depends on.
+// otherOf returns the node that a check depends on.
 func otherOf(a Asked) node {
 	return self(a).named(a.Definition.Dependency.Service, a.Definition.Dependency.Channel)
 }
 
-// named is the node that rules of a service name: by a service, and a channel, if that is another one.
+// named returns the node that a rule of a service refers to: a service, and a channel if it is another one.
 func (p node) named(service, channel string) node {
 	application, service := entities.ServiceIn(p.application, service)
 	return node{p.from, application, service, cmp.Or(channel, p.channel)}
 }
 
-// onOther evaluates what another service says. What has not started is waited for; what does not go to
-// the channel never comes. A wait that cannot end by itself, because the other waits for this one, is a
-// FAIL that names all who wait (D21).
+// onOther evaluates the status of another service. If that service has not started, it waits; if it does not deploy to the channel, it
+// fails. If the other service waits for this one, the wait cannot end, and it FAILs with the whole cycle (D21).
 func (p Sources) onOther(ctx context.Context, a Asked, evaluate func(other) (entities.CheckReading, error)) (entities.CheckReading, error) {
 	if a.Definition.Dependency == nil || a.Definition.Dependency.Service == "" {
 		return incomplete(a)
@@ -80,7 +79,7 @@ func (p Sources) onOther(ctx context.Context, a Asked, evaluate func(other) (ent
 	if err != nil || r.Verdict != entities.Wait && r.Verdict != entities.Fail {
 		return r, err
 	}
-	// Of two in a circle the second finds the first BLOCKED by it already: it is reported as a circle, too.
+	// The second service of a cycle finds the first one BLOCKED. It reports the cycle, too.
 	if circle := p.circle(ctx, a, o); circle != "" {
 		return fail("deadlock: %s. %s", circle, r.Reason)
 	}
@@ -102,19 +101,19 @@ func (p Sources) ask(ctx context.Context, at node) (other, error) {
 	switch {
 	case n >= 0:
 		return other{status, status.Channels[n]}, nil
-	case status.Spec == "" && len(status.Channels) == 0: // it has only just begun
+	case status.Spec == "" && len(status.Channels) == 0: // it has just started
 		return other{}, fmt.Errorf("service %s: %w", at.title(), ErrNoService)
 	}
 	return other{}, fmt.Errorf("service %s: %w", at.title(), errNoChannel)
 }
 
-// phase of a release in the channel.
+// phase returns the phase of a release in the channel.
 func (o other) phase(r protocol.ReleaseStatus) maestro.Phase {
 	return maestro.Phase(r.Phases[o.channel.Name])
 }
 
-// present is the version that the channel has reached: its target, or the last one that succeeded while
-// it is still moving to it or failed on the way. Empty: none yet.
+// present returns the version that the channel has reached: its target, or the last successful one if the target is still in progress or
+// has failed. Empty: none yet.
 func (o other) present() string {
 	there := base(o.channel.Target)
 	for _, r := range o.status.Releases { // newest first
@@ -138,19 +137,18 @@ func (o other) succeeded() string {
 	return ""
 }
 
-// base is a full version without the values that came to it.
+// base returns a full version without the values that were added to it.
 func base(full string) string {
 	version, _ := entities.SplitVersion(full)
 	return version
 }
 
-// stuck reports whether the channel will not move on by itself.
+// stuck reports whether the channel needs intervention to continue.
 func (o other) stuck() bool {
 	return entities.Status(o.channel.Status).Stuck()
 }
 
-// cause is what holds the channel in the end, where it does not go on by itself: in words that change only with that, since
-// each reading that is new is kept.
+// cause returns why the channel is stuck. The text changes only with the cause, because each new reading is stored.
 func (o other) cause() string {
 	switch entities.Status(o.channel.Status) {
 	case entities.StatusPaused, entities.StatusManualApproval, entities.StatusPreconditions, entities.StatusBlocked:
@@ -159,7 +157,7 @@ func (o other) cause() string {
 	return ""
 }
 
-// delayed is WAIT, or FAIL when the other will not move on by itself.
+// delayed returns WAIT, or FAIL if the other service is stuck.
 func (o other) delayed(format string, args ...any) (entities.CheckReading, error) {
 	r, err := wait(format, args...)
 	if o.stuck() {

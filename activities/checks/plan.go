@@ -11,25 +11,25 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Plans say whether the plan that deploys a service lets it enter, and start that plan where it does not run.
+// Plans reports whether the plan that deploys a service lets it enter, and starts that plan if it is not running.
 type Plans interface {
 	Standing(ctx context.Context, q PlanQuestion) (PlanStanding, error)
 }
 
-// PlanQuestion is which plan that is.
+// PlanQuestion identifies the plan.
 type PlanQuestion struct {
 	Application, Channel string
-	Service, Title       string // its first name, and what people call it
+	Service, Title       string // its first name and its current name
 	Release, Version     string // id and full version
 	Incarnation          int64
-	Config               bool // it comes with a change of configuration
+	Config               bool // it belongs to a configuration change
 }
 
-// PlanStanding is what a plan says of a service. Final: it will not let it enter by itself.
+// PlanStanding is the state of a service in a plan. Final: the plan needs intervention to let it enter.
 type PlanStanding struct {
 	Enter, Final bool
 	Reason       string
-	Again        time.Duration // when it may say something else
+	Again        time.Duration // time of the next useful query
 }
 
 // inPlan passes once the plan that deploys the service lets it enter (E1). Values of aspects pass.

@@ -18,8 +18,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// prometheus passes while every sample of an instant query is within its bounds (A20). What is no
-// number, or is not there, is an ERROR: unknown is never good.
+// prometheus passes while every sample of an instant query is within its bounds (A20). A missing sample, or one that is not a number, is
+// an ERROR: unknown never passes.
 type prometheus struct{ sources Sources }
 
 func (c prometheus) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
@@ -44,11 +44,10 @@ func (c prometheus) Evaluate(ctx context.Context, a Asked) (entities.CheckReadin
 	return bounded(d, samples)
 }
 
-// errNoSample is that nothing is known of what is asked.
+// errNoSample means that the query has no data.
 var errNoSample = errors.New("the query gives no sample")
 
-// bounded takes the worst sample: the one furthest outside of the bounds, or else the one nearest
-// to them.
+// bounded evaluates the worst sample: the one furthest outside of the bounds, or else the one nearest to them.
 func bounded(d *entities.PrometheusQuery, samples []sample) (entities.CheckReading, error) {
 	worst, how, least := samples[0], "", math.Inf(1)
 	for _, s := range samples {
@@ -66,8 +65,7 @@ func bounded(d *entities.PrometheusQuery, samples []sample) (entities.CheckReadi
 	return wait("%s, expected %s", worst, how)
 }
 
-// roomOf is how far a value is within the nearer bound, negative outside, and that bound. On the bound
-// is outside.
+// roomOf returns the distance of a value to the nearer bound, negative outside, and that bound. A value on the bound is outside.
 func roomOf(d *entities.PrometheusQuery, value float64) (room float64, bound string) {
 	room = math.Inf(1)
 	if d.LessThan != nil {
@@ -92,7 +90,7 @@ func (s sample) String() string {
 	return number(s.value)
 }
 
-// labelled is what the sample is of: name{label="value"}.
+// labelled returns the series of the sample: name{label="value"}.
 func (s sample) labelled() string {
 	var labels []string
 	for _, name := range slices.Sorted(maps.Keys(s.labels)) {
@@ -109,16 +107,16 @@ func (s sample) labelled() string {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
-// promServer is a Prometheus, or whatever speaks its HTTP API.
+// promServer is a Prometheus server, or another server with its HTTP API.
 type promServer struct {
 	sources Sources
 	url     string
 	token   *entities.Value
 	at      time.Time // of an instant query; zero: now
-	partial *string   // is set to what it warned of, if it did, for whoever asks that
+	partial *string   // is set to the warning in an answer, if not nil
 }
 
-// promAnswer is what /api/v1/query and query_range answer.
+// promAnswer is the answer of /api/v1/query and query_range.
 type promAnswer struct {
 	Status    string   `json:"status"`
 	ErrorType string   `json:"errorType"`
@@ -128,7 +126,7 @@ type promAnswer struct {
 		ResultType string          `json:"resultType"`
 		Result     json.RawMessage `json:"result"`
 	} `json:"data"`
-	hide func(string) string // takes secrets out of text
+	hide func(string) string // removes secrets from text
 }
 
 // query runs an instant query. A scalar is one sample without labels.
@@ -140,7 +138,7 @@ func (p promServer) query(ctx context.Context, query string) ([]sample, error) {
 	return ask(ctx, p, "query", query, values, promAnswer.samples)
 }
 
-// between runs a query at the end of each step from one time to another, and returns the samples of its only series.
+// between runs a query at the end of each step between two times, and returns the samples of its only series.
 func (p promServer) between(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]float64, error) {
 	all, err := ask(ctx, p, "query_range", query, url.Values{
 		"start": {from.Add(step).UTC().Format(time.RFC3339Nano)}, "end": {to.UTC().Format(time.RFC3339Nano)},
@@ -162,7 +160,7 @@ func severalSeries(n int) error {
 	return fmt.Errorf("the query gives %d series; expected one, by sum() or max()", n)
 }
 
-// ask runs a query, and reads its answer. What the answer repeats of secrets is not shown.
+// ask runs a query and parses its answer. It removes secrets that the answer repeats.
 func ask[T any](ctx context.Context, p promServer, path, query string, values url.Values, read func(promAnswer) ([]T, error)) ([]T, error) {
 	if strings.TrimSpace(query) == "" {
 		return nil, errors.New("it has no query")
@@ -196,8 +194,8 @@ func ask[T any](ctx context.Context, p promServer, path, query string, values ur
 	return all, nil
 }
 
-// warning is the first one of the answer, or "": that parts of the data could not be had, for example. Hints on the query were
-// warnings too before Prometheus 3.
+// warning returns the first warning of the answer, or "", for example that data is incomplete. Before Prometheus 3, hints on the query
+// were warnings too.
 func (a promAnswer) warning() string {
 	for _, w := range a.Warnings {
 		if !strings.HasPrefix(w, "PromQL info:") {
@@ -207,7 +205,7 @@ func (a promAnswer) warning() string {
 	return ""
 }
 
-// series are the samples of each series of a matrix.
+// series returns the samples of each series of a matrix.
 func (a promAnswer) series() ([][]float64, error) {
 	var all []struct {
 		Values     []promPoint       `json:"values"`

@@ -9,19 +9,19 @@ import (
 	"github.com/converge-engine/converge/entities/selection"
 )
 
-// selectionSchema names the version of selectionInput. Within it fields are only added.
+// selectionSchema is the version of the format of selectionInput. Fields are only added within a version.
 const selectionSchema = "converge.selection/v1"
 
-// selectionInput is what a command knows that selects the instances that are next (D24): what a check knows but for objects, the
-// instances, and the time.
+// selectionInput is the input of a command that selects the next instances (D24): the input of a check without objects, plus the
+// instances and the time.
 type selectionInput struct {
 	entities.CheckInput
 	Instances []selection.Candidate `json:"instances"`
 	Now       time.Time             `json:"now"`
 }
 
-// selects has a command say which instances a release goes to next. It runs as commands of checks do; what it prints is JSON,
-// and any exit code but 0 is an ERROR.
+// selects runs a command that selects the next instances of a release. It runs like the commands of checks. Its output is JSON, and any
+// exit code but 0 is an ERROR.
 type selects struct{ sources Sources }
 
 func (s selects) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {

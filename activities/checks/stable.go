@@ -6,8 +6,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// serviceStable passes while another service is healthy in the channel: whether it is paused, or its next release waits, says
-// nothing of what runs there.
+// serviceStable passes while another service is healthy in the channel. A pause or a waiting release of that service does not matter,
+// because neither affects the running version.
 type serviceStable struct{ sources Sources }
 
 func (c serviceStable) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
@@ -15,7 +15,7 @@ func (c serviceStable) Evaluate(ctx context.Context, a Asked) (entities.CheckRea
 		name, status, health := otherOf(a), o.channel.Status, o.channel.Health
 		switch {
 		case health != string(entities.StatusConverged):
-		case o.channel.Target == "": // nothing runs there that could be stable
+		case o.channel.Target == "": // nothing runs there
 			return wait("%s was never released", name)
 		case status != health:
 			return pass("%s is healthy at %s, and %s", name, o.channel.Target, status)

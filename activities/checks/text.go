@@ -13,10 +13,10 @@ import (
 	"github.com/converge-engine/converge/runtimes/secret"
 )
 
-// open is what text of a definition may leave open until it is evaluated.
+// open matches the placeholders that a definition may contain until evaluation.
 var open = regexp.MustCompile(`\$\{\{\s*(version|fullVersion|application|service|channel)\s*\}\}`)
 
-// version is what a person or CI named.
+// version returns the version that a person or CI named.
 func (a Asked) version() string {
 	if a.Version != "" {
 		return a.Version
@@ -24,8 +24,8 @@ func (a Asked) version() string {
 	return order.Named(a.Evaluation.FullVersion)
 }
 
-// fill puts the versions into text, and of which channel it is. Quoting is the user's: in a command and its environment the
-// text stays one argument.
+// fill replaces the placeholders for the versions and the channel in text. The user is responsible for quoting: in a command and its
+// environment the text stays one argument.
 func (a Asked) fill(text string) string {
 	return open.ReplaceAllStringFunc(text, func(match string) string {
 		switch open.FindStringSubmatch(match)[1] {
@@ -42,7 +42,7 @@ func (a Asked) fill(text string) string {
 	})
 }
 
-// filled is what is asked, with the definition's text filled in. What was given stays as it is.
+// filled returns a copy of the input with the placeholders of the definition replaced.
 func (a Asked) filled() Asked {
 	d := &a.Definition
 	if d.DeniedVersions != nil {
@@ -121,7 +121,7 @@ func fillAll[T any](all map[string]T, fill func(T) T) map[string]T {
 	return out
 }
 
-// oneLine makes text from outside fit into a reason.
+// oneLine shortens external text for a reason.
 func oneLine(text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -135,7 +135,7 @@ func oneLine(text string, limit int) string {
 	return runtimes.Clip(strings.Join(strings.Fields(text), " "), limit)
 }
 
-// secrets resolves references and remembers what must not be shown.
+// secrets resolves references and records the values to hide.
 type secrets struct {
 	from   secret.Source
 	values []string
@@ -149,5 +149,5 @@ func (s *secrets) resolve(ctx context.Context, what string, v entities.Value) (s
 	return text, err
 }
 
-// hide takes what was resolved out of text.
+// hide removes resolved secrets from text.
 func (s *secrets) hide(text string) string { return custom.Redact(text, s.values...) }

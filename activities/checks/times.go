@@ -18,9 +18,8 @@ func (allowedTimes) Evaluate(_ context.Context, a Asked) (entities.CheckReading,
 	return Times(*a.Definition.AllowedTimes, a.Now)
 }
 
-// Times evaluates a calendar at a moment: PASS while it is open, with the time at which it closes as Next;
-// WAIT while it is closed, with the time at which it opens; FAIL when it does not open within five years.
-// An error is of the calendar itself. It is a function of its arguments alone; At is not set.
+// Times evaluates a calendar at a moment: PASS while it is open, with the closing time as Next; WAIT while it is closed, with the opening
+// time; FAIL if it does not open within five years. An error means an invalid calendar. It is a pure function; At is not set.
 func Times(d entities.AllowedTimes, now time.Time) (entities.CheckReading, error) {
 	c, err := readCalendar(d)
 	if err != nil {
@@ -49,8 +48,7 @@ func Times(d entities.AllowedTimes, now time.Time) (entities.CheckReading, error
 	return reading, err
 }
 
-// shown writes a time as people there would: with the date when the day of the week could be another
-// one's.
+// shown formats a local time, with the date if the day of the week is ambiguous.
 func (c *calendar) shown(t, now time.Time) string {
 	t, now = t.In(c.in), now.In(c.in)
 	layout := "Mon 15:04"
