@@ -61,7 +61,7 @@ func FromECS(ctx context.Context, to Target, from Cluster) (Result, error) {
 type writtenECS struct {
 	dir   string
 	yaml  bytes.Buffer
-	names map[string]string // names of services, and their names in ECS
+	names map[string]string // omitted settings, and why
 	left  []string          // what is left out, and why
 }
 

@@ -113,7 +113,7 @@ exit 1
 type writtenMeta struct {
 	names []string // sorted names of services
 	metas map[string]meta
-	left  []string // what is left out, and why
+	left  []string // omitted settings, and why
 }
 
 func readMeta(dir string) (*writtenMeta, error) {
