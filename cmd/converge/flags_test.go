@@ -112,8 +112,8 @@ func TestApplicationMayBeDropped(t *testing.T) {
 	}
 }
 
-// A word that is no service of the application here, but names another application, means that application. The target keeps the user's
-// words.
+// A word that is no service of the application here, but names another application, means that application. An application that
+// the user named explicitly stays.
 func TestAnotherApplicationIsMeant(t *testing.T) {
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {moment("a CONVERGED v1 v1 succeeded")}, "service/blog/shop": {moment("a CONVERGED v1 v1 succeeded")}}})
 	here := target{serviceName: serviceName{"hello", "shop"}, dropped: true}
