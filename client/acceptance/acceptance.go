@@ -1,7 +1,7 @@
-// Package acceptance tries a real cluster or account with a small service of its own: it releases, breaks, takes back and removes
-// that service by command lines of converge, and prints of each whether it holds. It removes what it makes, in any case.
+// Package acceptance tests a real cluster or account with a small test service. It releases, breaks, rolls back and removes that
+// service with command lines of converge, and prints the result of each. It always removes what it creates.
 //
-// It decides nothing, and reaches the place and the server through those command lines alone. It may import entities.
+// It makes no decisions, and accesses the runtime and the server only through those command lines. It may import entities.
 package acceptance
 
 import (
@@ -16,20 +16,20 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Options name the place that is tried, and the versions that are released there.
+// Options name the runtime to test, and the versions to release there.
 type Options struct {
 	Place    Place
-	Versions [2]string // two different tags of the image that work
+	Versions [2]string // two different, working tags of the image
 	Broken   string    // a tag that does not exist
 	Timeout  time.Duration
-	Store    string // empty: the application's own
+	Store    string // empty: the application's store
 }
 
-// Console carries out command lines, waits and prints.
+// Console executes command lines, waits and prints.
 type Console interface {
-	// Converge carries out a command line of converge as a person gives it, and returns its output and its exit status.
+	// Converge executes a command line of converge as a user would, and returns its output and its exit status.
 	Converge(ctx context.Context, args ...string) (output string, code int)
-	// Sleep waits, and returns an error when ctx ends before.
+	// Sleep waits. It returns an error if ctx ends first.
 	Sleep(ctx context.Context, d time.Duration) error
 	// Lines prints lines.
 	Lines(lines ...string) error
@@ -41,18 +41,18 @@ const (
 	failed = 2
 )
 
-// trial is one thing that is tried: a command line, how it has to end, and what has to be so then.
+// trial is one test: a command line, its expected exit status, and the expected state afterwards.
 type trial struct {
 	what   string
 	args   []string
 	exit   int
 	before func() error
 	then   func(protocol.ChannelStatus) error
-	gone   bool // it is asked again and again, until nothing of the service is left
+	gone   bool // poll until nothing of the service is left
 }
 
-// Run tries one thing after the other, and reports whether all of them hold. Where one does not hold the rest has no meaning, but what
-// was made is removed.
+// Run executes one trial after the other, and reports whether all pass. After a failure it skips the remaining trials, but it removes
+// everything that was created.
 func Run(ctx context.Context, console Console, o Options) (bool, error) {
 	dir, err := os.MkdirTemp("", "converge-acceptance-")
 	if err != nil {

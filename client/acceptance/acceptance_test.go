@@ -14,15 +14,15 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// place plays a server with one service, whose broken version is taken back.
+// place simulates a server with one service, whose broken version is rolled back.
 type place struct {
 	versions []string // that ran, the newest last
-	stuck    bool     // a new version does not come up
+	stuck    bool     // a new version does not become healthy
 	removed  bool
 	printed  []string
 }
 
-// Converge plays a command line.
+// Converge simulates a command line.
 func (p *place) Converge(_ context.Context, args ...string) (output string, code int) {
 	switch args[0] {
 	case "apply":
@@ -78,7 +78,7 @@ func TestAllOfAPlaceHolds(t *testing.T) {
 	require.Equal(t, "ok    nothing of it is left", p.printed[8])
 }
 
-// Where one thing does not hold, the ones after it are not tried, and what was made is removed.
+// After a failed trial the later ones are skipped, and everything that was created is removed.
 func TestAPlaceThatDoesNotHoldIsCleanedUp(t *testing.T) {
 	t.Parallel()
 	p := &place{stuck: true}

@@ -15,30 +15,30 @@ import (
 //go:embed ecs fargate kubernetes
 var configurations embed.FS
 
-// Place is a cluster with an image that can be pulled there.
+// Place is a cluster, with an image that it can pull.
 type Place struct {
 	kind   string            // the folder with its configuration
-	values map[string]string // they stand for the words in capitals there
+	values map[string]string // replacements for the words in capitals in that configuration
 }
 
 // Kubernetes is a namespace of a cluster: Context is one of the workers' kubeconfig, or empty for its current one.
 type Kubernetes struct{ Context, Namespace, Image string }
 
-// Place refuses values that are more than a value where they are put into a file.
+// Place refuses values that could inject more than a value into a file.
 func (k Kubernetes) Place() (Place, error) {
 	p := Place{kind: "kubernetes", values: map[string]string{"CONTEXT": k.Context, "NAMESPACE": k.Namespace, "IMAGE": k.Image, "FAILAFTER": "10s"}}
 	return p, p.check()
 }
 
-// ECS is a cluster of Amazon ECS. The workers assume Role unless it is empty. With Subnets the task runs on Fargate, and gets a
-// public address if Public is set; without, it runs on the cluster's own instances.
+// ECS is a cluster of Amazon ECS. The workers assume Role unless it is empty. With Subnets the task runs on Fargate, and gets a public
+// address if Public is set. Without Subnets it runs on the cluster's own instances.
 type ECS struct {
 	Cluster, Region, Role, Image string
 	Subnets                      []string
 	Public                       bool
 }
 
-// Place refuses values that are more than a value where they are put into a file.
+// Place refuses values that could inject more than a value into a file.
 func (e ECS) Place() (Place, error) {
 	p := Place{kind: "ecs", values: map[string]string{
 		"CLUSTER": e.Cluster, "REGION": e.Region, "IMAGE": e.Image, "ROLE": e.Role, "PUBLIC": "DISABLED", "SUBNETS": strings.Join(e.Subnets, ", "),
@@ -58,7 +58,7 @@ func (e ECS) Place() (Place, error) {
 	return p, nil
 }
 
-// check refuses a value that is more than a value where it is put into a file.
+// check refuses a value that could inject more than a value into a file.
 func (p Place) check() error {
 	for _, name := range entities.SortedKeys(p.values) {
 		if strings.ContainsAny(p.values[name], "\"\\\n${}") {
@@ -68,7 +68,7 @@ func (p Place) check() error {
 	return nil
 }
 
-// write writes the configuration of an application, with the values in their places.
+// write writes the configuration of an application, with the words replaced by the values.
 func (p Place) write(dir, application string) error {
 	from, err := fs.Sub(configurations, p.kind)
 	if err != nil {

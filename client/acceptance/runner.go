@@ -13,17 +13,17 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// pause is the time between two looks at what is left of a service.
+// pause is the interval between two checks for remaining parts of a service.
 const pause = time.Second
 
-// runner carries out trials of one service.
+// runner executes trials of one service.
 type runner struct {
 	console Console
 	service string
 	timeout time.Duration
 }
 
-// hold tries things in order, prints each, and returns how many held.
+// hold executes trials in order, prints each, and returns how many passed.
 func (r runner) hold(ctx context.Context, trials []trial) int {
 	for n, t := range trials {
 		began := time.Now()
@@ -43,7 +43,7 @@ func (r runner) hold(ctx context.Context, trials []trial) int {
 	return len(trials)
 }
 
-// try carries out one command line, and looks at what came of it.
+// try executes one command line, and checks its result.
 func (r runner) try(ctx context.Context, t trial) (said string, err error) {
 	if t.before != nil {
 		if err := t.before(); err != nil {
@@ -68,7 +68,7 @@ func (r runner) try(ctx context.Context, t trial) (said string, err error) {
 	return said + out, t.then(s.Channels[0])
 }
 
-// await asks for the status until nothing of the service is left.
+// await polls the status until nothing of the service is left.
 func (r runner) await(ctx context.Context, args []string) (said string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()

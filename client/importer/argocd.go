@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/intent/config"
 )
 
-// fromArgo reads the Applications of Argo CD among the manifests of a directory, of which the sources lie there too.
+// fromArgo reads the Applications of Argo CD in the manifests of a directory. Their sources are in the same directory.
 func fromArgo(r reader) error {
 	d := argoReader{r}
 	objects, err := d.objects("argoproj.io")
@@ -36,10 +36,10 @@ func fromArgo(r reader) error {
 	return nil
 }
 
-// argoReader notes the Applications of Argo CD.
+// argoReader records the Applications of Argo CD.
 type argoReader struct{ reader }
 
-// argo notes an Application.
+// argo records an Application.
 func (d argoReader) argo(name string, spec any) {
 	source := field(spec, "source")
 	if all := listAt(spec, "sources"); len(all) > 0 {
@@ -68,7 +68,7 @@ func (d argoReader) argo(name string, spec any) {
 	d.put(base, channel, "", part)
 }
 
-// argoPolicy carries over how an Application is synchronised.
+// argoPolicy carries over the synchronisation policy of an Application.
 func (d argoReader) argoPolicy(name string, spec any, part *deployedPart) {
 	automated := field(spec, "syncPolicy", "automated")
 	if field(automated, "prune") == true {
@@ -90,7 +90,8 @@ func (d argoReader) argoPolicy(name string, spec any, part *deployedPart) {
 	}
 }
 
-// argoIgnored are the differences that an Application ignores, which are spelled here as there, but for expressions of jq.
+// argoIgnored returns the differences that an Application ignores. The syntax is the same here, except that jq expressions are not
+// supported.
 func (d argoReader) argoIgnored(name string, spec any) (all []any) {
 	for _, each := range listAt(spec, "ignoreDifferences") {
 		kind := textAt(each, "kind")
@@ -125,7 +126,7 @@ func (d argoReader) argoIgnored(name string, spec any) (all []any) {
 	return all
 }
 
-// argoCluster is the cluster of an Application; empty for the one that Argo CD is on.
+// argoCluster returns the cluster of an Application; empty for the cluster of Argo CD.
 func (d argoReader) argoCluster(name string, spec any) string {
 	cluster := cmp.Or(textAt(spec, "destination", "name"), textAt(spec, "destination", "server"))
 	if cluster == "" || cluster == "in-cluster" || cluster == "https://kubernetes.default.svc" {
@@ -135,7 +136,7 @@ func (d argoReader) argoCluster(name string, spec any) string {
 	return cluster
 }
 
-// argoHelm carries over what a chart is rendered with.
+// argoHelm carries over the parameters of a chart.
 func (d argoReader) argoHelm(name string, helm map[string]any, from any) {
 	chart, _ := helm["chart"].(string)
 	var files []any
@@ -161,7 +162,7 @@ func (d argoReader) argoHelm(name string, helm map[string]any, from any) {
 	}
 }
 
-// argoValues are the values that a chart is rendered with: those in place, and parameters over them.
+// argoValues returns the values of a chart: the inline values, overridden by the parameters.
 func (d argoReader) argoValues(name string, from any) map[string]any {
 	values, _ := field(from, "valuesObject").(map[string]any)
 	if text := textAt(from, "values"); text != "" && values == nil && yaml.Unmarshal([]byte(text), &values) != nil {
@@ -175,7 +176,7 @@ func (d argoReader) argoValues(name string, from any) map[string]any {
 		}
 		value := field(each, "value")
 		if text, ok := value.(string); ok && field(each, "forceString") != true {
-			_ = yaml.Unmarshal([]byte(text), &value) // as --set reads it
+			_ = yaml.Unmarshal([]byte(text), &value) // in the syntax of --set
 		}
 		nested := map[string]any{}
 		inner := nested

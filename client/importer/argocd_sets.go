@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// This file makes the Applications that an ApplicationSet of Argo CD makes: of a list, and of directories that lie there. A template
-// may name parameters, and do nothing else with them.
+// This file generates the Applications of an ApplicationSet of Argo CD: from a list, and from directories that exist locally. A
+// template may contain names of parameters and no other expressions.
 
-// argoSet notes the Applications of an ApplicationSet, or says why it has none here.
+// argoSet records the Applications of an ApplicationSet, or the reason why it can have none here.
 func (d argoReader) argoSet(name string, spec any) {
 	switch {
 	case field(spec, "templatePatch") != nil:
@@ -36,7 +36,7 @@ func (d argoReader) argoSet(name string, spec any) {
 	}
 }
 
-// argoMade notes one Application of a set.
+// argoMade records one Application of a set.
 func (d argoReader) argoMade(set string, template any, parameters map[string]string, goTemplate bool) {
 	filled, err := argoFilled(template, parameters, goTemplate)
 	if err != nil {
@@ -51,7 +51,7 @@ func (d argoReader) argoMade(set string, template any, parameters map[string]str
 	d.argo(name, field(filled, "spec"))
 }
 
-// argoGenerated are the parameters of each Application that a generator makes, or why that is not known here.
+// argoGenerated returns the parameters of each Application of a generator, or the reason why they are unknown here.
 func (d argoReader) argoGenerated(generator any, goTemplate bool) (sets []map[string]string, why string) {
 	kinds, _ := generator.(map[string]any)
 	for _, what := range []string{"selector", "template"} {
@@ -78,7 +78,7 @@ func (d argoReader) argoGenerated(generator any, goTemplate bool) (sets []map[st
 	return nil, strings.Join(slices.Sorted(maps.Keys(kinds)), ", ") + " is not known from files"
 }
 
-// flatParameters are the values of an element, by the path that a template names them by.
+// flatParameters returns the values of an element, by their path in a template.
 func flatParameters(element any) map[string]string {
 	flat := map[string]string{}
 	var walk func(at string, value any)
@@ -97,7 +97,7 @@ func flatParameters(element any) map[string]string {
 	return flat
 }
 
-// argoDirectories are the directories that a generator of git finds, where they lie in this one.
+// argoDirectories returns the directories that a git generator matches within this directory.
 func (d argoReader) argoDirectories(git any, goTemplate bool) (sets []map[string]string, why string) {
 	if field(git, "pathParamPrefix") != nil {
 		return nil, "git.pathParamPrefix"
@@ -134,7 +134,7 @@ func (d argoReader) argoDirectories(git any, goTemplate bool) (sets []map[string
 
 var notInAppNames = regexp.MustCompile(`[^-a-z0-9.]`)
 
-// directoryParameters are what a template knows of a directory.
+// directoryParameters returns the parameters of a directory for a template.
 func directoryParameters(at string, extra map[string]string, goTemplate bool) map[string]string {
 	base := path.Base(at)
 	normalized := notInAppNames.ReplaceAllString(strings.ToLower(base), "-")
@@ -153,10 +153,10 @@ func directoryParameters(at string, extra map[string]string, goTemplate bool) ma
 
 var templateRE = regexp.MustCompile(`\{\{-?\s*([^{}]*?)\s*-?\}\}`)
 
-// simpleName is a name and nothing else; in templates of Go it begins with a point.
+// simpleName matches a single name. In Go templates the name begins with a dot.
 var simpleName = regexp.MustCompile(`^\.?[A-Za-z_][-A-Za-z0-9_]*(\.[A-Za-z_][-A-Za-z0-9_]*|\[[0-9]+\])*$`)
 
-// argoFilled is a template with parameters in it. What is more than the name of one, or names none, is an error.
+// argoFilled returns a template with its parameters replaced. An expression that is not the name of a parameter is an error.
 func argoFilled(template any, parameters map[string]string, goTemplate bool) (any, error) {
 	switch x := template.(type) {
 	case map[string]any:

@@ -11,25 +11,25 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// deployed has the services that a tool deploys, by their names here.
+// deployed contains the services that a tool deploys, by their names here.
 type deployed struct {
 	services map[string]*deployedService
 	left     []string // lines, each with the reason
 }
 
-// deployedService is a service as a tool deploys it.
+// deployedService is a service in the form in which a tool deploys it.
 type deployedService struct {
 	version string
 	needs   []string
 	parts   map[string]deployedPart // by channel
-	// tag are the values of a chart that the version stands for; given up where the chart does not take it.
+	// tag contains the values of a chart that the version replaces. It is dropped if the chart does not accept it.
 	tag map[string]any
 }
 
 // deployedPart is a service in one channel.
 type deployedPart struct {
 	cluster, namespace string
-	observe            bool // a change by hand is shown, and not taken back
+	observe            bool // a manual change is reported, and not reverted
 	kubernetes         map[string]any
 }
 
@@ -43,7 +43,7 @@ func (d *deployed) leave(format string, args ...any) {
 	}
 }
 
-// put notes a service in a channel; one of a name that none can have here, or twice, is left out.
+// put records a service in a channel. It leaves out a service whose name is invalid here or occurs twice.
 func (d *deployed) put(name, channel, version string, part deployedPart) *deployedService {
 	service := NameOf(name)
 	if !isName(service) || !isName(channel) {
@@ -70,7 +70,7 @@ func (d *deployed) put(name, channel, version string, part deployedPart) *deploy
 	return s
 }
 
-// environments are what channels are called, in the order in which they come; those that are not known come between.
+// environments are the known channel names, in order. Unknown ones come between them.
 var environments = []string{
 	"dev", "development", "test", "testing", "qa", "int", "integration", "uat", "stage", "staging", "preprod", "canary", "", "prod", "production", only,
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// writtenService is a service as it is written.
+// writtenService is a service in the form in which it is written.
 type writtenService struct {
 	APIVersion        string           `yaml:"apiVersion"`
 	Kind              string           `yaml:"kind"`
@@ -26,7 +26,7 @@ type writtenService struct {
 	PerReleaseChannel []map[string]any `yaml:"perReleaseChannel,omitempty"`
 }
 
-// yaml is the configuration.
+// yaml returns the configuration.
 func (w writer) yaml() ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# What %s deploys from here. The objects that it made are adopted, once: their fields become ours, and what is not declared\n"+
@@ -75,13 +75,13 @@ func (w writer) yaml() ([]byte, error) {
 // place is a namespace of a cluster.
 type place struct{ cluster, namespace string }
 
-// writtenRuntime is a runtime, with where it leads in each channel.
+// writtenRuntime is a runtime, with its target in each channel.
 type writtenRuntime struct {
 	name string
 	at   map[string]place
 }
 
-// clusters are where it leads, its own first.
+// clusters returns its targets, its own cluster first.
 func (r writtenRuntime) clusters() []string {
 	var all []string
 	for _, at := range r.at {
@@ -91,7 +91,7 @@ func (r writtenRuntime) clusters() []string {
 	return slices.Compact(all)
 }
 
-// on is the runtime for one of its clusters.
+// on returns the name of the runtime for one of its clusters.
 func (r writtenRuntime) on(cluster string) string {
 	if cluster == "" {
 		return r.name
@@ -107,7 +107,7 @@ func (s *deployedService) places() map[string]place {
 	return at
 }
 
-// runtimes are as many as are needed for each service to be in its own namespaces.
+// runtimes returns as many runtimes as are needed for each service to be in its own namespaces.
 func (d *deployed) runtimes() (all []writtenRuntime) {
 	for _, name := range slices.Sorted(maps.Keys(d.services)) {
 		at := d.services[name].places()
@@ -133,7 +133,7 @@ func (d *deployed) runtimes() (all []writtenRuntime) {
 	return all
 }
 
-// written is a service: what is the same in all its channels, and what is otherwise in each.
+// written returns a service: the fields that all its channels share, and the differences of each.
 func (d *deployed) written(name string, runtimes []writtenRuntime, channels []string) writtenService {
 	s := d.services[name]
 	w := writtenService{APIVersion: "converge/v1", Kind: "Service", Name: name, InitialVersion: cmp.Or(s.version, "adopted")}
@@ -181,7 +181,7 @@ func (d *deployed) written(name string, runtimes []writtenRuntime, channels []st
 	return w
 }
 
-// common are the fields that are the same in all of some mappings.
+// common returns the fields that are equal in all mappings.
 func common(all []map[string]any) map[string]any {
 	same := map[string]any{}
 	for name, value := range all[0] {
@@ -205,7 +205,7 @@ func common(all []map[string]any) map[string]any {
 	return same
 }
 
-// without are the fields of a mapping that another one does not have.
+// without returns the fields of a mapping that another one does not have.
 func without(all, other map[string]any) map[string]any {
 	rest := map[string]any{}
 	for name, value := range all {
@@ -222,7 +222,7 @@ func without(all, other map[string]any) map[string]any {
 	return rest
 }
 
-// overlaid is a mapping with another one laid over it, as deep as both are mappings.
+// overlaid returns a mapping with another one merged over it, recursively where both have mappings.
 func overlaid(under, upper map[string]any) map[string]any {
 	all := maps.Clone(under)
 	if all == nil {

@@ -17,7 +17,7 @@ import (
 // directory is the directory that an import reads.
 type directory string
 
-// exists reports whether a path lies in the directory and is there.
+// exists reports whether a path exists in the directory.
 func (d directory) exists(path string) bool {
 	if !filepath.IsLocal(path) {
 		return false
@@ -99,7 +99,7 @@ func (d directory) holding(file string, patterns ...string) (dirs []string) {
 			}
 		}
 		if pattern == "." && len(dirs) > 0 {
-			return dirs // what lies within is a part of it
+			return dirs // its subdirectories are a part of it
 		}
 	}
 	return dirs
@@ -136,7 +136,7 @@ func (d directory) folders(dir string) (names []string) {
 	return names
 }
 
-// ofGroups returns the objects of some groups in a file. It stops at a document that is no YAML, as templates are.
+// ofGroups returns the objects of some groups in a file. It stops at a document that is not YAML, for example a template.
 func ofGroups(data []byte, groups []string) (found []map[string]any) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for object := map[string]any(nil); decoder.Decode(&object) == nil; object = nil {

@@ -19,7 +19,8 @@ import (
 // Cluster is a cluster of Amazon ECS, and the role that reads it; without a role the process reads it with its own credentials.
 type Cluster struct{ Name, Region, Role string }
 
-// FromECS writes a configuration of the services that run on a cluster. Taking them over registers and rolls nothing.
+// FromECS writes a configuration of the services that run on a cluster. The import registers no task definition and starts no
+// deployment.
 func FromECS(ctx context.Context, to Target, from Cluster) (Result, error) {
 	if entries, err := os.ReadDir(to.Dir); err == nil && len(entries) > 0 {
 		return Result{}, fmt.Errorf("init %s: %s exists already; nothing written", to.Dir, filepath.Join(to.Dir, entries[0].Name()))
@@ -56,11 +57,11 @@ func FromECS(ctx context.Context, to Target, from Cluster) (Result, error) {
 	return Result{Found: len(found), Services: len(written.names), Channels: 1, Left: written.left}, nil
 }
 
-// writtenECS is a configuration in the making.
+// writtenECS is a configuration under construction.
 type writtenECS struct {
 	dir   string
 	yaml  bytes.Buffer
-	names map[string]string // of services, and what ECS calls them
+	names map[string]string // omitted settings, and why
 	left  []string          // what is left out, and why
 }
 
@@ -84,7 +85,7 @@ ecs: {cluster: %[4]q, region: %[5]q%[6]s}
 `, from.Name, application, application+"-ecs", from.Name, from.Region, role)
 }
 
-// service writes a service, and its two documents into a folder of its own.
+// service writes a service, and its two documents into its own folder.
 func (w *writtenECS) service(f ecsruntime.Found) error {
 	name := NameOf(f.Name)
 	switch {
@@ -128,11 +129,11 @@ func (w *writtenECS) document(name, file string, document map[string]any) error 
 	if err := encoder.Encode(document); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(w.dir, name, file), text.Bytes(), 0o600) // there may be values in it that are nobody's business
+	return os.WriteFile(filepath.Join(w.dir, name, file), text.Bytes(), 0o600) // it may contain private values
 }
 
-// versioned has the tag of the first image be the version, and returns what it is now. An image that has none, or is named by its
-// digest, is left as it is.
+// versioned makes the tag of the first image the version, and returns its current value. It leaves an image without a tag, or with a
+// digest, unchanged.
 func versioned(definition map[string]any) string {
 	containers, _ := definition["containerDefinitions"].([]any)
 	for _, c := range containers {

@@ -58,13 +58,13 @@ func (w writer) keepValid(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		_ = os.Remove(file) // of this run
+		_ = os.Remove(file) // the file was written by this run
 		return fmt.Errorf("init %s: %w", w.to.Dir, err)
 	}
 	return nil
 }
 
-// keepEach leaves out each service that does not compile alone. A chart that does not take the version as the tag of its image
+// keepEach leaves out each service that does not compile on its own. A chart that does not accept the version as the tag of its image
 // keeps its tag.
 func (w writer) keepEach(compiles func() error) {
 	all, kept := w.services, map[string]*deployedService{}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// fromFlux reads the Kustomizations and HelmReleases of Flux among the manifests of a directory, of which the sources lie there too.
+// fromFlux reads the Kustomizations and HelmReleases of Flux in the manifests of a directory. Their sources are in the same directory.
 func fromFlux(r reader) error {
 	d := fluxReader{reader: r, needs: map[string][]string{}}
 	objects, err := d.objects("kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io")
@@ -41,13 +41,13 @@ func fromFlux(r reader) error {
 	return nil
 }
 
-// fluxReader notes the Kustomizations and HelmReleases of Flux.
+// fluxReader records the Kustomizations and HelmReleases of Flux.
 type fluxReader struct {
 	reader
-	needs map[string][]string // by service: those that it depends on
+	needs map[string][]string // dependencies by service
 }
 
-// fluxCommon carries over what both kinds say, and lists what neither is carried over of.
+// fluxCommon carries over the fields that both kinds share, and lists those that cannot be carried over for either.
 func (d fluxReader) fluxCommon(name string, spec any, lost ...string) (service, channel string) {
 	base, channel := environmentOf(name)
 	service = NameOf(base)
@@ -72,7 +72,7 @@ func (d fluxReader) fluxKustomization(name string, spec any) {
 		return
 	}
 	if field(spec, "postBuild") != nil {
-		if found := d.fluxVariables(kubernetes); len(found) > 0 { // as they stand they would be applied
+		if found := d.fluxVariables(kubernetes); len(found) > 0 { // they would be applied unchanged
 			d.leave("%s: postBuild fills in %s, which nothing does here: say ${{ constants.NAME }} there, or declare it by hand", name, strings.Join(found, ", "))
 			return
 		}
@@ -120,7 +120,7 @@ func (d fluxReader) fluxRelease(name, namespace string, spec any) {
 	if values, _ := field(spec, "values").(map[string]any); len(values) > 0 {
 		helm["values"] = values
 	}
-	// Flux calls a release so, with the namespace before where that is another one.
+	// Flux names a release this way. If the namespace differs, it is a prefix.
 	if release := cmp.Or(textAt(spec, "releaseName"), fluxReleaseName(name, textAt(spec, "targetNamespace"))); isName(release) {
 		helm["releaseName"] = release
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/converge-engine/converge/intent/sources"
 )
 
-// fluxVariable is what Flux fills in, with or without a default.
+// fluxVariable matches a variable that Flux substitutes, with or without a default.
 var fluxVariable = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*[^{}]*\}`)
 
-// fluxVariables are what is to be filled in once a source is built, each once, in order. One that cannot be built has none: it is left
-// out for that.
+// fluxVariables returns the variables in a rendered source, each once, in order. A source that cannot be rendered has none; it is left
+// out for that reason.
 func (d fluxReader) fluxVariables(kubernetes map[string]any) (found []string) {
 	root := os.DirFS(string(d.directory))
 	if dir, ok := kubernetes["kustomize"].(string); ok {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// fromHelm reads the charts of a directory, and the files of values that lie with them, one for each environment.
+// fromHelm reads the charts of a directory, and the values files next to them, one for each environment.
 func fromHelm(r reader) error {
 	d := helmReader{r}
 	charts := d.holding("Chart.yaml", ".", "*", "charts/*")
@@ -30,10 +30,10 @@ func fromHelm(r reader) error {
 	return nil
 }
 
-// helmReader notes charts.
+// helmReader records charts.
 type helmReader struct{ reader }
 
-// chart notes one, in a channel for each file of values.
+// chart records one chart, in a channel for each values file.
 func (d helmReader) chart(name, chart, appVersion string, files map[string]string) {
 	defaults := d.document(filepath.Join(chart, "values.yaml"))
 	if len(files) == 0 {
@@ -59,7 +59,7 @@ func (d helmReader) chart(name, chart, appVersion string, files map[string]strin
 	d.tagged(name, s, tags, hasTag(defaults))
 }
 
-// tagged has the tag of a chart's image be the version.
+// tagged makes the version the tag of a chart's image.
 func (d helmReader) tagged(name string, s *deployedService, tags map[string]string, has bool) {
 	channels := slices.SortedFunc(maps.Keys(tags), inTurn)
 	s.version = tags[channels[0]]

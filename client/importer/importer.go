@@ -1,5 +1,5 @@
-// Package importer writes a configuration of services that exist already: of those on a cluster of Amazon ECS, or of those that
-// the files of a directory describe for another tool. It reads that cluster or those files, and writes into one directory.
+// Package importer writes a configuration for existing services: from a cluster of Amazon ECS, or from files for another tool. It reads
+// that cluster or those files, and writes into one directory.
 //
 // It overwrites no configuration, prints nothing, and starts and changes no service. It may import entities, intent and runtimes.
 package importer
@@ -11,22 +11,22 @@ import (
 	"github.com/converge-engine/converge/intent/config"
 )
 
-// Target names the application that is written, and the directory that its files go to.
+// Target names the application of the new configuration, and the directory of its files.
 type Target struct{ Dir, Application string }
 
-// Result counts the services and release channels that an import writes, and lists those things that it leaves out.
+// Result counts the services and release channels that an import writes, and lists everything that it leaves out.
 type Result struct {
 	// Found is the number of services on the cluster, for an import from ECS only.
 	Found    int
 	Services int
 	Channels int
-	// Left has a line for each thing that the configuration does not have, with the reason.
+	// Left contains one line, with the reason, for each thing that is missing in the configuration.
 	Left []string
 }
 
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// NameOf makes a name of a service out of a text. It may be empty or too long: not each text has such a name.
+// NameOf derives a service name from a text. The result may be empty or too long, because some texts contain no valid name.
 func NameOf(text string) string {
 	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(text), "-"), "-0123456789")
 }

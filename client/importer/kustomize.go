@@ -11,7 +11,7 @@ import (
 // overlays are the folders that have a kustomization for each environment.
 var overlays = []string{"overlays", "environments", "envs", "env"}
 
-// fromKustomize reads kustomizations: overlays are channels, and a kustomization without any is deployed once.
+// fromKustomize reads kustomizations: overlays become channels, and a kustomization without overlays is deployed once.
 func fromKustomize(r reader) error {
 	d := kustomizeReader{r}
 	for _, under := range append([]string{"."}, d.folders(".")...) {
@@ -32,7 +32,7 @@ func fromKustomize(r reader) error {
 			found = true
 		}
 		if under == "." && found {
-			break // what lies within is a part of it
+			break // its subdirectories are a part of it
 		}
 	}
 	if len(d.services) == 0 {
@@ -41,7 +41,7 @@ func fromKustomize(r reader) error {
 	return nil
 }
 
-// kustomizeReader notes kustomizations.
+// kustomizeReader records kustomizations.
 type kustomizeReader struct{ reader }
 
 func (d kustomizeReader) kustomization(under, channel, dir string) {
@@ -68,6 +68,6 @@ func (d kustomizeReader) kustomization(under, channel, dir string) {
 	}
 	s := d.put(name, channel, version, deployedPart{namespace: textAt(document, "namespace"), kubernetes: map[string]any{"kustomize": dir}})
 	if s != nil && slices.SortedFunc(maps.Keys(s.parts), inTurn)[0] == channel {
-		s.version = version // what is released first goes there first
+		s.version = version // the first release is to this channel
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/converge-engine/converge/intent/config"
 )
 
-// meta is what the meta.yml of a service says, as far as it is known.
+// meta contains the known fields of a service's meta.yml.
 type meta struct {
 	Target        string `yaml:"target"`
 	Requires      words  `yaml:"requires"`
@@ -34,13 +34,13 @@ type meta struct {
 	DNS              words            `yaml:"dns"`
 }
 
-// metaReconciler is a name alone, or with what it requires.
+// metaReconciler is a name, or a name with requirements.
 type metaReconciler struct {
 	Name     string
 	Requires words
 }
 
-// UnmarshalYAML reads either.
+// UnmarshalYAML reads both forms.
 func (r *metaReconciler) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind == yaml.ScalarNode {
 		return node.Decode(&r.Name)
@@ -54,10 +54,10 @@ func (r *metaReconciler) UnmarshalYAML(node *yaml.Node) error {
 	return err
 }
 
-// words are texts: one, or a list of them, or of mappings that each have a name.
+// words are texts. The YAML is one text, a list of texts, or a list of mappings with a name.
 type words []string
 
-// UnmarshalYAML reads any of them.
+// UnmarshalYAML reads all of these forms.
 func (w *words) UnmarshalYAML(node *yaml.Node) error {
 	items := []*yaml.Node{node}
 	if node.Kind == yaml.SequenceNode {
@@ -109,11 +109,11 @@ echo "nobody has said yet what '$*' does" >&2
 exit 1
 `
 
-// writtenMeta is a configuration in the making.
+// writtenMeta is a configuration under construction.
 type writtenMeta struct {
-	names []string // of services, sorted
+	names []string // sorted names of services
 	metas map[string]meta
-	left  []string // what is left out, and why
+	left  []string // omitted settings, and why
 }
 
 func readMeta(dir string) (*writtenMeta, error) {
@@ -157,7 +157,7 @@ func (w *writtenMeta) leave(format string, args ...any) {
 	w.left = append(w.left, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
 }
 
-// known are the services among those that a field names.
+// known returns the known services among those that a field names.
 func (w *writtenMeta) known(service, field string, names []string) (all []string) {
 	for _, name := range names {
 		if other := NameOf(name); !slices.Contains(w.names, other) || other == service {
@@ -169,7 +169,7 @@ func (w *writtenMeta) known(service, field string, names []string) (all []string
 	return all
 }
 
-// target is the runtime of a service.
+// target returns the runtime of a service.
 func (m meta) target() string {
 	if name := NameOf(m.Target); isName(name) {
 		return name
@@ -177,7 +177,7 @@ func (m meta) target() string {
 	return "host"
 }
 
-// yaml is the configuration.
+// yaml returns the configuration.
 func (w *writtenMeta) yaml(application string) []byte {
 	var targets []string
 	for _, name := range w.names {
@@ -207,7 +207,7 @@ func (w *writtenMeta) yaml(application string) []byte {
 	return append(b.Bytes(), rest.Bytes()...)
 }
 
-// service writes one, and tells whether it has names.
+// service writes one service, and reports whether it has DNS names.
 func (w *writtenMeta) service(b *bytes.Buffer, name string) bool {
 	m := w.metas[name]
 	fmt.Fprintf(b, "---\napiVersion: converge/v1\nkind: Service\nname: %s\nruntime: %s\n", name, m.target())
@@ -256,7 +256,7 @@ func (w *writtenMeta) service(b *bytes.Buffer, name string) bool {
 	return len(names) > 0
 }
 
-// step is one more command of a service, by what meta.yml calls it.
+// step returns an additional command of a service, by its name in meta.yml.
 func step(before []map[string]any, does, service, named string) map[string]any {
 	called := NameOf(named)
 	if !isName(called) || slices.ContainsFunc(before, func(o map[string]any) bool { return o["name"] == called }) {
@@ -265,7 +265,7 @@ func step(before []map[string]any, does, service, named string) map[string]any {
 	return map[string]any{"name": called, "command": []string{"./work", does, service, cmp.Or(named, called)}}
 }
 
-// dns are the names of a service: what has no dot is in the domain of the channel, and true is the service's own name.
+// dns returns the DNS names of a service: a name without a dot is in the domain of the channel, and true means the service's own name.
 func (w *writtenMeta) dns(service string, m meta) (names []map[string]string) {
 	seen := map[string]bool{}
 	for _, name := range m.DNS {
@@ -288,11 +288,11 @@ func (w *writtenMeta) dns(service string, m meta) (names []map[string]string) {
 	return names
 }
 
-// quotedJSON is a value as YAML reads it, too, in one line.
+// quotedJSON returns a value as JSON in one line, which is also valid YAML.
 func quotedJSON(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return "null" // texts in maps and lists are always written
+		return "null" // texts in maps and lists can always be encoded
 	}
 	return string(data)
 }

@@ -5,7 +5,8 @@ import (
 	"path"
 )
 
-// reader reads the files of a directory, and notes the services that a tool deploys from them. Each tool has a file of its own.
+// reader reads the files of a directory, and records the services that a tool deploys from them. The code for each tool is in its own
+// file.
 type reader struct {
 	directory
 	*deployed
@@ -15,7 +16,7 @@ var readers = map[Tool]func(reader) error{
 	"helm": fromHelm, "kustomize": fromKustomize, "argocd": fromArgo, "flux": fromFlux,
 }
 
-// source returns the part of a payload that lies where a tool says; nil where that is not in the directory.
+// source returns the part of a payload at a location that a tool names. It returns nil if the location is not in the directory.
 func (d reader) source(name, dir, chart, repository string) map[string]any {
 	if chart != "" {
 		for _, at := range []string{path.Join("charts", chart), chart} {

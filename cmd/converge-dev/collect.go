@@ -13,7 +13,8 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// What a dev server keeps, and how often it looks. The first look comes once what is started has settled.
+// The retention of a dev server's store, and the interval of the garbage collection. The first collection waits until everything has
+// started.
 const (
 	collectGrace = time.Hour
 	collectKeep  = 30 * 24 * time.Hour
@@ -29,7 +30,7 @@ type collector struct {
 	out      io.Writer
 }
 
-// run collects again and again until ctx ends, and says once what is wrong.
+// run collects periodically until ctx ends, and reports an error once.
 func (c *collector) run(ctx context.Context) {
 	said := ""
 	for wait := collectFirst; ; wait = collectEvery {
@@ -51,7 +52,7 @@ func (c *collector) collect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() // nothing is being written any more
+	defer s.Close() // all writes are complete
 	_, err = collect.Collect{
 		Client: c.client, Namespace: client.DefaultNamespace, Store: s, Payloads: c.payloads,
 		Collection: store.Collection{By: "converge dev", Grace: collectGrace, Keep: collectKeep},

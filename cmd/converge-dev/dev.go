@@ -40,8 +40,8 @@ type options struct {
 	metrics       string
 }
 
-// run starts everything, applies the directory, and follows it until ctx ends. What is wrong with
-// the directory is said before anything is started.
+// run starts everything, applies the directory, and follows it until ctx ends. It reports errors in the directory before it starts
+// anything.
 func run(ctx context.Context, o options, out io.Writer) error {
 	if len(o.allowEnv) == 0 {
 		o.allowEnv = []string{os.Getenv("CONVERGE_ALLOW_ENV")}
@@ -82,7 +82,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return errors.Join(err, server.Stop())
 }
 
-// check says what is wrong with the directory, and where to begin when there is nothing in it.
+// check returns the errors in the directory. For an empty directory it says how to begin.
 func check(ctx context.Context, dir string, allowCommands bool) error {
 	loaded, err := compile.LoadWith(dir, config.Options{Run: publish.Commands(ctx, allowCommands)})
 	if err == nil {
@@ -99,10 +99,10 @@ func check(ctx context.Context, dir string, allowCommands bool) error {
 			dir, problems[0].Message, problems[0].Expected, dir)
 	}
 	if !slices.ContainsFunc(problems, func(p config.Problem) bool { return p.Code != config.UnknownLibrary }) {
-		return nil // it is looked up in the store, once there is one
+		return nil // the store has its definition, once there is a store
 	}
 	several := slices.DeleteFunc(slices.Clone(problems), func(p config.Problem) bool { return p.Code != "duplicate-application" })
-	if len(several) > 0 { // all else follows from it
+	if len(several) > 0 { // the other errors are consequences
 		return fmt.Errorf("%s has more than one application in it; nothing was started:\n%w\nname the directory of one, such as: converge dev %s",
 			dir, several, filepath.Join(dir, filepath.Dir(several[0].File)))
 	}
@@ -162,7 +162,7 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 	return err
 }
 
-// monitor serves what is seen of the worker from outside, where that is wanted.
+// monitor serves the metrics and health of the worker, if requested.
 func (o options) monitor(ctx context.Context, out io.Writer) (m *monitor.Monitor, hide func(), err error) {
 	address := cmp.Or(o.metrics, os.Getenv("CONVERGE_METRICS"))
 	if address == "" {
@@ -180,7 +180,7 @@ func (o options) monitor(ctx context.Context, out io.Writer) (m *monitor.Monitor
 	return m, hide, nil
 }
 
-// makeHome makes the directory that holds all state of a dev server, out of version control.
+// makeHome makes the directory with all state of a dev server, and excludes it from version control.
 func makeHome(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

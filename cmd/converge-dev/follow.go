@@ -20,11 +20,11 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// How a directory is followed. Reading is cheaper and surer than being notified: editors that replace files, and network file
-// systems, are all the same.
+// The intervals at which a directory is polled. Polling is cheaper and more reliable than file notifications: it works the same for
+// editors that replace files and for network file systems.
 const (
 	readInterval = 400 * time.Millisecond
-	readQuiet    = 100 * time.Millisecond // so that a file half written is not compiled
+	readQuiet    = 100 * time.Millisecond // so that a partly written file is not compiled
 	readMost     = 5 * time.Second
 )
 
@@ -38,8 +38,8 @@ type follower struct {
 	allowCommands bool
 }
 
-// follow applies the directory once and then after every change, until ctx ends. A mistake is said and the next save is waited for:
-// what runs goes on as it was.
+// follow applies the directory once and then after every change, until ctx ends. After an error it reports it and waits for the next
+// change: running services are not affected.
 func (f *follower) follow(ctx context.Context) error {
 	source, err := origin.Parse(f.dir)
 	if err != nil {
@@ -67,17 +67,17 @@ func (f *follower) apply(ctx context.Context, tree origin.Tree) error {
 	return err
 }
 
-// report prints on the terminal what happens to the services of a followed directory.
+// report prints on the terminal the events of the services of a followed directory.
 type report struct {
 	all      *follow.Services
-	due      time.Time // of the next look
+	due      time.Time // time of the next poll
 	options  options
 	out      io.Writer
 	screen   show.Screen
 	app      string
 	services []string
 	printed  map[string]int64 // by service: last journal line printed
-	shown    string           // the last table, without ages
+	shown    string           // the last printed table, without ages
 	hinted   bool
 }
 
@@ -85,7 +85,7 @@ func newReport(c client.Client, o options, out io.Writer) *report {
 	return &report{all: follow.New(c), options: o, out: out, screen: show.NewScreen(out, os.Getenv), printed: map[string]int64{}}
 }
 
-// published takes in what is declared now.
+// published records the services that are declared now.
 func (r *report) published(p publish.Result) {
 	r.app, r.services, r.due = p.Application, p.Services, time.Time{}
 	keys := make([]string, len(p.Services))
@@ -98,8 +98,8 @@ func (r *report) published(p publish.Result) {
 	}
 }
 
-// tick prints what was written into the journals since the last one, and the table whenever
-// everything has come to rest. It comes as often as the directory is read, and asks only when it is time to.
+// tick prints the new journal lines, and the table when all services have settled. It is called at each poll of the directory, but
+// queries the services only when they are due.
 func (r *report) tick(ctx context.Context) {
 	if time.Now().Before(r.due) {
 		return
@@ -117,8 +117,7 @@ func (r *report) tick(ctx context.Context) {
 	}
 }
 
-// journal prints the lines that are new. On the first reading after a start, what is over is not
-// repeated.
+// journal prints the new lines. The first reading after a start skips events of the past.
 func (r *report) journal(s protocol.Status) {
 	last, known := r.printed[s.Service]
 	var lines []entities.JournalLine
@@ -140,7 +139,7 @@ func (r *report) journal(s protocol.Status) {
 	}
 }
 
-// table prints how everything stands, once each time it differs from the last table.
+// table prints the status of all services, if it differs from the last printed table.
 func (r *report) table(all []protocol.Status) {
 	overview := explain.Table(all, time.Now())
 	key := ""
@@ -158,12 +157,12 @@ func (r *report) table(all []protocol.Status) {
 	for _, row := range overview.Rows {
 		t.Rows = append(t.Rows, row[:])
 	}
-	_ = r.screen.Table(t) // a terminal that is gone is no reason to stop
+	_ = r.screen.Table(t) // an error means that the terminal is gone
 	fmt.Fprintln(r.out)
 	r.hint(all)
 }
 
-// hint says once what to try next, to whoever has released nothing yet.
+// hint suggests once what to try next, to a user who has released nothing yet.
 func (r *report) hint(all []protocol.Status) {
 	if r.hinted || len(all[0].Releases) > 1 || entities.Status(all[0].Status) != entities.StatusConverged {
 		return

@@ -1,5 +1,5 @@
-// Command converge-dev is what `converge dev` becomes: a Temporal server, its Web UI and a worker in one process, and
-// somebody who follows a directory.
+// Command converge-dev is the program that `converge dev` becomes: a Temporal server, its Web UI and a worker in one process, which
+// also follows a directory.
 //
 // Only this program links the server; see docs/decisions/0001-temporal-server-is-embedded.md.
 package main
@@ -62,7 +62,7 @@ where it was.`,
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see: converge dev --help", err)
 	})
-	// The launcher passes everything after the program's name on, the verb included.
+	// The launcher passes all arguments after the program's name, including the verb.
 	cmd.Flags().IntVar(&o.port, "port", 7233, "port of Temporal on the loopback address")
 	cmd.Flags().IntVar(&o.uiPort, "ui-port", 8233, "port of the Web UI on the loopback address")
 	cmd.Flags().StringSliceVar(&o.allowEnv, "allow-env", nil, "variables of this environment that a configuration may name by workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)")

@@ -1,5 +1,5 @@
-// Command converge-render makes objects of Helm charts and kustomizations for converge, which starts it when a configuration
-// has some: it has the engines of both inside, which most commands do not need. It is not for people.
+// Command converge-render renders Helm charts and kustomizations for converge, which starts it when a configuration contains some. It
+// links both engines, which most commands do not need. Users do not call it.
 package main
 
 import (

@@ -15,18 +15,18 @@ import (
 	"github.com/converge-engine/converge/runtimes/kubernetes/job/report"
 )
 
-// Exit codes of commands that have none of their own.
+// Exit codes for commands that ended without their own.
 const (
 	codeTimeout       = 124
 	codeNotExecutable = 126
 	codeNotFound      = 127
-	codeSignal        = 128 // and the signal's number
+	codeSignal        = 128 // plus the signal's number
 )
 
-// drain is for whoever left the process group and still holds a finished command's output.
+// drain is the time for processes that left the process group and still hold the output of a finished command.
 const drain = 2 * time.Second
 
-// command is what to run.
+// command describes the command to run.
 type command struct {
 	argv        []string
 	timeout     time.Duration // 0: none
@@ -36,15 +36,15 @@ type command struct {
 	stopAtLimit bool
 }
 
-// listen begins to receive the signals that are passed on. The first process of a container gets
-// none of those that it does not ask for, not even SIGTERM.
+// listen begins to receive the signals that are passed on. The first process of a container receives only signals for which it has a
+// handler, not even SIGTERM otherwise.
 func listen() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	return signals, func() { signal.Stop(signals) }
 }
 
-// run runs the command to its end and says how it went.
+// run runs the command to its end and reports the result.
 func (c command) run(signals <-chan os.Signal) report.Document {
 	doc := report.Document{Command: c.argv, StartedAt: time.Now().UTC()}
 	full := make(chan struct{})
@@ -68,8 +68,7 @@ func (c command) run(signals <-chan os.Signal) report.Document {
 	return doc
 }
 
-// start starts the command in a process group of its own, so that a signal reaches its children, and
-// with nothing on stdin.
+// start starts the command in its own process group, so that a signal reaches its children, and without stdin.
 func (c command) start(stdout, stderr *os.File) (pid int, err error) {
 	path, err := exec.LookPath(c.argv[0])
 	if err != nil {
@@ -88,7 +87,7 @@ func (c command) start(stdout, stderr *os.File) (pid int, err error) {
 		return 0, err
 	}
 	pid = p.Pid
-	return pid, p.Release() // reap waits for it, and for all others
+	return pid, p.Release() // reap waits for it and for all orphans
 }
 
 func startCode(err error) int {
@@ -101,9 +100,9 @@ func startCode(err error) int {
 	return codeOwn
 }
 
-// await waits for the command, passes signals on meanwhile, ends it when its time is over or its
-// stdout too long, and ends what is left of its group: with the first process of a container the
-// kernel would end the rest anyway.
+// await waits for the command and passes signals on. It ends the command when its timeout or deadline passes, or when its stdout
+// exceeds the limit. It also ends the rest of its process group, because the kernel would kill them together with the first process of
+// the container.
 func (c command) await(pid int, doc *report.Document, signals <-chan os.Signal, full <-chan struct{}) {
 	ended := make(chan syscall.WaitStatus, 1)
 	go func() { ended <- reap(pid) }()
@@ -114,7 +113,7 @@ func (c command) await(pid int, doc *report.Document, signals <-chan os.Signal, 
 	}
 	var kill <-chan time.Time
 	end := func(sig syscall.Signal) {
-		_ = syscall.Kill(-pid, sig) // it may be gone already
+		_ = syscall.Kill(-pid, sig) // it may have ended already
 		if kill == nil {
 			kill = time.After(c.grace)
 		}
@@ -152,7 +151,7 @@ func (c command) await(pid int, doc *report.Document, signals <-chan os.Signal, 
 	}
 }
 
-// over returns when the command's time is over: the earlier of timeout and deadline.
+// over returns a channel that closes when the command's time has passed: the earlier of timeout and deadline.
 func (c command) over() (<-chan time.Time, func() bool) {
 	left, bounded := c.timeout, c.timeout > 0
 	if !c.deadline.IsZero() {
@@ -167,8 +166,8 @@ func (c command) over() (<-chan time.Time, func() bool) {
 	return timer.C, timer.Stop
 }
 
-// reap waits for the command and for every orphan that the kernel gives to the first process of a
-// container, until the command has ended.
+// reap waits for the command, and for every orphan that the kernel reparents to the first process of a container, until the command has
+// ended.
 func reap(pid int) syscall.WaitStatus {
 	for {
 		var status syscall.WaitStatus
@@ -176,14 +175,14 @@ func reap(pid int) syscall.WaitStatus {
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
-			return syscall.WaitStatus(codeOwn << 8) // nothing to wait for: it was lost
+			return syscall.WaitStatus(codeOwn << 8) // there is no child: the status is lost
 		case got == pid && (status.Exited() || status.Signaled()):
 			return status
 		}
 	}
 }
 
-// reapRest takes what has ended by now, without waiting.
+// reapRest reaps all children that have already ended, without waiting.
 func reapRest() {
 	for {
 		got, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
@@ -200,12 +199,12 @@ func exitCode(status syscall.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// stream keeps the end of what a command writes into a pipe. The pipe is read to its end whatever it
-// holds, so that no command blocks on its own output.
+// stream keeps the end of a command's output from a pipe. It always reads the pipe to its end, so that no command blocks on its own
+// output.
 type stream struct {
 	read, write *os.File
 	limit       int
-	full        func() // called once, when there is more than the limit
+	full        func() // called once, when the output exceeds the limit
 	done        chan struct{}
 
 	kept  []byte // owned by the reading goroutine until done
@@ -230,7 +229,7 @@ func (s *stream) keep() {
 		within := s.total <= int64(s.limit)
 		s.total += int64(n)
 		s.kept = append(s.kept, buf[:n]...)
-		if len(s.kept) > 2*s.limit+len(buf) { // not at every read: the copy would cost more than the output
+		if len(s.kept) > 2*s.limit+len(buf) { // not at every read, because the copy would cost more than the output
 			s.cut()
 		}
 		if within && s.total > int64(s.limit) && s.full != nil {
@@ -248,10 +247,10 @@ func (s *stream) cut() {
 	}
 }
 
-// closeWriter gives up our own hold of the pipe, once the command has its own or could not start.
+// closeWriter closes the write end in this process, once the command has its own copy or could not start.
 func (s *stream) closeWriter() { _ = s.write.Close() }
 
-// end waits until nobody writes any more, at most until over, and returns what was kept.
+// end waits until all writers have closed the pipe, at most until over, and returns the kept output.
 func (s *stream) end(over time.Time) report.Stream {
 	wait := time.NewTimer(time.Until(over))
 	defer wait.Stop()
@@ -259,7 +258,7 @@ func (s *stream) end(over time.Time) report.Stream {
 	case <-s.done:
 	case <-wait.C:
 	}
-	_ = s.read.Close() // ends a read that still waits
+	_ = s.read.Close() // ends a blocked read
 	<-s.done
 	s.cut()
 	return report.Stream{Data: s.kept, Bytes: s.total}

@@ -1,12 +1,10 @@
 //go:build unix
 
-// converge-wrapper runs a command in a container and prints one document about it: stdout and stderr
-// kept apart, where a container's log merges them, with exit code, start and duration (C8). It is
-// meant to be the first process of the container: it passes signals on, ends the command when its
-// time is over, and reaps what is left behind.
+// converge-wrapper runs a command in a container and prints one document about it: exit code, start, duration, and stdout and stderr
+// separately, which a container's log merges (C8). It is meant to be the first process of the container: it passes signals on, ends the
+// command at its timeout or deadline, and reaps orphans.
 //
-// It imports the standard library and the document alone, so that it is small, static, and can be
-// copied into any image.
+// It imports only the standard library and the document, so that it is small, static, and can be copied into any image.
 package main
 
 import (
@@ -33,7 +31,7 @@ Exits as the command did; 124 after the timeout, 125 when the wrapper itself cou
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// codeOwn is the exit code of a wrapper that could not do its work.
+// codeOwn is the exit code of the wrapper if it fails itself.
 const codeOwn = 125
 
 func run(args []string, stdout, stderr io.Writer) int {
@@ -59,7 +57,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return doc.ExitCode
 }
 
-// parse reads the arguments of exec. Flags end at "--", so that none of the command's are taken.
+// parse reads the arguments of exec. Flags end at "--", so that the flags of the command are not parsed.
 func parse(args []string, stderr io.Writer) (command, error) {
 	var c command
 	flags := flag.NewFlagSet("converge-wrapper exec", flag.ContinueOnError)

@@ -20,7 +20,7 @@ import (
 
 const asWrapper = "CONVERGE_TEST_WRAPPER"
 
-// TestMain lets the test binary be the wrapper, so that real signals and exit codes are seen.
+// TestMain lets the test binary act as the wrapper, so that the tests see real signals and exit codes.
 func TestMain(m *testing.M) {
 	if os.Getenv(asWrapper) == "" {
 		os.Exit(m.Run())
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// wrapper is a wrapper that can be started.
+// wrapper returns the command of a wrapper.
 func wrapper(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
@@ -39,7 +39,7 @@ func wrapper(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// document is what a wrapper printed, which is nothing but one document, and its exit code.
+// document returns the wrapper's output, which is exactly one document, and its exit code.
 func document(t *testing.T, stdout []byte, err error) (report.Document, int) {
 	t.Helper()
 	require.Equal(t, 1, bytes.Count(stdout, []byte("\n")), "%s", stdout)
@@ -63,7 +63,7 @@ func runs(t *testing.T, args ...string) (report.Document, int) {
 	return document(t, stdout, err)
 }
 
-// Both streams apart, and the command's exit code.
+// The document contains both streams separately, and the command's exit code.
 func TestStreamsApart_C8(t *testing.T) {
 	doc, code := runs(t, "exec", "--", "sh", "-c", `echo out; echo err >&2; echo "$1"; exit 3`, "sh", "--timeout")
 	require.Equal(t, 3, code)
@@ -74,7 +74,7 @@ func TestStreamsApart_C8(t *testing.T) {
 	require.Empty(t, doc.Error+doc.Signal)
 }
 
-// A whole structured answer is kept, of more the end; no byte is lost that is not UTF-8.
+// A whole structured answer is kept, and of a longer one the end. Bytes that are not UTF-8 are not lost.
 func TestWhatIsKept_C6_C8(t *testing.T) {
 	doc, _ := runs(t, "exec", "--", "sh", "-c", `head -c 262144 /dev/zero; head -c 300000 /dev/zero >&2; printf end >&2`)
 	require.Len(t, doc.Stdout.Data, report.LimitStdout)
@@ -93,7 +93,7 @@ func TestWhatIsKept_C6_C8(t *testing.T) {
 	require.True(t, doc.Stdout.Truncated())
 }
 
-// A command that ignores SIGTERM is ended all the same, with its children, and its words are kept.
+// A command that ignores SIGTERM is killed together with its children, and its output is kept.
 func TestTimeout(t *testing.T) {
 	cmd := wrapper(t, "exec", "--grace", "200ms", "--timeout", "500ms", "--", "sh", "-c",
 		`trap '' TERM; echo begun; (exec 3>alive; exec sleep 1000) & wait; exec sleep 1000`)
@@ -113,7 +113,7 @@ func TestDeadline(t *testing.T) {
 	require.True(t, doc.TimedOut)
 }
 
-// Signals reach the whole group; the command decides what to make of them.
+// Signals reach the whole process group; the command decides how to handle them.
 func TestSignals(t *testing.T) {
 	for _, row := range []struct {
 		send   syscall.Signal
@@ -145,7 +145,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// What the command left in the background ends with it, as with a container, and delays nothing.
+// Background processes of the command end with it, as in a container, and delay nothing.
 func TestBackground(t *testing.T) {
 	cmd := wrapper(t, "exec", "--", "sh", "-c", `(exec 3>alive; exec sleep 1000) & read -r _ <ready; echo done`)
 	require.NoError(t, syscall.Mkfifo(filepath.Join(cmd.Dir, "ready"), 0o600))
@@ -189,7 +189,7 @@ func TestUsage(t *testing.T) {
 	require.Contains(t, stderr.String(), "-stop-at-limit")
 }
 
-// pipe makes a named pipe and yields its reading end once a process has opened the other.
+// pipe makes a named pipe, and sends its read end once a process has opened the other end.
 func pipe(t *testing.T, path string) <-chan *os.File {
 	t.Helper()
 	require.NoError(t, syscall.Mkfifo(path, 0o600))

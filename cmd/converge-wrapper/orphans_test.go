@@ -2,5 +2,5 @@
 
 package main
 
-// adoptOrphans is possible on Linux only.
+// adoptOrphans works only on Linux.
 func adoptOrphans() {}

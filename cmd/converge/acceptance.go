@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/client/acceptance"
 )
 
-// acceptanceOptions are those of acceptance: a tiny service of its own, and the place where it runs.
+// acceptanceOptions are the options of acceptance: a small test service, and the runtime on which it runs.
 type acceptanceOptions struct {
 	f        *Factory
 	place    acceptance.Place
@@ -69,7 +69,7 @@ func (o *acceptanceOptions) flags(cmd *cobra.Command, patience time.Duration) {
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 }
 
-// check refuses versions that are the same, and a token, which serves one request only.
+// check refuses two equal versions, and a token, because a token serves only one request.
 func (o *acceptanceOptions) check() error {
 	if len(o.versions) != 2 || o.versions[0] == o.versions[1] {
 		return errors.New("--versions: expected two different tags")
@@ -97,7 +97,7 @@ func (o *acceptanceOptions) run(ctx context.Context) error {
 // acceptanceConsole carries out command lines in this process.
 type acceptanceConsole struct{ f *Factory }
 
-// Converge carries out a command line as a person gives it, over the same connection.
+// Converge runs a command line as a user would, over the same connection.
 func (c acceptanceConsole) Converge(ctx context.Context, args ...string) (output string, code int) {
 	var out bytes.Buffer
 	f := *c.f

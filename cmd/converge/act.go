@@ -17,18 +17,18 @@ import (
 const (
 	actTimeout  = 30 * time.Second // for one answer
 	actAttempts = 3                // with one request id: the act happens once
-	parallel    = 16               // services asked at a time
+	parallel    = 16               // concurrent requests to services
 )
 
-// newAct is what every act of this caller carries.
+// newAct returns the fields that every act of this caller carries.
 func (f *Factory) newAct(reason string) protocol.Act {
 	return protocol.Act{By: f.by(), RequestID: newRequestID(), Reason: reason, Token: f.proof()}
 }
 
-// noToken has an act go without a token although there is a login.
+// noToken is the value of the token flag that sends an act without a token although a login exists.
 const noToken = "none"
 
-// proof is a token for one act: one that was given, or else one of the login. Why there is none stops the act.
+// proof returns the token for one act: the given one, or one from the login. If there is no token, the reason stops the act.
 func (f *Factory) proof() string {
 	token := first(f.token, f.Env("CONVERGE_TOKEN"))
 	if f.byLogin() {
@@ -40,21 +40,21 @@ func (f *Factory) proof() string {
 	return token
 }
 
-// byLogin: nobody said which token verbs go with, so that it is one of the login, if there is one.
+// byLogin reports whether the caller named no token, so that the login, if there is one, provides it.
 func (f *Factory) byLogin() bool { return first(f.token, f.Env("CONVERGE_TOKEN")) == "" }
 
-// givesToken tells whether a token was given, which serves one request.
+// givesToken reports whether the caller gave a token. Such a token serves one request.
 func (f *Factory) givesToken() bool {
 	token := first(f.token, f.Env("CONVERGE_TOKEN"))
 	return token != "" && token != noToken
 }
 
-// vain: it was refused since it came with a token of the login, which nothing there can verify.
+// vain reports whether an act was refused because it carried a token of the login that the service cannot verify.
 func (f *Factory) vain(err error) bool {
 	return f.byLogin() && err != nil && strings.Contains(err.Error(), protocol.NoIdentity)
 }
 
-// withoutToken is a payload as somebody sends it who cannot prove who they are.
+// withoutToken returns a payload without its token, as an unauthenticated caller would send it.
 func withoutToken(payload any) (map[string]json.RawMessage, error) {
 	data, err := json.Marshal(payload)
 	if err != nil {
@@ -68,8 +68,7 @@ func withoutToken(payload any) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// act sends an act to a service and waits for the answer. A lost connection is tried again under
-// the same request id.
+// act sends an act to a service and waits for the answer. After a lost connection it retries with the same request id.
 func (f *Factory) act(ctx context.Context, n serviceName, verb, requestID string, payload, into any) error {
 	err := f.send(ctx, n.id(), verb, requestID, payload, into)
 	switch {
@@ -81,7 +80,7 @@ func (f *Factory) act(ctx context.Context, n serviceName, verb, requestID string
 	return err
 }
 
-// send sends an act to a workflow, as often as it takes.
+// send sends an act to a workflow and retries it as often as necessary.
 func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, payload, into any) error {
 	if f.unproven != nil {
 		return f.unproven
@@ -111,7 +110,7 @@ func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, 
 	}
 }
 
-// query asks one service.
+// query queries one service.
 func (f *Factory) query(ctx context.Context, n serviceName, what string, into any) error {
 	api, err := f.client(ctx)
 	if err != nil {
@@ -128,7 +127,7 @@ func (f *Factory) status(ctx context.Context, n serviceName) (s protocol.Status,
 	return s, err
 }
 
-// progress is what workers do for a service at this moment. That it is not known is no reason to say less of the rest.
+// progress returns what workers currently do for a service. An error is ignored: the rest of the output does not depend on it.
 func (f *Factory) progress(ctx context.Context, n serviceName) []protocol.Progress {
 	api, err := f.client(ctx)
 	if err != nil {
@@ -138,8 +137,7 @@ func (f *Factory) progress(ctx context.Context, n serviceName) []protocol.Progre
 	return all
 }
 
-// services names what a target stands for. An application without services is an error that says
-// what there is.
+// services returns the services of a target. An application without services is an error that lists the existing names.
 func (f *Factory) services(ctx context.Context, t target) ([]serviceName, error) {
 	if !t.all {
 		return []serviceName{t.serviceName}, nil
@@ -167,8 +165,7 @@ func applications(names []serviceName) []string {
 	return slices.Compact(out) // sorted
 }
 
-// each calls do for every service, some at a time, and returns the results in the services' order
-// and all errors together.
+// each calls do for every service, a few at a time. It returns the results in the order of the services, and all errors joined.
 func each[T any](ctx context.Context, names []serviceName, do func(context.Context, serviceName) (T, error)) ([]T, error) {
 	results := make([]T, len(names))
 	failed := make([]error, len(names))
@@ -180,11 +177,11 @@ func each[T any](ctx context.Context, names []serviceName, do func(context.Conte
 			return nil
 		})
 	}
-	_ = g.Wait() // errors are kept in order
+	_ = g.Wait() // errors are collected in order
 	return results, together(failed)
 }
 
-// together joins errors; beyond a few it counts them, since one cause tends to hit everybody.
+// together joins errors. It counts them if there are many, because they usually have one cause.
 func together(all []error) error {
 	const shown = 3
 	var out []error

@@ -12,8 +12,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// whole is a workflow that stands for many services: an application's, a runtime's or the installation's. Absent says why
-// there may be none.
+// whole is a workflow for many services: the workflow of an application, of a runtime or of the installation. Absent says why it may
+// not exist.
 type whole struct{ name, id, absent string }
 
 func wholeApplication(name string) whole {
@@ -46,7 +46,7 @@ func (f *Factory) actOnWhole(ctx context.Context, w whole, verb string, act prot
 	return f.screen().Lines(answer.Message)
 }
 
-// application pauses or resumes all services of an application at once, those to come included (A16).
+// application pauses or resumes all services of an application at once, including future ones (A16).
 func (o *scopeOptions) application(ctx context.Context) error {
 	names, err := o.f.servicesOf(ctx, o.target.application)
 	if err != nil {
@@ -59,8 +59,8 @@ func (o *scopeOptions) application(ctx context.Context) error {
 	return o.f.actOnWhole(ctx, wholeApplication(o.target.application), o.verb, act, act)
 }
 
-// servicesOf names the services of an application that run. There may be none, as while all are unmanaged: what is said of
-// the application holds for them all the same, once they are back.
+// servicesOf returns the running services of an application. The list may be empty, for example while all services are unmanaged. A
+// pause of the application still applies to them when they are managed again.
 func (f *Factory) servicesOf(ctx context.Context, application string) ([]serviceName, error) {
 	names, err := f.services(ctx, target{serviceName: serviceName{application: application}, all: true})
 	if err == nil || transient(err) {
@@ -77,9 +77,8 @@ func (f *Factory) servicesOf(ctx context.Context, application string) ([]service
 	return nil, nil
 }
 
-// onRuntime pauses or resumes a runtime: nothing is applied there, whatever the service (A16). A runtime
-// whose applies are not bounded has no workflow until it is paused for the first time; it is started only
-// when some service uses the runtime.
+// onRuntime pauses or resumes a runtime: while it is paused, nothing is applied there for any service (A16). A runtime without a limit
+// on its applies has no workflow until its first pause. The workflow is started only if some service uses the runtime.
 func (o *scopeOptions) onRuntime(ctx context.Context) error {
 	if o.channel != "" {
 		return fmt.Errorf("--channel: a runtime is paused as a whole; for one channel name the service")
@@ -96,7 +95,7 @@ func (o *scopeOptions) onRuntime(ctx context.Context) error {
 	return o.f.actOnWhole(ctx, w, o.verb, act, act)
 }
 
-// alone refuses --all beside a name, and --except without it.
+// alone refuses --all together with a name, and --except without --all.
 func (o *scopeOptions) alone(args []string) error {
 	if !o.all {
 		return fmt.Errorf("--except: expected --all beside it, of which it leaves something alone")
@@ -112,7 +111,7 @@ func (o *scopeOptions) alone(args []string) error {
 	return nil
 }
 
-// everything pauses or resumes all services of all applications, those to come included (A16).
+// everything pauses or resumes all services of all applications, including future ones (A16).
 func (o *scopeOptions) everything(ctx context.Context) error {
 	question := o.verb + " all services of all applications"
 	if len(o.except) > 0 {
@@ -131,7 +130,7 @@ func (o *scopeOptions) everything(ctx context.Context) error {
 	return o.f.actOnWhole(ctx, wholeInstallation(), o.verb, act, act)
 }
 
-// spared makes sure that there are the applications which are to be left alone: a name that is misspelt would pause just these.
+// spared checks that the applications that are excluded exist. A misspelt name would pause the application that it should exclude.
 func (o *scopeOptions) spared(ctx context.Context) error {
 	if len(o.except) == 0 {
 		return nil
@@ -152,7 +151,7 @@ func (o *scopeOptions) spared(ctx context.Context) error {
 	return nil
 }
 
-// runtimeThere makes sure that a runtime which services use has its workflow.
+// runtimeThere makes sure that a runtime that services use has its workflow.
 func (f *Factory) runtimeThere(ctx context.Context, name, id string) error {
 	api, err := f.client(ctx)
 	if err != nil {
@@ -183,7 +182,7 @@ func (f *Factory) runtimeThere(ctx context.Context, name, id string) error {
 	return api.Start(ctx, id, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, Beginning: protocol.Beginning{Adopt: true}})
 }
 
-// incarnationOptions are those of pin and unpin of a whole application (D15).
+// incarnationOptions are the options of pin and unpin for a whole application (D15).
 type incarnationOptions struct {
 	f           *Factory
 	verb        string
@@ -193,7 +192,7 @@ type incarnationOptions struct {
 	yes         bool
 }
 
-// orApplication lets pin and unpin take an application instead of a service and a channel.
+// orApplication lets pin and unpin accept an application instead of a service and a channel.
 func orApplication(f *Factory, cmd *cobra.Command) *cobra.Command {
 	o := &incarnationOptions{f: f, verb: cmd.Name()}
 	service := cmd.RunE

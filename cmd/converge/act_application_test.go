@@ -8,8 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Verbs on more than one service go to whoever stands for all of them, once it was
-// confirmed, and what makes no sense asks nobody.
+// Verbs on more than one service send one act to the workflow for all of them, after a confirmation. Invalid combinations send no act.
 func TestVerbsOnAWhole_A16_A17_A24(t *testing.T) {
 	web := moment("staging CONVERGED v9 v9 succeeded")
 	web.Channels[0].Runtime = "edge"

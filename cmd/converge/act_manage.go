@@ -76,7 +76,7 @@ func (o *manageOptions) run(ctx context.Context) (err error) {
 	return o.f.actOnWhole(ctx, wholeApplication(o.target.application), o.verb, request.Act, request)
 }
 
-// there refuses a service that nobody knows of: the application, which has no list of them, would find out later.
+// there refuses an unknown service. The application keeps no list of its services, so it would detect the mistake only later.
 func (o *manageOptions) there(ctx context.Context) error {
 	api, err := o.f.client(ctx)
 	if err != nil {

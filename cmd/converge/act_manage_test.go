@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// A service and an application are kept down, with a reason, and looked after again.
+// A service and an application are unmanaged, with a reason, and managed again.
 func TestUnmanage(t *testing.T) {
 	const who = `{"by":"alice","requestId":"ID"`
 	for _, tt := range []struct {
@@ -38,7 +38,7 @@ func TestUnmanage(t *testing.T) {
 	}
 }
 
-// withUnmanaged is shop with web, which runs, api, which bob keeps down, and db, whose workflow is gone.
+// withUnmanaged returns application shop: web runs, bob has unmanaged api, and the workflow of db has ended.
 func withUnmanaged() *fakeAPI {
 	down := protocol.UnmanagedServices{"api": {By: "bob", Reason: "drill", At: time.Unix(0, 0)}}
 	return &fakeAPI{
@@ -50,7 +50,7 @@ func withUnmanaged() *fakeAPI {
 	}
 }
 
-// Who is not looked after shows, with why: in the overview, alone, and as JSON. Those that run are as ever.
+// The status shows unmanaged services with the reason: in the overview, alone, and as JSON. Running services are shown as usual.
 func TestStatusOfUnmanaged(t *testing.T) {
 	const (
 		api   = "api\t-\tUNMANAGED\t\t\t\tunmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge manage shop/api\n"
@@ -90,7 +90,7 @@ func TestStatusOfUnmanaged(t *testing.T) {
 	require.Equal(t, header+"api\t-\tUNMANAGED\t\t\t\t"+whole, said)
 }
 
-// Where an installation was exported from, nobody is told that its services come back.
+// After an export of the installation, the status does not claim that its services are restarted.
 func TestStatusOfAnExportedInstallation_F4(t *testing.T) {
 	api := &fakeAPI{gone: []serviceName{{"shop", "web"}}, ended: "installation I" + protocol.ExportedBy + "alice"}
 	code, said := newConsole(t, api).run(t, "status shop")

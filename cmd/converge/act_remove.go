@@ -65,7 +65,7 @@ func (o *deleteOptions) run(ctx context.Context) error {
 	return o.f.takeDown(ctx, []serviceName{o.service}, o.channel, o.reason)
 }
 
-// preview shows what would be taken down.
+// preview shows what the deletion would remove.
 func (o *deleteOptions) preview(ctx context.Context) error {
 	s := &state.State{}
 	if err := o.f.query(ctx, o.service, protocol.QueryState, s); err != nil {
@@ -96,9 +96,9 @@ func (o *deleteOptions) preview(ctx context.Context) error {
 	return err
 }
 
-// takeDown asks services to take down what they run, and prints a line for each.
+// takeDown tells services to remove their instances, and prints a line for each.
 func (f *Factory) takeDown(ctx context.Context, names []serviceName, channel, reason string) error {
-	act := f.newAct(reason) // one, whose token serves it everywhere
+	act := f.newAct(reason) // one act: its token is valid for all services
 	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
 		var answer protocol.Answer
 		err := f.act(ctx, n, protocol.Delete, act.RequestID, protocol.DeleteRequest{Act: act, Channel: channel}, &answer)
@@ -107,7 +107,7 @@ func (f *Factory) takeDown(ctx context.Context, names []serviceName, channel, re
 	return f.answered(names, answers, err)
 }
 
-// removal is what `apply --remove` takes down once the configuration without it is published.
+// removal is what `apply --remove` removes after the configuration without it is published.
 type removal struct {
 	given  []string
 	reason string
@@ -121,7 +121,7 @@ func (r *removal) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "with --remove: do not ask")
 }
 
-// prepare reads what is to be removed and has it confirmed, before anything is published.
+// prepare determines what to remove, and asks for confirmation, before anything is published.
 func (r *removal) prepare(ctx context.Context, f *Factory, dir string) error {
 	application := publish.ApplicationIn(dir)
 	for _, given := range r.given {
@@ -150,8 +150,7 @@ func (r *removal) prepare(ctx context.Context, f *Factory, dir string) error {
 	return f.confirm(ctx, r.yes, "take down all that "+strings.Join(words, ", ")+" runs")
 }
 
-// carryOut takes down what was named. A service that does not know yet that it is no longer declared
-// would refuse.
+// carryOut removes the named services. A service that does not yet know that it is no longer declared would refuse.
 func (r *removal) carryOut(ctx context.Context, f *Factory, notified bool) error {
 	switch {
 	case len(r.names) == 0:

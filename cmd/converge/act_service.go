@@ -10,10 +10,10 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file holds the verbs that send one act to one service.
+// This file contains the verbs that send one act to one service.
 
-// serviceOptions are those of a verb that sends one act to one service. Its usage line says which words it takes, its
-// flags which of the others.
+// serviceOptions are the options of a verb that sends one act to one service. The usage line of the verb names its arguments; its flags
+// set the other options.
 type serviceOptions struct {
 	f       *Factory
 	verb    string
@@ -26,8 +26,8 @@ type serviceOptions struct {
 	stay, terminate, whilePaused, full bool
 }
 
-// newServiceCmd makes the command of a verb. The words of its usage line that follow SVC are read into the options, and
-// request makes what is sent.
+// newServiceCmd makes the command of a verb. It reads the arguments that follow SVC in the usage line into the options. The function
+// request builds the request.
 func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *serviceOptions) error, texts cobra.Command, request func(o *serviceOptions, act protocol.Act) R) (*cobra.Command, *serviceOptions) {
 	o := &serviceOptions{f: f, verb: verb}
 	places := map[string]*string{"VERSION": &o.version, "CHANNEL": &o.channel, "TOPIC": &o.topic, "CONDITION": &o.condition}
@@ -37,7 +37,7 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 	}
 	cmd := &texts
 	cmd.Use = verb + " " + cmd.Use
-	ofRelease := len(words) > 0 && words[0] == &o.version // which may be a joint one
+	ofRelease := len(words) > 0 && words[0] == &o.version // the release may be a joint one
 	if ofRelease {
 		cmd.Long += "\n\nOf a release of several services give APP@ID in the place of SVC VERSION."
 	}
@@ -48,7 +48,7 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 		return asUsed(cmd, args)
 	}
 	cmd.RunE = running(o, runF, func(ctx context.Context) error {
-		act := f.newAct(o.reason) // one, whose token serves it everywhere
+		act := f.newAct(o.reason) // one act: its token is valid for all services
 		send := func(ctx context.Context, n serviceName) (string, error) {
 			var answer protocol.Answer
 			err := f.act(ctx, n, verb, act.RequestID, request(o, act), &answer)
@@ -77,7 +77,7 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 	return cmd, o
 }
 
-// read reads SVC and the words after it, or, where a version comes next, APP@ID in the place of both.
+// read reads SVC and the arguments after it. If the next argument is a version, it also accepts APP@ID in place of both.
 func (o *serviceOptions) read(args []string, words []*string, ofRelease bool) error {
 	joint, named, err := parseJoint(args[0])
 	if !named || !ofRelease {
@@ -122,7 +122,7 @@ func newApprovalCmd(f *Factory, verb string, runF func(context.Context, *service
 	return cmd
 }
 
-// given is how many of some texts there are.
+// given counts the texts that are not empty.
 func given(texts ...string) (n int) {
 	for _, t := range texts {
 		if t != "" {
@@ -272,7 +272,7 @@ version failed, that is tried again. In the channels behind, what failed is appr
 	return cmd
 }
 
-// versionFlags are those of verbs that concern one release.
+// versionFlags adds the flags of verbs that concern one release.
 func versionFlags(cmd *cobra.Command, o *serviceOptions) {
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "in this release channel only")
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept in the history")

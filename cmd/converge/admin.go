@@ -15,7 +15,7 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// localServer is what `--from` calls the server and the store of converge dev in the working directory.
+// localServer is the value of `--from` that selects the server and the store of converge dev in the working directory.
 const localServer = "dev"
 
 func newCmdAdmin(f *Factory) *cobra.Command {
@@ -90,7 +90,7 @@ func (o *exportOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() // nothing is being written any more
+	defer s.Close() // all writes are complete
 	c, namespace := api.Temporal()
 	if o.from != "" {
 		question := fmt.Sprintf("end the installation of %s in the namespace %s, to go on elsewhere", s.URL(), namespace)
@@ -116,7 +116,7 @@ func (o *exportOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// where is the location of the store, and makes the connection that of --from.
+// where returns the location of the store. It also sets the connection to the server of --from.
 func (o *exportOptions) where() (string, error) {
 	location := first(o.store, o.f.Env("CONVERGE_STORE"))
 	switch o.from {
@@ -141,7 +141,7 @@ func (o *exportOptions) where() (string, error) {
 	return filepath.Join(root, ".converge", "store"), nil
 }
 
-// write writes the archive. A file is what it was before until all of it is written.
+// write writes the archive. An existing file keeps its content until the new archive is complete.
 func (o *exportOptions) write(ctx context.Context, e installation.Export) (out installation.Exported, err error) {
 	if o.file == "" {
 		return e.Write(ctx, o.f.Raw)
@@ -150,7 +150,7 @@ func (o *exportOptions) write(ctx context.Context, e installation.Export) (out i
 	if err != nil {
 		return out, err
 	}
-	defer os.Remove(file.Name()) // unless it has its name
+	defer os.Remove(file.Name()) // no longer exists after the rename
 	out, err = e.Write(ctx, file)
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
 		err = os.Rename(file.Name(), o.file)
@@ -211,7 +211,7 @@ func (o *importOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() // nothing is being written any more
+	defer s.Close() // all writes are complete
 	c, namespace := api.Temporal()
 	out, err := installation.Import{Client: c, Namespace: namespace, Store: s, By: o.f.by(), Restore: o.restore}.Read(ctx, in)
 	if err != nil {

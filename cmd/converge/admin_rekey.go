@@ -41,7 +41,7 @@ func (o *rekeyOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() // nothing is being written any more
+	defer s.Close() // all writes are complete
 	written, damaged, err := s.Rekey(ctx)
 	if err != nil {
 		return fmt.Errorf("admin rekey: %w", err)

@@ -69,7 +69,7 @@ func (o *rulesOptions) run(ctx context.Context) error {
 	return o.f.actOnWhole(ctx, wholeInstallation(), protocol.Configure, act, protocol.ConfigureRequest{Act: act, Rules: rules})
 }
 
-// change is what becomes otherwise for all applications, as far as that is known now; the workflow says it again.
+// change describes what changes for all applications, if the current state is known. The workflow reports it again in its answer.
 func (o *rulesOptions) change(ctx context.Context, rules entities.Rules) string {
 	var s protocol.InstallationStatus
 	api, err := o.f.client(ctx)
@@ -103,7 +103,7 @@ func (o *rulesOptions) show(ctx context.Context) error {
 	return o.f.screen().Lines(fmt.Sprintf("rules %d, set by %s at %s", r.Number, nameOfWho(r.By), r.At.Local().Format("2006-01-02 15:04 MST")), rulesText(r.Rules))
 }
 
-// nameOfWho marks who did not prove it.
+// nameOfWho returns the name of a caller, and marks a caller without proof of identity.
 func nameOfWho(who entities.Who) string {
 	if who.Proven {
 		return who.Name
@@ -111,7 +111,7 @@ func nameOfWho(who entities.Who) string {
 	return who.Name + "?"
 }
 
-// rulesText says in a line each who may what, and how callers prove who they are.
+// rulesText lists, one per line, who has which permissions, and how callers prove their identity.
 func rulesText(r entities.Rules) string {
 	var lines []string
 	if i := r.Identity; i != nil {
@@ -141,7 +141,7 @@ func rulesText(r entities.Rules) string {
 	return strings.Join(lines, "\n")
 }
 
-// baselineText says in a line each what every application gets.
+// baselineText lists, one per line, what every application gets.
 func baselineText(b *entities.Baseline) (lines []string) {
 	if b == nil {
 		return nil
@@ -181,7 +181,7 @@ func baselineText(b *entities.Baseline) (lines []string) {
 	return lines
 }
 
-// whereText says which channels something is for.
+// whereText names the channels that a rule covers.
 func whereText(w entities.Where) string {
 	text := ""
 	for _, part := range []struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is wrong with a command line of admin is said before anything is asked, ended or written.
+// An invalid command line of admin is refused before anything is queried, terminated or written.
 func TestAdminRefuses(t *testing.T) {
 	for _, tt := range []struct{ line, want string }{
 		{"admin export backup.tar.gz", "! converge: admin export: no store; name one with --store or CONVERGE_STORE, or go to the directory that converge dev follows\n"},
@@ -24,7 +24,7 @@ func TestAdminRefuses(t *testing.T) {
 	}
 }
 
-// Nothing ends an installation without being told so, and a file that was there is left as it was.
+// An export requires a confirmation, and does not change an existing file.
 func TestAdminExportAsks(t *testing.T) {
 	c := newConsole(t, &fakeAPI{})
 	store, file := t.TempDir(), filepath.Join(t.TempDir(), "a.tar.gz")

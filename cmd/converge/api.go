@@ -30,55 +30,55 @@ import (
 	"github.com/converge-engine/converge/worker/deployment"
 )
 
-// API is what verbs ask of Temporal. Errors are errRefused, errNotFound, errNoWorker, errLost, or
-// others that no retry mends.
+// API is the interface of the verbs to Temporal. Its errors are errRefused, errNotFound, errNoWorker, errLost, or others that a retry
+// does not fix.
 type API interface {
-	// Query asks a workflow for something it knows; it writes no history.
+	// Query queries a workflow; it writes no history.
 	Query(ctx context.Context, workflowID, query string, into any) error
-	// Update sends an act and waits for the answer. The same request id is the same act.
+	// Update sends an act and waits for the answer. Two calls with the same request id are the same act.
 	Update(ctx context.Context, workflowID, verb, requestID string, act, into any) error
 	// Start starts a workflow unless it runs already.
 	Start(ctx context.Context, workflowID, workflowType string, input any) error
-	// Services lists the running services, of one application or, when empty, of all: sorted.
+	// Services lists the running services of one application, or of all if the name is empty. The list is sorted.
 	Services(ctx context.Context, application string) ([]serviceName, error)
-	// Gone lists the services, likewise, whose last run has ended otherwise than in order. Some may run again since.
+	// Gone lists, with the same parameter and order, the services whose last run ended abnormally. Some of them may run again.
 	Gone(ctx context.Context, application string) ([]serviceName, error)
-	// Progress is what workers say of what they do for a workflow at this moment.
+	// Progress returns what workers currently report of their work for a workflow.
 	Progress(ctx context.Context, workflowID string) ([]protocol.Progress, error)
-	// Ended is the reason for which the last run of a workflow was terminated; empty when it was not.
+	// Ended returns the reason why the last run of a workflow was terminated. It is empty if the run was not terminated.
 	Ended(ctx context.Context, workflowID string) (reason string, err error)
 	// Applications lists the running applications, sorted.
 	Applications(ctx context.Context) ([]string, error)
-	// Plans lists the ids of the plans that run, of one application or, when empty, of all: sorted.
+	// Plans lists the ids of the running plans of one application, or of all if the name is empty. The list is sorted.
 	Plans(ctx context.Context, application string) ([]string, error)
-	// Temporal is the connection itself and its namespace, for publishing and for the worker.
+	// Temporal returns the connection and its namespace, for publishing and for the worker.
 	Temporal() (c client.Client, namespace string)
 	Close()
 }
 
-// What can go wrong with a call, for callers that must distinguish it.
+// These errors are the causes of a failed call that callers must distinguish.
 var (
 	errNotFound = errors.New("not found")
 	errNoWorker = errors.New("no worker answers")
 	errLost     = errors.New("connection lost")
 )
 
-// refusedError is an act that was not accepted; nothing changed.
+// refusedError is an act that was refused; nothing changed.
 type refusedError struct{ reason string }
 
 func (e *refusedError) Error() string { return "refused: " + e.reason }
 
-// connection is how to find the server; what is empty comes from the environment or the profile.
+// connection says how to reach the server. Empty fields come from the environment or the profile.
 type connection struct {
 	address, namespace, profile string
-	identity                    string       // what the server knows this process as; empty: converge
-	local                       bool         // the server of converge dev, whatever the environment says
-	log                         *slog.Logger // for the SDK's own words; nil: none
+	identity                    string       // identity of this process for the server; empty: converge
+	local                       bool         // use the server of converge dev and ignore the environment
+	log                         *slog.Logger // log of the SDK; nil: none
 	dial                        []grpc.DialOption
 	metrics                     client.MetricsHandler           // of the SDK; nil: none
 	traced                      []interceptor.ClientInterceptor // around calls
 	payloads                    *codec.Codec                    // nil: nothing is encrypted
-	own                         bool                            // payloads are read with keys of its own, never by asking a codec server
+	own                         bool                            // payloads are decrypted with own keys, never with a codec server
 }
 
 const (
@@ -148,7 +148,7 @@ func noServer(address string, err error) error {
 	return fmt.Errorf("no Temporal server at %s (%s); start one with: converge dev, or name one with --address", address, cause(err))
 }
 
-// cause keeps the end of a gRPC error, which is what a person can act upon.
+// cause returns the end of a gRPC error, which is the part that helps a user.
 func cause(err error) string {
 	text := err.Error()
 	if i := strings.LastIndex(text, "desc = "); i >= 0 {
@@ -159,7 +159,7 @@ func cause(err error) string {
 			text = rest
 		}
 	}
-	if strings.Contains(text, "no children to pick from") { // what gRPC makes of it
+	if strings.Contains(text, "no children to pick from") { // gRPC's message for an unreachable server
 		return "there is no such host"
 	}
 	return strings.TrimPrefix(strings.TrimPrefix(strings.Trim(text, `"`), "failed reaching server: "), "connect: ")
@@ -168,11 +168,11 @@ func cause(err error) string {
 type temporalAPI struct {
 	client             client.Client
 	namespace, address string
-	// process distinguishes this run of the program from another with the same request id: the server
-	// repeats its answer to the one, the workflow says to the other that it knows the request.
+	// process distinguishes this process from another one with the same request id. The server repeats its answer to the same process;
+	// the workflow reports to another process that the request is known.
 	process  string
 	payloads converter.DataConverter
-	keys     sync.Map // workflow ids of services by those that their names would be, where these are no first names
+	keys     sync.Map // from the workflow id by current name to the real workflow id, for renamed services
 }
 
 func (a *temporalAPI) Temporal() (client.Client, string) { return a.client, a.namespace }
@@ -188,7 +188,7 @@ func (a *temporalAPI) query(ctx context.Context, workflowID, query string, into 
 		defer cancel()
 		answer, err := a.client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
 			WorkflowID: workflowID, QueryType: query, Args: []any{q},
-			QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY, // a terminated one is gone
+			QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_COMPLETED_CLEANLY, // a terminated run counts as gone
 		})
 		if err != nil {
 			return nil, a.translate(workflowID, err)
@@ -261,10 +261,10 @@ func (a *temporalAPI) Progress(ctx context.Context, workflowID string) (all []pr
 		all = nil
 		for _, pending := range d.GetPendingActivities() {
 			if s := pending.GetState(); s != enumspb.PENDING_ACTIVITY_STATE_STARTED && s != enumspb.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED {
-				continue // what it says is of an attempt that is over
+				continue // its details are of an earlier attempt
 			}
 			var p protocol.Progress
-			if a.payloads.FromPayloads(pending.GetHeartbeatDetails(), &p) == nil && p.What != "" { // else it is something else's
+			if a.payloads.FromPayloads(pending.GetHeartbeatDetails(), &p) == nil && p.What != "" { // otherwise the details are of another activity
 				all = append(all, p)
 			}
 		}
@@ -317,7 +317,7 @@ func (a *temporalAPI) Plans(ctx context.Context, application string) (ids []stri
 	return ids, err
 }
 
-// ofApplication is a query for services, of one application or, when empty, of all.
+// ofApplication returns a visibility query for the services of one application, or of all if the name is empty.
 func ofApplication(query, application string) string {
 	query = fmt.Sprintf("WorkflowType='%s' AND %s", protocol.ServiceWorkflow, query)
 	if application != "" {
@@ -326,7 +326,7 @@ func ofApplication(query, application string) string {
 	return query
 }
 
-// list hands over what a query finds.
+// list calls found for each result of a visibility query.
 func (a *temporalAPI) list(ctx context.Context, query string, found func(*workflowpb.WorkflowExecutionInfo)) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -345,7 +345,7 @@ func (a *temporalAPI) list(ctx context.Context, query string, found func(*workfl
 	}
 }
 
-// translate distinguishes the errors that verbs and people act upon differently.
+// translate maps an error to one that verbs and users can distinguish.
 func (a *temporalAPI) translate(workflowID string, err error) error {
 	var application *temporal.ApplicationError
 	var notFound *serviceerror.NotFound
@@ -353,7 +353,7 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 	var unavailable *serviceerror.Unavailable
 	var exhausted *serviceerror.ResourceExhausted
 	var late *serviceerror.DeadlineExceeded
-	var notReady *serviceerror.WorkflowNotReady // it ended its run just then; the same act may be sent again
+	var notReady *serviceerror.WorkflowNotReady // the run was just ending; the same act may be sent again
 	switch {
 	case err == nil:
 		return nil
@@ -371,14 +371,13 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 		return fmt.Errorf("%w for %s: a worker failed at it%s; see the worker's log", errNoWorker, workflowID, a.stuck(workflowID))
 	case errors.As(err, &unavailable), errors.As(err, &exhausted), errors.As(err, &notReady):
 		return fmt.Errorf("%w: Temporal server at %s: %s", errLost, a.address, cause(err))
-	case workflowID != "": // such as a worker that cannot replay it: of which of many services must be said
+	case workflowID != "": // for example a worker that cannot replay it; the id says which of many services failed
 		return fmt.Errorf("%s: %w", workflowID, err)
 	}
 	return err
 }
 
-// late finds out why a call was not answered in time: a server that is gone, a worker that fails at
-// this workflow, or no worker at all.
+// late finds out why a call timed out: the server is unreachable, a worker fails at this workflow, or there is no worker.
 func (a *temporalAPI) late(workflowID string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -395,7 +394,7 @@ func (a *temporalAPI) late(workflowID string) error {
 	return fmt.Errorf("%w for %s; start one with: converge worker", errNoWorker, workflowID)
 }
 
-// stuck says of which version the worker was that failed at a workflow, and what it said; empty: that is not known.
+// stuck returns the version of the worker that failed at a workflow, and its error. It returns "" if they are unknown.
 func (a *temporalAPI) stuck(workflowID string) string {
 	if a.client == nil || workflowID == "" {
 		return ""
@@ -409,7 +408,7 @@ func (a *temporalAPI) stuck(workflowID string) string {
 	return ": " + f.Text()
 }
 
-// isQueryNotPolled recognises a query that no worker picked up.
+// isQueryNotPolled recognizes a query that no worker polled.
 func isQueryNotPolled(err error) bool {
 	var precondition *serviceerror.FailedPrecondition
 	var rejected *serviceerror.QueryFailed
@@ -417,5 +416,5 @@ func isQueryNotPolled(err error) bool {
 		errors.As(err, &rejected) && strings.Contains(rejected.Message, "no poller")
 }
 
-// transient errors pass by themselves.
+// transient reports whether an error passes without intervention.
 func transient(err error) bool { return errors.Is(err, errLost) || errors.Is(err, errNoWorker) }

@@ -10,10 +10,10 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file finds services by the names that people have for them. A workflow's id is the name that its service had first,
-// which no other service may bear; so what is found by it is right, and only what is not found may be called otherwise by now.
+// This file finds services by their current names. The workflow id is the first name of the service, and no other service may take that
+// name. So a match by workflow id is always right. Only if there is no match, the service may have a new name.
 
-// calledIn is what people call the service that a listed workflow is.
+// calledIn returns the current name of the service of a listed workflow.
 func calledIn(e *workflowpb.WorkflowExecutionInfo) (serviceName, bool) {
 	application, service, ok := protocol.ParseServiceID(e.GetExecution().GetWorkflowId())
 	var shown string
@@ -25,8 +25,8 @@ func calledIn(e *workflowpb.WorkflowExecutionInfo) (serviceName, bool) {
 	return serviceName{application, service}, ok
 }
 
-// known calls a workflow, and if there is none of that id, and it is one of a service, the one that its application knows by
-// that name.
+// known calls a workflow. If no workflow has that id, and the id is one of a service, it calls the service that the application knows
+// by that name.
 func (a *temporalAPI) known(ctx context.Context, workflowID string, call func(id string) error) error {
 	if id, ok := a.keys.Load(workflowID); ok {
 		return call(id.(string)) //nolint:forcetypeassert // nothing else is stored
@@ -48,14 +48,14 @@ func (a *temporalAPI) known(ctx context.Context, workflowID string, call func(id
 	return call(id)
 }
 
-// noteName says what a service is called that was asked by the name that it had first.
+// noteName prints the current name of a service that the user addressed by its first name.
 func (f *Factory) noteName(n serviceName, s protocol.Status) {
 	if s.Key != "" && s.Key == n.service {
 		f.note("%s is called %s/%s by now", n, s.Application, s.Service)
 	}
 }
 
-// known is the workflow id of a service, as far as its application answers.
+// known returns the workflow id of a service, if its application answers.
 func (f *Factory) known(ctx context.Context, n serviceName) string {
 	api, err := f.client(ctx)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 )
 
-// What a worker says of one workflow among many says which it is.
+// An error of a worker about one workflow of many names the workflow.
 func TestErrorsNameTheWorkflow(t *testing.T) {
 	a := &temporalAPI{address: "127.0.0.1:7233", namespace: "default"}
 	failed := serviceerror.NewQueryFailed("[TMPRL1100] lookup failed")

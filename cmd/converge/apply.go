@@ -60,7 +60,7 @@ func (o *applyOptions) run(ctx context.Context) error {
 	api, err := o.f.client(ctx)
 	if err != nil {
 		if _, wrong := o.f.compileTree(ctx, tree, o.store, o.allowCommands); errors.As(wrong, new(config.Problems)) {
-			return o.f.problems(wrong, "; nothing published") // mistakes are said even without a server
+			return o.f.problems(wrong, "; nothing published") // mistakes are reported even without a server
 		}
 		return err
 	}
@@ -96,7 +96,7 @@ func (o *applyOptions) run(ctx context.Context) error {
 	return o.removal.carryOut(ctx, o.f, result.Notified)
 }
 
-// publish publishes, without the login where nothing there could verify it.
+// publish publishes the source. It leaves out the login if the installation could not verify it.
 func (f *Factory) publish(ctx context.Context, options publish.Options) (publish.Result, error) {
 	result, err := publish.Publish(ctx, options)
 	if f.vain(err) {
@@ -131,10 +131,11 @@ func (f *Factory) published(result publish.Result, err error) error {
 	return f.screen().Lines(result.String())
 }
 
-// loosened says what a configuration asks for less, and what the installation demands of it, before it is in force.
+// loosened prints warnings before a configuration takes effect: which checks it relaxes, and what the baseline of the installation
+// requires of it.
 func (f *Factory) loosened(r publish.Result) {
 	if f.json() {
-		return // it is in the document
+		return // it is part of the JSON document
 	}
 	for _, warning := range r.Warnings {
 		f.note("warning: %s", warning)

@@ -53,7 +53,7 @@ func (o *capturedOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer at.Close() // only read
+	defer at.Close() // the store is only read
 	names := []string{o.service}
 	if o.service == "" {
 		if names, err = at.CapturedServices(ctx, o.application, o.channel); err != nil {

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// keyed is a server that remembers by which key it was asked.
+// keyed is a server that records the API key of its requests.
 type keyed struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 	key atomic.Value
@@ -30,10 +30,10 @@ func (k *keyed) GetSystemInfo(ctx context.Context, _ *workflowservice.GetSystemI
 	return &workflowservice.GetSystemInfoResponse{}, nil
 }
 
-// With an API key and nothing else about encryption, as Temporal Cloud wants it, the key goes out over TLS and not otherwise.
+// With an API key and no other setting for encryption, as Temporal Cloud requires, the key is sent over TLS and never without it.
 func TestAPIKeyGoesOverTLS(t *testing.T) {
 	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
-	authority := httptest.NewTLSServer(nil) // for its certificate, which is of 127.0.0.1
+	authority := httptest.NewTLSServer(nil) // for its certificate, which is for 127.0.0.1
 	defer authority.Close()
 	serve := func(options ...grpc.ServerOption) (*keyed, string) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

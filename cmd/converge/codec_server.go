@@ -21,7 +21,7 @@ type codecServerOptions struct {
 	listen         string
 	identity       entities.Identity
 	to             []string
-	secret         string // by reference
+	secret         string // a reference to it
 	origins, hosts []string
 }
 
@@ -65,7 +65,7 @@ func (o *codecServerOptions) run(ctx context.Context) error {
 	}
 	s := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
 	o.f.note("decrypting at http://%s. Ctrl-C ends it.", listener.Addr())
-	context.AfterFunc(ctx, func() { _ = s.Close() }) // whoever asks just then asks again
+	context.AfterFunc(ctx, func() { _ = s.Close() }) // callers whose request is interrupted retry
 	if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("codec-server: %w", err)
 	}
@@ -86,7 +86,7 @@ func (o *codecServerOptions) handler() (http.Handler, error) {
 	})
 }
 
-// referred is what a reference means: file:/path or env:NAME; nothing of nothing.
+// referred resolves a reference: file:/path or env:NAME. An empty reference resolves to an empty value.
 func (f *Factory) referred(reference string) (string, error) {
 	kind, name, _ := strings.Cut(reference, ":")
 	text := ""

@@ -66,7 +66,7 @@ cancelled, and for what services do not bring with them, such as another DNS com
 	return cmd
 }
 
-// environment gives what flags do not say.
+// environment sets options from the environment if flags did not set them.
 func (o *deployOptions) environment() error {
 	if text := o.f.Env("PSW_MAX_PARALLELISM"); text != "" && o.parallelism == 0 {
 		n, err := strconv.Atoi(text)
@@ -130,7 +130,7 @@ func (o *deployOptions) run(ctx context.Context) error {
 	return o.follow(ctx, ref)
 }
 
-// inForce is the incarnation that services go by: the newest, or one that is pinned.
+// inForce returns the incarnation that services use: the newest one, or a pinned one.
 func inForce(s protocol.ApplicationStatus) int64 {
 	for _, i := range s.Incarnations {
 		if i.Manifest == s.Manifest && s.Manifest != "" {
@@ -152,10 +152,10 @@ func (o *deployOptions) ask(ctx context.Context, ref protocol.PlanRef) (s protoc
 	return s, err
 }
 
-// deployEvery is how often a plan is asked.
+// deployEvery is the interval at which a plan is polled.
 const deployEvery = 500 * time.Millisecond
 
-// follow waits until a plan is over, and says how it ended. One that cannot be asked for a moment is asked again.
+// follow waits until a plan ends, and reports its result. It retries if the plan is temporarily unavailable.
 func (o *deployOptions) follow(ctx context.Context, ref protocol.PlanRef) error {
 	live, end := show.NewLive(o.f.screen()), time.Time{}
 	if o.timeout > 0 {
@@ -183,7 +183,7 @@ func (o *deployOptions) follow(ctx context.Context, ref protocol.PlanRef) error 
 	}
 }
 
-// last shows a plan at the end of waiting, unless it is on the screen.
+// last shows the final status of a plan, unless it is already on the screen.
 func (o *deployOptions) last(s protocol.PlanStatus) error {
 	if o.watch {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file shows plans that run, or ran (E16).
+// This file shows running and finished plans (E16).
 
-// print shows a plan as it is now.
+// print shows the current state of a plan.
 func (o *deployOptions) print(s protocol.PlanStatus) (err error) {
 	p, so := graphOfRun(s)
 	switch o.format {
@@ -31,7 +31,7 @@ func (o *deployOptions) print(s protocol.PlanStatus) (err error) {
 	return err
 }
 
-// graphOfRun is the plan of a status, and what became of its nodes.
+// graphOfRun returns the plan of a status, and the progress of its nodes.
 func graphOfRun(s protocol.PlanStatus) (*plan.Plan, []plan.Progress) {
 	p, letters := &plan.Plan{}, make([]byte, 0, len(s.Nodes))
 	for _, n := range s.Nodes {
@@ -43,7 +43,7 @@ func graphOfRun(s protocol.PlanStatus) (*plan.Plan, []plan.Progress) {
 	return p, p.Read(string(letters))
 }
 
-// runText lists the nodes, those that may begin first at the top. On a terminal those of the longest way are marked.
+// runText lists the nodes, beginning with those that may start first. On a terminal it marks the nodes of the longest path.
 func runText(screen show.Screen, s protocol.PlanStatus) string {
 	p, _ := graphOfRun(s)
 	longest := p.Longest()
@@ -66,7 +66,7 @@ func runText(screen show.Screen, s protocol.PlanStatus) string {
 	return text + lined([]string{explain.Plan(s)})
 }
 
-// watchPlan shows a plan anew.
+// watchPlan redraws a plan.
 func (o *deployOptions) watchPlan(live *show.Live, s protocol.PlanStatus) error {
 	if o.f.json() {
 		return o.f.screen().JSONLine(s)
@@ -74,7 +74,8 @@ func (o *deployOptions) watchPlan(live *show.Live, s protocol.PlanStatus) error 
 	return live.Frame(runText(o.f.screen(), s))
 }
 
-// problemOf says what an application could not do, as telling its services of what is new. It stands beside what was asked for, as plans do.
+// problemOf returns the current problem of an application, for example that it could not notify its services of a new incarnation. It
+// is additional output, like plansOf.
 func (f *Factory) problemOf(ctx context.Context, application string) []string {
 	if application == "" {
 		return nil
@@ -86,8 +87,8 @@ func (f *Factory) problemOf(ctx context.Context, application string) []string {
 	return []string{"PROBLEM " + application + ": " + s.Problem}
 }
 
-// plansOf says how far the plans are that run in an application, or in all. They stand beside what was asked for, so what cannot be
-// asked is left out.
+// plansOf returns the progress of the running plans of an application, or of all. It is additional output, so it leaves out plans that
+// do not answer.
 func (f *Factory) plansOf(ctx context.Context, application string) (lines []string) {
 	api, err := f.client(ctx)
 	if err != nil {

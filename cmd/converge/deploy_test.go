@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// The plan of the newest incarnation is run, or shown; what failed is the exit status of who waits for it.
+// The command runs or shows the plan of the newest incarnation. If the command waits, a failed plan sets its exit code.
 func TestDeployCommands_E7_E8_E12_E16(t *testing.T) {
 	start := func(asked string) []string {
 		return []string{fmt.Sprintf(`plan/home/live/i7 start {"application":"home","channel":"live","name":"i7","incarnation":7,%s,"by":"alice"}`, asked)}
@@ -47,7 +47,7 @@ func TestDeployCommands_E7_E8_E12_E16(t *testing.T) {
 	}
 }
 
-// The status of an application says how far the plans are that run in it, and why what failed did.
+// The status of an application shows the progress of its running plans, and the reasons of failures.
 func TestStatusOfApplicationHasItsPlans_E16(t *testing.T) {
 	ref := protocol.PlanOfIncarnation("home", "live", 7)
 	fake := &fakeAPI{statuses: map[string][]any{

@@ -78,16 +78,17 @@ func (o *doctorOptions) examine(ctx context.Context) deployment.Report {
 	}
 	d, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 	if err != nil {
-		return report // which says so
+		return report // the report contains the error
 	}
 	o.examineStore(ctx, at, d.GetNamespaceInfo().GetId(), &report)
 	return report
 }
 
-// storeNamed is the store that a flag or CONVERGE_STORE names.
+// storeNamed returns the store of a flag or of CONVERGE_STORE.
 func (f *Factory) storeNamed(flag string) string { return first(flag, f.Env("CONVERGE_STORE")) }
 
-// storeInUse is the store that is named, else the one that the first application that answers says it uses; "": none does.
+// storeInUse returns the named store, otherwise the store of the first application that answers. It returns "" if no application
+// reports one.
 func (o *doctorOptions) storeInUse(ctx context.Context, api API) (string, error) {
 	if named := o.f.storeNamed(o.store); named != "" {
 		return named, nil
@@ -106,10 +107,10 @@ func (o *doctorOptions) storeInUse(ctx context.Context, api API) (string, error)
 	return o.f.storeRead("", status.Store)
 }
 
-// lookAtStore bounds the look at the store.
+// lookAtStore is the timeout for the examination of the store.
 const lookAtStore = 10 * time.Second
 
-// examineStore reads from a store whose it is. A directory that is not there is not made.
+// examineStore reads from a store which installation owns it. It does not create a missing directory.
 func (o *doctorOptions) examineStore(ctx context.Context, at, namespaceID string, report *deployment.Report) {
 	if at == "" {
 		report.Saw("the store: none is named, nor in use")
@@ -144,7 +145,7 @@ func (o *doctorOptions) examineStore(ctx context.Context, at, namespaceID string
 	}
 }
 
-// write lists the findings; what was looked at is talk, and part of the JSON.
+// write lists the findings. The examined items go to stderr, and into the JSON.
 func (o *doctorOptions) write(report deployment.Report) error {
 	if o.f.json() {
 		return o.f.screen().JSON(report)

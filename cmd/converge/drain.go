@@ -97,7 +97,7 @@ func (o *drainOptions) act(ctx context.Context) error {
 	return o.f.actOnWhole(ctx, wholeRuntime(o.runtime), o.verb, request.Act, request)
 }
 
-// placed asks all services where they are. A runtime where none is is none.
+// placed queries the placement of all services. It refuses a runtime that no service uses.
 func (o *drainOptions) placed(ctx context.Context) ([]protocol.Placed, error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (o *drainOptions) placed(ctx context.Context) ([]protocol.Placed, error) {
 	return all, nil
 }
 
-// leaving is a line of what would leave a runtime: which step it goes with, 0: with none.
+// leaving is one instance that would leave a runtime, with the number of its step; 0: no step.
 type leaving struct {
 	Step     int    `json:"step"`
 	Service  string `json:"service"`
@@ -135,7 +135,7 @@ type leaving struct {
 	Note     string `json:"note,omitempty"`
 }
 
-// show says what would leave in which order.
+// show lists what would leave the runtime, in order.
 func (o *drainOptions) show(placed []protocol.Placed, steps [][]string) error {
 	lines := []leaving{}
 	for _, p := range placed {

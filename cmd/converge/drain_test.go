@@ -8,8 +8,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// A drain goes to the workflow of a runtime that somebody uses, once it was confirmed; a dry run says what would leave in which order,
-// and what is nowhere else.
+// A drain is sent to the workflow of a runtime in use, after a confirmation. A dry run lists which instances would leave in which
+// order, and which exist nowhere else.
 func TestDrainCommands_A16(t *testing.T) {
 	web := protocol.Placed{Service: "service/shop/web", Instances: []protocol.PlacedInstance{
 		{Name: "prod/eu", Channel: "prod", Runtime: "eu", There: true, Needs: []string{"service/shop/api"}},

@@ -20,7 +20,7 @@ const (
 const exitFooter = `Exit status: 0 converged or done (skipped included), 1 error, 2 failed or rolled
 back, 3 timed out, 8 only a person can move it, 130 interrupted.`
 
-// exitErr ends the program with a code. Without an error there is nothing more to say.
+// exitErr ends the program with an exit code. Without an error, nothing more is printed.
 type exitErr struct {
 	code int
 	err  error
@@ -35,7 +35,7 @@ func (e *exitErr) Error() string {
 
 func (e *exitErr) Unwrap() error { return e.err }
 
-// exit ends with a code after everything was said; code 0 is no error.
+// exit ends the program with a code after all output was written. Code 0 is no error.
 func exit(code int) error {
 	if code == exitDone {
 		return nil
@@ -46,8 +46,7 @@ func exit(code int) error {
 // errInterrupted is the cause of a context that Ctrl-C or SIGTERM ended.
 var errInterrupted = errors.New("interrupted")
 
-// finish translates what a verb returned into the exit code, and says on w what is left to say.
-// It is the only place that does.
+// finish translates the result of a verb into the exit code, and prints the remaining error on w. No other function does this.
 func finish(ctx context.Context, err error, w io.Writer) int {
 	if err == nil {
 		return exitDone

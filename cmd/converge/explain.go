@@ -68,7 +68,8 @@ func (o *explainOptions) run(ctx context.Context) error {
 	return o.f.screen().Lines(lines...)
 }
 
-// places says who holds the places on runtimes that channels wait for. It stands beside what was asked for: what cannot be asked is left out.
+// places lists the holders of the runtime slots that channels wait for. It is additional output, so it leaves out everything that does
+// not answer.
 func (f *Factory) places(ctx context.Context, s protocol.Status, channel string) (lines []string) {
 	api, err := f.client(ctx)
 	if err != nil {
@@ -106,7 +107,7 @@ func (o *explainOptions) parts(ctx context.Context) error {
 	return errors.Join(o.f.screen().Lines(lines...), err)
 }
 
-// others asks services what they say of themselves, each once.
+// others queries the status of other services, at most once each.
 func (f *Factory) others(ctx context.Context) explain.Others {
 	known := map[serviceName]*protocol.Status{}
 	return func(application, service string) (protocol.Status, bool) {

@@ -23,16 +23,16 @@ var update = flag.Bool("update", false, "write the golden texts")
 // now is the time in every test.
 var now = time.Date(2026, 11, 20, 10, 50, 20, 0, time.UTC)
 
-// fakeAPI plays a Temporal server: each service answers its statuses one after another, and the last
-// one for ever. An error stands for one answer.
+// fakeAPI simulates a Temporal server. Each service answers its statuses one after another, and then repeats the last one. An error is
+// one answer.
 type fakeAPI struct {
 	mu       sync.Mutex
 	statuses map[string][]any // by workflow id: protocol.Status or error
 	updates  []string         // "workflow verb payload"
 	answer   any              // of updates
 	progress []protocol.Progress
-	refuse   []error       // of updates, first come
-	gone     []serviceName // services that ended otherwise than in order
+	refuse   []error       // of updates, in order
+	gone     []serviceName // services that ended abnormally
 	ended    string        // why the installation's workflow was terminated
 }
 
@@ -164,7 +164,7 @@ func newConsole(t *testing.T, api *fakeAPI) *console {
 	return c
 }
 
-// sleep lets time pass at once.
+// sleep advances the time without waiting.
 func (c *console) sleep(ctx context.Context, d time.Duration) error {
 	c.slept += d
 	if c.stopAt > 0 && c.slept >= c.stopAt {
@@ -176,7 +176,7 @@ func (c *console) sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// run returns the exit code and everything that was said, stderr marked.
+// run returns the exit code and the whole output, with stderr marked.
 func (c *console) run(t *testing.T, line string) (code int, said string) {
 	t.Helper()
 	ctx, stop := context.WithCancelCause(t.Context())

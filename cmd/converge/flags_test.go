@@ -18,7 +18,7 @@ import (
 	workers "github.com/converge-engine/converge/worker"
 )
 
-// parsed runs a command line up to the point where the verb would act, and returns its options.
+// parsed runs a command line up to the execution of the verb, and returns its options.
 func parsed[O any](t *testing.T, f *Factory, newCmd func(*Factory, func(context.Context, *O) error) *cobra.Command, args ...string) (*O, error) {
 	t.Helper()
 	var got *O
@@ -92,7 +92,7 @@ func TestFlags(t *testing.T) {
 	require.Equal(t, []string{"dir", "--port", "7300"}, dev.args, "dev hands its flags on")
 }
 
-// Inside a directory that defines an application, a word is a service of it or its own name.
+// Inside a directory that defines an application, a word is one of its services or its own name.
 func TestApplicationMayBeDropped(t *testing.T) {
 	c := newConsole(t, nil)
 	dir, _ := c.WorkDir()
@@ -112,7 +112,8 @@ func TestApplicationMayBeDropped(t *testing.T) {
 	}
 }
 
-// A word that is no service of the application here, but another application, is that one. What was named is what was meant.
+// A word that is no service of the application here, but names another application, means that application. An application that
+// the user named explicitly stays.
 func TestAnotherApplicationIsMeant(t *testing.T) {
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {moment("a CONVERGED v1 v1 succeeded")}, "service/blog/shop": {moment("a CONVERGED v1 v1 succeeded")}}})
 	here := target{serviceName: serviceName{"hello", "shop"}, dropped: true}
@@ -136,7 +137,7 @@ func TestHistoryOfAnotherApplicationIsMeant(t *testing.T) {
 	require.Equal(t, "application/blog", o.whole)
 }
 
-// A runtime that nobody defines here may be another application's: it is said how that is found out.
+// A runtime without a definition here may belong to another application. The error says how to find that out.
 func TestValidateSaysWhereRuntimesOfOthersAre_A3(t *testing.T) {
 	c := newConsole(t, &fakeAPI{})
 	dir := t.TempDir()
@@ -184,7 +185,7 @@ func TestNear(t *testing.T) {
 	require.Equal(t, "; there are blog/site, shop/api, shop/web, shop/web-admin, shop/worker", suggestion("zzz/zzz", names))
 }
 
-// Every help text states the exit codes and shows how the verb is used.
+// Every help text lists the exit codes and shows an example.
 func TestHelp(t *testing.T) {
 	c := newConsole(t, nil)
 	all := newRoot(c.Factory).Commands()

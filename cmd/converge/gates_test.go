@@ -57,7 +57,7 @@ func TestGateFlags(t *testing.T) {
 	}, simulate, err)
 }
 
-// Every act of a person, as update: what is sent, and what is said when it is taken and when it is refused.
+// Each act of a person is an update. The test checks the payload, and the output when it is accepted and when it is refused.
 func TestGateVerbs(t *testing.T) { // A14, A15, A17, A22
 	for line, want := range map[string]string{
 		"approve shop/web v9 go-live --comment tested": `approve {"by":"alice","requestId":"ID","version":"v9","topic":"go-live","comment":"tested"}`,
@@ -89,7 +89,7 @@ func TestGateVerbs(t *testing.T) { // A14, A15, A17, A22
 	}
 }
 
-// What cannot be right is refused before anything is sent.
+// Invalid input is refused before anything is sent.
 func TestGateVerbsRefuse(t *testing.T) {
 	for line, want := range map[string]string{
 		"bypass shop/web v9 prod hours":            "a bypass needs a reason that others will read; give one with --reason",
@@ -111,7 +111,7 @@ func TestGateVerbsRefuse(t *testing.T) {
 	}
 }
 
-// A release that comes to an approval says how it is given, once, and goes on when it is.
+// A release that needs an approval reports once how to give it, and continues when it is given.
 func TestReleaseWaitsForApproval_A14(t *testing.T) {
 	waiting := moment("prod WAITING_MANUAL_APPROVAL v8 v9 pending")
 	waiting.Channels[0].Conditions = []protocol.ConditionStatus{{ID: "approval/go-live", Verdict: "WAIT", Unblock: "converge approve shop/web v9 go-live"}}
@@ -126,7 +126,8 @@ web v9 converged in prod.
 ! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live. Ctrl-C stops watching; the release goes on.
 `, said)
 	require.Equal(t, exitDone, code)
-	// While it is on its way, what waits there may be one before it: that is none of its approvals, and the command is not its own.
+	// While the release is in progress, an earlier release may wait for an approval there. That is not an approval of this release,
+	// and its command is not shown.
 	before := moment("staging CONVERGING v8 v9 in progress, prod WAITING_MANUAL_APPROVAL v7 v8 pending")
 	before.Channels[1].Conditions = []protocol.ConditionStatus{{ID: "approval/go-live", Verdict: "WAIT", Unblock: "converge approve shop/web v8 go-live"}}
 	_, said = run("release shop/web v9 --wait", before, waiting, waiting, done)
@@ -144,7 +145,7 @@ web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live
 	require.Equal(t, exitPerson, code)
 }
 
-// The history is what the store has and what only the workflow has yet, each line once.
+// The history combines the lines of the store and the lines that only the workflow has, each line once.
 func TestHistory(t *testing.T) {
 	dir := t.TempDir()
 	store, err := store.Open(context.Background(), dir)
@@ -174,7 +175,7 @@ func TestHistory(t *testing.T) {
 	require.Equal(t, "! nothing of that kind happened to shop/web\n", said)
 }
 
-// What a timeline draws is what the history says, here and as a picture.
+// A timeline shows the content of the history, as text and as a picture.
 func TestTimeline_B6(t *testing.T) {
 	dir := t.TempDir()
 	store, err := store.Open(context.Background(), dir)
@@ -206,7 +207,7 @@ v<9> prod  ░░▒▒▒▒▒▒▒▒▒▒▒▒▒▒███████
 	require.Contains(t, said, `"kind": "runs"`)
 }
 
-// A report sums up what the history says, for each service and for all, of the period that is asked for.
+// A report summarizes the history of the requested period, for each service and in total.
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	store, err := store.Open(context.Background(), dir)
@@ -225,7 +226,7 @@ func TestReport(t *testing.T) {
 	append("gone", line(-9, entities.EventRelease, "x1"), line(-8, entities.EventTarget, "x1"), line(-7, entities.EventSucceeded, "x1"))
 	append("longgone", line(-900, entities.EventRelease, "x1"))
 	append("api", line(-9, entities.EventRelease, "w1"), line(-8, entities.EventTarget, "w1"), line(-3, entities.EventSucceeded, "w1"))
-	// One channel of what is gone came before the other.
+	// One channel of the removed service came before the other.
 	digest, err := store.PutSpec(t.Context(), entities.Spec{Channels: []entities.ChannelSpec{
 		{Name: "staging"}, {Name: "prod", Conditions: []entities.Condition{{Kind: entities.ChannelStable, Channels: []string{"staging"}}}},
 	}})
@@ -278,7 +279,7 @@ all		3	2	3.5	4h	1	33%	1	1h
 	require.Contains(t, said, `"problem": "what it is now is not known: connection lost;`)
 }
 
-// The document of a report names all fields of its JSON.
+// The schema of a report names all fields of its JSON.
 func TestReportIsDocumented(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/operating.md")
 	require.NoError(t, err)
@@ -293,7 +294,7 @@ func TestReportIsDocumented(t *testing.T) {
 	}
 }
 
-// A history is that of a service, an application, a runtime or the installation; nothing else is.
+// A history belongs to a service, an application, a runtime or the installation, and to nothing else.
 func TestHistoryOfWhatIsWider_G7(t *testing.T) {
 	dir := t.TempDir()
 	kept, err := store.Open(context.Background(), dir)

@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// newCmdGet groups what is read by other programs.
+// newCmdGet groups the verbs whose output other programs read.
 func newCmdGet(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "get",
@@ -36,7 +36,7 @@ type assetsOptions struct {
 	watch       bool
 }
 
-// assetsEvery is the time between two looks for a newer incarnation.
+// assetsEvery is the interval between checks for a newer incarnation.
 const assetsEvery = 2 * time.Second
 
 func newCmdGetAssets(f *Factory, runF func(context.Context, *assetsOptions) error) *cobra.Command {
@@ -76,7 +76,7 @@ func kindsOfAssets() string {
 	return strings.Join(names, ", ")
 }
 
-// assetsOf is what is printed of one incarnation.
+// assetsOf is the output for one incarnation.
 type assetsOf struct {
 	Application string              `json:"application"`
 	Incarnation int64               `json:"incarnation"`
@@ -95,7 +95,7 @@ func (o *assetsOptions) run(ctx context.Context) error {
 		if err != nil && last == 0 {
 			return err
 		}
-		if err != nil && err.Error() != said { // an outage passes
+		if err != nil && err.Error() != said { // a temporary outage
 			said = err.Error()
 			o.f.note("%s", said)
 		}
@@ -116,7 +116,7 @@ func (o *assetsOptions) run(ctx context.Context) error {
 	}
 }
 
-// wanted says which assets are meant.
+// wanted returns the filter for the selected assets.
 func (o *assetsOptions) wanted() (func(incarnation.Asset) bool, error) {
 	if o.kind != "" && !slices.Contains(incarnation.AssetKinds(), incarnation.AssetKind(o.kind)) {
 		return nil, fmt.Errorf("--kind %q: expected one of %s", o.kind, kindsOfAssets())
@@ -137,7 +137,7 @@ func (o *assetsOptions) wanted() (func(incarnation.Asset) bool, error) {
 	}, nil
 }
 
-// read reads the incarnation that is meant; nil: none is newer than the last.
+// read reads the selected incarnation. It returns nil if none is newer than the last one.
 func (o *assetsOptions) read(ctx context.Context, last int64, wanted func(incarnation.Asset) bool) (*assetsOf, error) {
 	h, err := o.f.history(ctx, o.application, o.store)
 	if err != nil {

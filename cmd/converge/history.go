@@ -21,8 +21,8 @@ import (
 // historyOptions are those of history.
 type historyOptions struct {
 	f       *Factory
-	target  target      // as it was named: a service or an application
-	service serviceName // what is meant by it
+	target  target      // as the user named it: a service or an application
+	service serviceName // the service that it resolves to
 	known   string      // the workflow id of the service
 	whole   string      // workflow id of an application, a runtime or the installation, instead of a service
 	all     bool        // the installation
@@ -130,10 +130,10 @@ func (o *historyOptions) run(ctx context.Context) (err error) {
 	return o.f.screen().Table(table)
 }
 
-// dateTime is how a moment is written where any day may be meant.
+// dateTime is the format of times that may be on any day.
 const dateTime = time.DateTime + " MST"
 
-// shownWho marks who was not proven; nobody is Converge itself.
+// shownWho marks a caller without proof of identity. Nil is Converge.
 func shownWho(w *entities.Who) string {
 	switch {
 	case w == nil:
@@ -229,7 +229,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 	return o.f.screen().Lines(o.reported(s)...)
 }
 
-// reported is what the runtime says of the channel's objects, and where they have logs of their own.
+// reported returns what the runtime reports about the channel's objects, and where they have their own logs.
 func (o *logsOptions) reported(s protocol.Status) []string {
 	i := slices.IndexFunc(s.Channels, func(c protocol.ChannelStatus) bool { return c.Name == o.channel })
 	if i < 0 || o.kind != "" || o.last > 0 || len(s.Channels[i].Objects) == 0 {
@@ -238,7 +238,7 @@ func (o *logsOptions) reported(s protocol.Status) []string {
 	return append([]string{"What the runtime reports:"}, explain.Objects(s.Channels[i], o.f.Now())...)
 }
 
-// knownBy is what runtimes know a channel by: what was kept of it is kept under that.
+// knownBy returns the key under which runtimes know a channel. Its stored logs have the same key.
 func knownBy(s protocol.Status, channel string) string {
 	for _, c := range s.Channels {
 		if c.Name == channel {
@@ -261,8 +261,8 @@ func (o *logsOptions) chosen(entries []store.LogEntry) []store.LogEntry {
 	return out
 }
 
-// logLines heads an entry with what ran, how it ended and how long it took; what it printed is
-// indented, with stderr marked.
+// logLines formats a log entry. Its first line names the command, its result and its duration. The output follows, indented, with
+// stderr marked.
 func logLines(e store.LogEntry, now time.Time) []string {
 	head := fmt.Sprintf("%s %s", e.At.In(now.Location()).Format(dateTime), e.Kind)
 	if e.Name != "" {
@@ -279,7 +279,7 @@ func logLines(e store.LogEntry, now time.Time) []string {
 	case e.TimedOut:
 		ended = "timed out"
 	case e.ExitCode < 0:
-		ended = "no exit code" // it was ended, or never began
+		ended = "no exit code" // it was killed, or never started
 	}
 	head += fmt.Sprintf(": %s after %s (%s ago)", ended, e.Duration.Round(time.Millisecond), explain.Duration(now.Sub(e.At)))
 	lines := []string{head}

@@ -12,16 +12,16 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// This file reads audit trails: what the store has, what only the workflow has yet, and what was done to something wider that
-// a service is part of.
+// This file reads audit trails: the lines in the store, the newest lines that only the workflow has, and acts on the application, the
+// runtimes and the installation of a service.
 
-// shownLine is a line, and, where it is not the service's own, the workflow id of what it is of.
+// shownLine is an audit line. If it does not belong to the service, it names the workflow that it belongs to.
 type shownLine struct {
 	entities.AuditLine
 	Of string `json:"of,omitempty"`
 }
 
-// id is the workflow whose trail it is.
+// id returns the workflow id of the trail.
 func (o *historyOptions) id() string {
 	if o.whole != "" {
 		return o.whole
@@ -29,7 +29,7 @@ func (o *historyOptions) id() string {
 	return cmp.Or(o.known, o.service.id())
 }
 
-// name is that for people.
+// name returns the name of the trail for users.
 func (o *historyOptions) name() string {
 	application, _ := protocol.TrailOf(o.whole)
 	switch {
@@ -41,7 +41,7 @@ func (o *historyOptions) name() string {
 	return o.whole
 }
 
-// open opens the store that the trail is in. Gone says that the workflow does not run.
+// open opens the store of the trail. Gone is the error if the workflow does not run.
 func (o *historyOptions) open(ctx context.Context) (at *store.Store, status protocol.Status, gone error, err error) {
 	stated := ""
 	if o.whole == "" {
@@ -62,7 +62,7 @@ func (o *historyOptions) open(ctx context.Context) (at *store.Store, status prot
 	return at, status, gone, err
 }
 
-// storeOfAny is the store of an application: the one whose trail is wanted, or any.
+// storeOfAny returns the store of the application of the trail. Without an application it returns the store of any application.
 func (o *historyOptions) storeOfAny(ctx context.Context) (string, error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func (o *historyOptions) storeOfAny(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// lines are those of the store, and the newest, which only the workflow has. What is gone has its history all the same.
+// lines returns the lines from the store and the newest lines, which only the workflow has. A removed service still has its history.
 func (o *historyOptions) lines(ctx context.Context) ([]shownLine, error) {
 	at, status, gone, err := o.open(ctx)
 	if err != nil {
@@ -115,9 +115,9 @@ func (o *historyOptions) lines(ctx context.Context) ([]shownLine, error) {
 	return o.among(ctx, at, status, out), nil
 }
 
-// trail is one trail. A workflow that does not answer has no lines of its own.
+// trail returns one trail. A workflow that does not answer contributes no lines.
 func (o *historyOptions) trail(ctx context.Context, at *store.Store, id string) ([]entities.AuditLine, error) {
-	newest, _, err := o.newest(ctx, id) // asked first: a line that moves to the store in between is seen twice, never missed
+	newest, _, err := o.newest(ctx, id) // the workflow first: a line that moves to the store in between is read twice, never missed
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (o *historyOptions) trail(ctx context.Context, at *store.Store, id string) 
 	return lines, nil
 }
 
-// newest are the lines that only the workflow has; none of one that does not run.
+// newest returns the lines that only the workflow has. It returns none for a workflow that does not run.
 func (o *historyOptions) newest(ctx context.Context, id string) (newest protocol.HistoryAnswer, runs bool, err error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
@@ -151,15 +151,15 @@ func (o *historyOptions) newest(ctx context.Context, id string) (newest protocol
 	return newest, err == nil, err
 }
 
-// contains: a service that was begun anew counted from one again, so a number alone says nothing.
+// contains reports whether a line is in a trail. It compares more than the number, because a restarted service counts from one again.
 func contains(lines []entities.AuditLine, l entities.AuditLine) bool {
 	return slices.ContainsFunc(lines, func(other entities.AuditLine) bool {
 		return other.N == l.N && other.At.Equal(l.At) && other.Text == l.Text
 	})
 }
 
-// among puts what people did to a service's application, to its runtimes and to everything among its own lines, from the
-// publication on with which it began. What cannot be read is said, and left out.
+// among merges the acts on a service's application, on its runtimes and on the installation into the service's own lines, from the
+// first publication on. It reports trails that cannot be read, and leaves them out.
 func (o *historyOptions) among(ctx context.Context, at *store.Store, status protocol.Status, own []shownLine) []shownLine {
 	wider := []string{protocol.ApplicationID(o.service.application), protocol.InstallationID()}
 	for _, c := range status.Channels {
@@ -183,7 +183,7 @@ func (o *historyOptions) among(ctx context.Context, at *store.Store, status prot
 	return out
 }
 
-// concerns tells whether something that was done to what is wider concerns the service.
+// concerns reports whether an act on the application, a runtime or the installation concerns the service.
 func (o *historyOptions) concerns(id string, l entities.AuditLine) bool {
 	switch l.Kind {
 	case entities.EventPause:
@@ -194,7 +194,8 @@ func (o *historyOptions) concerns(id string, l entities.AuditLine) bool {
 	return false
 }
 
-// before tells whether the first of some lines was over when the service began: another one of its kind came before that.
+// before reports whether the first of some lines no longer applied when the service began, because a later line of the same kind
+// had replaced it.
 func (o *historyOptions) before(lines []entities.AuditLine, began shownLine) bool {
 	return slices.ContainsFunc(lines[1:], func(l entities.AuditLine) bool { return l.Kind == lines[0].Kind && !l.At.After(began.At) })
 }

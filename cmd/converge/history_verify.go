@@ -11,7 +11,7 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// runVerify compares all that the store has of a trail with what its workflow, or its newest checkpoint, says of its end.
+// runVerify compares all stored lines of a trail with the end that its workflow, or its newest checkpoint, states.
 func (o *historyOptions) runVerify(ctx context.Context) error {
 	at, _, _, err := o.open(ctx)
 	if err != nil {
@@ -57,10 +57,10 @@ func (o *historyOptions) say(r trail.Report) error {
 	return o.f.screen().Lines(lines...)
 }
 
-// looks is how often a trail is read that grows meanwhile.
+// looks limits how often a growing trail is read.
 const looks = 5
 
-// verified reads a trail between two questions to its workflow, until nothing was noted in between.
+// verified reads a trail between two queries of its workflow. It repeats this until no line was added in between.
 func (o *historyOptions) verified(ctx context.Context, at *store.Store) (trail.Report, error) {
 	application, service := protocol.TrailOf(o.id())
 	before, _, err := o.newest(ctx, o.id())
@@ -95,8 +95,8 @@ func (o *historyOptions) verified(ctx context.Context, at *store.Store) (trail.R
 	}
 }
 
-// end is what the workflow says of the end of its trail, or, of one that is gone, its newest checkpoint, and the lines which
-// that has and the store does not.
+// end returns the end of the trail according to the workflow, or according to the newest checkpoint if the workflow is gone. It also
+// returns the lines that the workflow has and the store lacks.
 func (o *historyOptions) end(ctx context.Context, at *store.Store, answer protocol.HistoryAnswer, runs bool) (trail.End, []entities.AuditLine, error) {
 	if runs && answer.Last != nil {
 		return trail.End{TrailEnd: *answer.Last, Exact: true}, nil, nil

@@ -18,14 +18,13 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// history is an application's incarnations: the newest ones from its workflow, older ones from the
-// store.
+// history is the list of incarnations of an application: the newest from its workflow, older ones from the store.
 type history struct {
 	status protocol.ApplicationStatus
 	store  *store.Store
 }
 
-// history asks the application, and opens the store that it names unless another is given.
+// history queries the application, and opens the store that it names unless the caller gives another.
 func (f *Factory) history(ctx context.Context, application, location string) (*history, error) {
 	if err := checkName("an application", application); err != nil {
 		return nil, err
@@ -72,7 +71,7 @@ func (h *history) all(ctx context.Context, n int) ([]protocol.Incarnation, error
 		return nil, err
 	}
 	for _, i := range h.status.Incarnations {
-		numbers = append(numbers, i.Number) // the store learns of the newest a moment later
+		numbers = append(numbers, i.Number) // the newest one reaches the store a moment later
 	}
 	slices.Sort(numbers)
 	numbers = slices.Compact(numbers)
@@ -121,7 +120,7 @@ dropped inside a directory that defines it.`,
 	return cmd
 }
 
-// application is the first argument, else what the working directory defines.
+// application returns the first argument, or the application of the working directory.
 func (f *Factory) application(args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], checkName("an application", args[0])
@@ -181,7 +180,7 @@ func incarnationRow(i protocol.Incarnation, now time.Time) []string {
 	}
 }
 
-// whence is where an incarnation comes from.
+// whence returns the source of an incarnation.
 func whence(o protocol.Origin) string {
 	from := o.Path
 	if hex := o.Hex(); hex != "" {
@@ -273,7 +272,7 @@ func (o *diffOptions) run(ctx context.Context) error {
 	return err
 }
 
-// because names the incarnations by which the second came from the first, the newest first, and what led to each.
+// because lists the incarnations between the first and the second, newest first, with the cause of each.
 func (o *diffOptions) because(ctx context.Context, h *history) error {
 	const most = 10
 	for number := o.to; number > max(o.from, o.to-most); number-- {
@@ -297,7 +296,7 @@ func (o *diffOptions) because(ctx context.Context, h *history) error {
 	return nil
 }
 
-// incarnation reads one by its number.
+// incarnation reads one incarnation by its number.
 func (h *history) incarnation(ctx context.Context, number int64) (*incarnation.Incarnation, error) {
 	record, err := h.number(ctx, number)
 	if err != nil {

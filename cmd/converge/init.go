@@ -90,7 +90,7 @@ func (o *initOptions) run(ctx context.Context) error {
 		"next: converge validate "+o.dir+", then converge dev "+o.dir)
 }
 
-// applicationName is the one given, else made from the directory's.
+// applicationName returns the given name, or one derived from the directory's name.
 func (o *initOptions) applicationName() (string, error) {
 	if o.name != "" {
 		return o.name, checkName("an application", o.name)
@@ -120,7 +120,7 @@ func (o *initOptions) refuseOverwriting(entries []fs.DirEntry) error {
 	return nil
 }
 
-// write puts one file of the skeleton into the directory, with the application's name filled in.
+// write writes one file of the skeleton into the directory, and fills in the application's name.
 func (o *initOptions) write(file, application string) error {
 	data, err := skeleton.ReadFile("skeleton/" + file)
 	if err != nil {

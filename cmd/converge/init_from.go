@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/client/origin"
 )
 
-// target names what an import writes.
+// target describes the output of an import.
 func (o *initOptions) target() (importer.Target, error) {
 	name, err := o.applicationName()
 	return importer.Target{Dir: o.dir, Application: name}, err

@@ -13,14 +13,15 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file holds what is said of one release over several services of an application (B8), which is addressed as APP@ID.
+// This file contains the output and the verbs for a joint release, which is one release of several services of an application (B8). Its
+// address is APP@ID.
 
 // jointName addresses a joint release.
 type jointName struct{ application, id string }
 
 func (j jointName) String() string { return j.application + entities.ByID + j.id }
 
-// parseJoint reads APP@ID. Ok: it has that form.
+// parseJoint reads APP@ID. Ok reports whether the argument has that form.
 func parseJoint(arg string) (j jointName, ok bool, err error) {
 	app, id, ok := strings.Cut(arg, entities.ByID)
 	if !ok || strings.Contains(app, "/") {
@@ -29,8 +30,7 @@ func parseJoint(arg string) (j jointName, ok bool, err error) {
 	return jointName{app, id}, true, errors.Join(checkName("an application", app), checkName("a release", id))
 }
 
-// spelledOut are the words of a verb for SVC VERSION where APP@ID stands for both: the release by its id is what each of its
-// services takes for a version.
+// spelledOut replaces APP@ID in the arguments of a verb by SVC VERSION. The services of the joint release accept its id as a version.
 func spelledOut(args []string) []string {
 	if len(args) == 0 {
 		return args
@@ -76,7 +76,7 @@ func readParts(words, params []string) (map[string]protocol.ServiceVersion, erro
 	return parts, nil
 }
 
-// readJoint reads [APP] SVC=VERSION... of a release. The application may be dropped inside a directory that defines it.
+// readJoint reads [APP] SVC=VERSION... of a release. The application is optional inside a directory that defines it.
 func (o *releaseOptions) readJoint(args []string) error {
 	if o.strategy != "" {
 		return errors.New("--strategy is for a release of one service; each of several goes by its own (maestro.strategy)")
@@ -158,7 +158,8 @@ func (o *releaseOptions) jointAccepted(a protocol.JointAnswer) error {
 	return screen.Lines(line)
 }
 
-// partsOf names the services of a joint release: as its application says, or, where that has forgotten it, those that know it.
+// partsOf returns the services of a joint release. They come from the application, or, if it no longer knows the release, from the
+// services that still do.
 func (f *Factory) partsOf(ctx context.Context, j jointName) ([]serviceName, error) {
 	application, err := f.applicationStatus(ctx, j.application)
 	if err != nil && !errors.Is(err, errNotFound) {
@@ -193,7 +194,7 @@ func (f *Factory) partsOf(ctx context.Context, j jointName) ([]serviceName, erro
 	return names, err
 }
 
-// statusOfParts asks the services of a joint release, and leaves of each the part that it has in it.
+// statusOfParts queries the services of a joint release, and reduces each status to its part of the release.
 func (f *Factory) statusOfParts(ctx context.Context, j jointName) ([]protocol.Status, error) {
 	names, err := f.partsOf(ctx, j)
 	if err != nil {
@@ -207,7 +208,7 @@ func (f *Factory) statusOfParts(ctx context.Context, j jointName) ([]protocol.St
 	return all, err
 }
 
-// partsText says how far each part of a joint release is, a line for each service.
+// partsText shows the progress of each part of a joint release, one line per service.
 func partsText(j jointName, all []protocol.Status) (lines []string) {
 	for _, s := range all {
 		part := "not begun"
@@ -242,10 +243,10 @@ func (o *serviceOptions) actOnParts(ctx context.Context, send func(context.Conte
 	return o.f.answered(names, answers, err)
 }
 
-// graveness orders the exit codes of several services: the first that one of them has is that of all.
+// graveness orders exit codes from gravest to mildest. The exit code of several services is the gravest one.
 var graveness = [...]int{exitInterrupted, exitError, exitFailed, exitPerson, exitTimeout}
 
-// concludeAll waits for several services at once, says how each ended, and returns the gravest exit code.
+// concludeAll waits for several services at once, reports how each ended, and returns the gravest exit code.
 func (f *Factory) concludeAll(ctx context.Context, names []serviceName, g goal, timeout time.Duration) error {
 	type ended struct {
 		out outcome
@@ -296,7 +297,7 @@ func (f *Factory) saidOf(n serviceName, code int, why, next string) error {
 	return f.screen().Lines(text)
 }
 
-// followOpened follows a release once the service has it: that takes a moment after it was committed.
+// followOpened follows a release as soon as the service has it, which is a moment after it was committed.
 func (w *follower) followOpened(ctx context.Context) (protocol.Status, outcome, error) {
 	for range openTries {
 		s, err := w.f.status(ctx, w.name)
@@ -310,5 +311,5 @@ func (w *follower) followOpened(ctx context.Context) (protocol.Status, outcome, 
 	return w.follow(ctx)
 }
 
-// openTries is how often that is looked for.
+// openTries limits how often followOpened looks for the release.
 const openTries = int(time.Minute / pollSoon)

@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// autumn is release autumn of web v9 and api w2, and what its services answer.
+// autumn returns release autumn of web v9 and api w2, and the answers of its services.
 func autumn(web, api string, journal ...string) map[string][]any {
 	of := func(service, version, channels string) protocol.Status {
 		s := moment(channels, journal...)
@@ -26,7 +26,7 @@ func autumn(web, api string, journal ...string) map[string][]any {
 	}
 }
 
-// One release of several services goes to its application; it is followed in all of them, and the gravest end counts.
+// One release of several services is sent to its application. It is followed in all services, and the gravest result counts.
 func TestReleaseOfSeveralServices_B8(t *testing.T) {
 	answer := protocol.JointAnswer{ID: "autumn", Services: map[string]string{"web": "v9", "api": "w2"}}
 	const said = "release autumn: api w2, web v9\n"
@@ -65,7 +65,7 @@ func TestReleaseOfSeveralServices_B8(t *testing.T) {
 		`"api":{"version":"w2","channelParameters":{"canary":{"replicas":1}}},"web":{"version":"v9","parameters":{"replicas":3}}}}`}, c.api.updates)
 }
 
-// APP@ID stands for SVC VERSION: what is asked of a release is asked of all its services, under one request id, and of no other.
+// APP@ID replaces SVC VERSION: an act on a release is sent to all its services, under one request id, and to no other service.
 func TestVerbsActOnAReleaseByID_B8(t *testing.T) {
 	const web, api = "staging CONVERGED v9 v9 succeeded, prod WAITING_MANUAL_APPROVAL v8 v9 pending", "staging CONVERGED w2 w2 succeeded"
 	both := func(verb, payload string) []string {

@@ -133,7 +133,7 @@ func (o *libraryOptions) publish(ctx context.Context) error {
 	return o.f.actOnWhole(ctx, into, protocol.PublishLibrary, act, protocol.LibraryRequest{Act: act, LibraryName: named})
 }
 
-// open opens the store that libraries are in: of the installation, so that any application says which.
+// open opens the store of the libraries. It belongs to the installation, so any application can name it.
 func (o *libraryOptions) open(ctx context.Context) (*store.Store, error) {
 	at, err := o.f.storeOf(ctx, "", "", o.store)
 	if err != nil {
@@ -193,7 +193,7 @@ func (o *libraryOptions) get(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, problems := config.ParseLibrary(content, o.name); len(problems) > 0 { // names of files are among what it checks
+	if _, problems := config.ParseLibrary(content, o.name); len(problems) > 0 { // it also checks the names of files
 		return o.f.problems(problems, "; nothing written")
 	}
 	if err := os.MkdirAll(o.dir, 0o755); err != nil { //nolint:gosec // as what is beside it in a repository

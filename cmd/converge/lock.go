@@ -74,7 +74,7 @@ func (o *lockOptions) run(ctx context.Context) error {
 	return o.print(locked)
 }
 
-// capture has the workers say what clusters are.
+// capture has the workers report the properties of clusters.
 func (o *lockOptions) capture(ctx context.Context) error {
 	application := publish.ApplicationIn(o.dir)
 	location, err := o.f.storeOf(ctx, application, o.dir, o.store)

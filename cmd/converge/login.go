@@ -19,7 +19,7 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// loginOptions are those of login.
+// loginOptions are the options of login.
 type loginOptions struct {
 	f        *Factory
 	issuer   string
@@ -105,7 +105,7 @@ func (o *loginOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// ended is why waiting ended, if it did.
+// ended returns the reason why waiting ended, if it did.
 func ended(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -113,7 +113,7 @@ func ended(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// code has a code entered on another device (RFC 8628).
+// code logs in with a code that the user enters on another device (RFC 8628).
 func (o *loginOptions) code(ctx context.Context, config *oauth2.Config, _ string) (*oauth2.Token, error) {
 	if config.Endpoint.DeviceAuthURL == "" {
 		return nil, errors.New("it has no login by another device")
@@ -126,7 +126,8 @@ func (o *loginOptions) code(ctx context.Context, config *oauth2.Config, _ string
 	return config.DeviceAccessToken(ctx, device)
 }
 
-// browser has a page opened, which comes back to this machine with a code that only who began this can use (RFC 7636, 8252).
+// browser opens a page. The page redirects to this machine with a code that only the process that began the login can use (RFC 7636,
+// 8252).
 func (o *loginOptions) browser(ctx context.Context, config *oauth2.Config, nonce string) (*oauth2.Token, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -149,7 +150,7 @@ func (o *loginOptions) browser(ctx context.Context, config *oauth2.Config, nonce
 	}
 }
 
-// shutDown ends a server once the page is shown that it is showing, which says how the login went.
+// shutDown stops a server after it has sent the page that shows the result of the login.
 func shutDown(server *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -158,13 +159,13 @@ func shutDown(server *http.Server) {
 	}
 }
 
-// returning takes the answer to the login that has this state, once.
+// returning handles the response to the login with this state, once.
 type returning struct {
 	state   string
 	answers chan returned
 }
 
-// returned is a code, or why there is none (RFC 6749, 4.1.2.1).
+// returned is a code, or the reason why there is none (RFC 6749, 4.1.2.1).
 type returned struct{ code, refusal string }
 
 // ServeHTTP implements http.Handler.
@@ -188,22 +189,22 @@ func (b returning) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "You are logged in; this page can be closed.")
 }
 
-// nameIn is who a token is of, for people.
+// nameIn returns the owner of a token, for users.
 func nameIn(id *oidc.IDToken) string {
 	var claims struct {
 		Email string `json:"email"`
 	}
-	_ = id.Claims(&claims) // then it is the subject
+	_ = id.Claims(&claims) // on failure the subject is used
 	return cmp.Or(claims.Email, id.Subject)
 }
 
-// login is what is kept of one.
+// login is the content of the login file.
 type login struct {
 	Issuer   string    `json:"issuer"`
 	ClientID string    `json:"clientId"`
 	Scopes   []string  `json:"scopes,omitempty"`
 	Token    string    `json:"token,omitempty"` // not used yet
-	Expiry   time.Time `json:"expiry,omitzero"` // of that
+	Expiry   time.Time `json:"expiry,omitzero"` // expiry of the token
 	Refresh  string    `json:"refresh,omitempty"`
 }
 
@@ -215,7 +216,7 @@ func (l *login) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, err
 	return &oauth2.Config{ClientID: l.ClientID, Endpoint: provider.Endpoint(), Scopes: append([]string{oidc.ScopeOpenID}, l.Scopes...)}, provider, nil
 }
 
-// take verifies what the issuer answered, and keeps it.
+// take verifies the issuer's response, and stores it.
 func (l *login) take(ctx context.Context, provider *oidc.Provider, token *oauth2.Token) (*oidc.IDToken, error) {
 	raw, ok := token.Extra("id_token").(string)
 	if !ok {
@@ -229,7 +230,7 @@ func (l *login) take(ctx context.Context, provider *oidc.Provider, token *oauth2
 	return id, nil
 }
 
-// renewed is a login with a token that was not used yet.
+// renewed renews a login, so that it has an unused token.
 func (l *login) renewed(ctx context.Context, now time.Time) error {
 	if l.Token != "" && now.Before(l.Expiry) {
 		return nil

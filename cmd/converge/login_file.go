@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// loginFile is where a login is kept: nobody else can read it.
+// loginFile returns the path of the login file. Only its owner can read it.
 func (f *Factory) loginFile() (string, error) {
 	dir := f.Env("CONVERGE_CONFIG_DIR")
 	if dir == "" {
@@ -24,8 +24,8 @@ func (f *Factory) loginFile() (string, error) {
 	return filepath.Join(dir, "login.json"), nil
 }
 
-// withLogin does something with the login's file while no other process does. Verbs run beside each other: each takes a token of
-// its own from the login, and what that is renewed with holds once.
+// withLogin calls do while it holds the lock of the login file. Verbs run concurrently: each takes its own token from the login, and a
+// refresh token may be valid only once.
 func (f *Factory) withLogin(ctx context.Context, do func(file string) error) error {
 	name, err := f.loginFile()
 	if err != nil {
@@ -43,11 +43,12 @@ func (f *Factory) withLogin(ctx context.Context, do func(file string) error) err
 }
 
 const (
-	lockAsked = 20 * time.Millisecond // how often
-	lockLeft  = 2 * actTimeout        // by a process that was killed: no other has it for so long
+	lockAsked = 20 * time.Millisecond // interval between attempts
+	lockLeft  = 2 * actTimeout        // then the process was killed: a living one holds the lock for less
 )
 
-// locked makes a file that nobody else has made. Locks of the system's own are not the same everywhere.
+// locked creates a lock file, and waits if another process has created it. Lock functions of the operating system differ between
+// platforms.
 func locked(ctx context.Context, name string) (unlock func(), err error) {
 	for {
 		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL, 0o600)
@@ -68,7 +69,7 @@ func locked(ctx context.Context, name string) (unlock func(), err error) {
 	}
 }
 
-// keepLogin replaces the file as a whole.
+// keepLogin replaces the login file atomically.
 func keepLogin(name string, l login) error {
 	file, err := os.CreateTemp(filepath.Dir(name), ".login-") // 0600
 	if err != nil {
@@ -96,11 +97,11 @@ func (f *Factory) forgetLogin(ctx context.Context) error {
 	})
 }
 
-// loginToken is a token of the login that there is, for one verb; empty: there is no login. What is left of the login is
-// kept before the token is used: it serves one request.
+// loginToken returns a token of the login for one verb, or "" if there is no login. It saves the remaining login before the token is
+// used, because a token serves one request.
 func (f *Factory) loginToken(ctx context.Context) (token string, err error) {
 	if name, err := f.loginFile(); err != nil || !exists(name) {
-		return "", nil // nor can there be one
+		return "", nil // no directory for a login
 	}
 	ctx, cancel := context.WithTimeout(ctx, actTimeout)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"github.com/converge-engine/converge/tests/idptest"
 )
 
-// loggedIn is a console whose person has logged in.
+// loggedIn returns a console whose user has logged in.
 func loggedIn(t *testing.T, issuer *idptest.Issuer, args ...string) *console {
 	t.Helper()
 	c := withBrowser(t)
@@ -28,7 +28,7 @@ func loggedIn(t *testing.T, issuer *idptest.Issuer, args ...string) *console {
 	return c
 }
 
-// withBrowser is a console beside a browser that visits what is printed.
+// withBrowser returns a console with a browser that visits the printed page.
 func withBrowser(t *testing.T) *console {
 	t.Helper()
 	c := newConsole(t, nil)
@@ -53,7 +53,7 @@ func withBrowser(t *testing.T) *console {
 	return c
 }
 
-// A login, in either way, gives each verb a token of its own, which nobody else can read, until it is over.
+// A login, with both methods, gives each verb its own token until it expires. Other users cannot read the login.
 func TestLogin(t *testing.T) {
 	for name, args := range map[string][]string{"browser": nil, "device": {"--device"}} {
 		t.Run(name, func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// Where nothing says who issues tokens, a login is in nobody's way: the verb is sent again without it, and that is said. A token
-// that somebody gave is meant, and what it is refused with is an error.
+// If the installation has no issuer of tokens, a login does not disturb: the verb is sent again without it, with a note. A token that
+// the user gave explicitly is required, so its refusal is an error.
 func TestLoginWhereNoIdentityIsKnown(t *testing.T) {
 	c := loggedIn(t, idptest.New(t), "--device")
 	refusal := &refusedError{"this application declares " + protocol.NoIdentity}
@@ -111,7 +111,7 @@ func TestLoginWhereNoIdentityIsKnown(t *testing.T) {
 	require.Len(t, c.api.updates, 1)
 }
 
-// A login that nothing renews serves one verb, and none once it has expired.
+// A login without a refresh token serves one verb, and none after its expiry.
 func TestLoginThatIsNotRenewed(t *testing.T) {
 	issuer := idptest.New(t)
 	issuer.NoRefresh = true
@@ -127,7 +127,7 @@ func TestLoginThatIsNotRenewed(t *testing.T) {
 	require.ErrorContains(t, c.unproven, "your login expired at ")
 }
 
-// Verbs that run beside each other take a token each, although what a login is renewed with holds once.
+// Concurrent verbs take one token each, although a refresh token is valid only once.
 func TestVerbsBesideEachOtherTakeATokenEach(t *testing.T) {
 	c := loggedIn(t, idptest.New(t), "--device")
 	const verbs = 8
@@ -146,7 +146,7 @@ func TestVerbsBesideEachOtherTakeATokenEach(t *testing.T) {
 	require.Len(t, slices.Compact(tokens), verbs)
 }
 
-// A command that was killed keeps no other from the login for ever; one that has it does, and is named.
+// A killed command does not lock the login forever. A running command locks it, and the error names the lock.
 func TestLockOfALoginThatNobodyHas(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "login.json.lock")
 	unlock, err := locked(t.Context(), name)
@@ -167,7 +167,7 @@ func TestLockOfALoginThatNobodyHas(t *testing.T) {
 	unlock()
 }
 
-// Who is refused by the issuer is told at once, and not when nobody has come for minutes.
+// A refusal by the issuer is reported at once, not after a timeout of minutes.
 func TestLoginThatIsRefused(t *testing.T) {
 	issuer := idptest.New(t)
 	issuer.Refuses = "access_denied"
@@ -176,7 +176,7 @@ func TestLoginThatIsRefused(t *testing.T) {
 	require.Contains(t, c.err.String(), "login at "+issuer.URL+": it refused: access_denied")
 }
 
-// A command that makes several requests takes no token that serves one, but does with none at all.
+// A command that makes several requests uses no single-use token, and runs without any.
 func TestAcceptanceTakesNoToken_G3(t *testing.T) {
 	for token, refused := range map[string]bool{"x.y.z": true, noToken: false, "": false} {
 		c := newConsole(t, nil)

@@ -1,7 +1,6 @@
-// Command converge releases services and says why they are not moving. A verb, or a few that belong
-// together, is one file; what a verb asks of Temporal is the small interface in api.go. The Temporal
-// server itself is never linked, nor are Helm and Kustomize: `converge dev` becomes another program, and one
-// more renders (cmd/internal/program).
+// Command converge releases services and explains why they are not moving. Each verb, or a few related ones, is one file. The verbs use
+// Temporal through the small interface in api.go. The Temporal server is never linked into this program, nor are Helm and Kustomize:
+// `converge dev` becomes another program, and a third one renders (cmd/internal/program).
 package main
 
 import (
@@ -21,12 +20,12 @@ import (
 
 func main() { start(renderApart) }
 
-// renderApart has charts and kustomizations rendered by a program of its own, which is looked for when there are some.
+// renderApart renders charts and kustomizations in a separate program. It searches for that program only when it needs it.
 func renderApart(ctx context.Context) {
 	sources.RenderApart(func() (string, error) { return program.Render.Find(ctx, os.Stderr) }, sources.MaxTime)
 }
 
-// start is the program; render says who renders for it.
+// start runs the program; render sets the renderer.
 func start(render func(context.Context)) {
 	custom.RunWatchdog()
 	ctx, stop := interruptible()
@@ -52,7 +51,7 @@ func interruptible() (context.Context, func()) {
 	return ctx, func() { signal.Stop(signals) }
 }
 
-// run carries out one command line and returns the exit code.
+// run executes one command line and returns the exit code.
 func run(ctx context.Context, f *Factory, args []string) int {
 	root := newRoot(f)
 	root.SetArgs(args)
@@ -61,7 +60,7 @@ func run(ctx context.Context, f *Factory, args []string) int {
 	return finish(ctx, err, f.Err)
 }
 
-// programVersion is that of the module; what is built from a checkout may have none.
+// programVersion returns the version of the module. A build from a checkout may have none.
 func programVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

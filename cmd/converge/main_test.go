@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	render.Run() // which `converge` has another program for, and here that is this one
+	render.Run() // `converge` starts another program for it, which is this one in tests
 	testscript.Main(m, map[string]func(){"converge": func() { start(func(context.Context) {}) }})
 }
 
@@ -23,7 +23,7 @@ address = "127.0.0.1:1"
 address = "127.0.0.1:3"
 `
 
-// TestScripts runs testdata/*.txtar: what the command says without a server.
+// TestScripts runs testdata/*.txtar: the output of commands without a server.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",

@@ -23,7 +23,7 @@ var namePattern = regexp.MustCompile(`^[a-z]([a-z0-9-]*[a-z0-9])?$`)
 
 func isName(name string) bool { return len(name) <= 63 && namePattern.MatchString(name) }
 
-// checkName refuses what no service can be called, before anything is asked of the server.
+// checkName refuses an invalid service name before the server is queried.
 func checkName(kind, name string) error {
 	if !isName(name) {
 		return fmt.Errorf("%q is no name of %s; expected lower-case letters, digits and hyphens", name, kind)
@@ -31,7 +31,7 @@ func checkName(kind, name string) error {
 	return nil
 }
 
-// parseService reads SVC. The application may be dropped inside a directory that defines it.
+// parseService reads SVC. The application is optional inside a directory that defines it.
 func (f *Factory) parseService(arg string) (serviceName, error) {
 	app, svc, ok := strings.Cut(arg, "/")
 	if !ok {
@@ -48,16 +48,16 @@ func (f *Factory) parseService(arg string) (serviceName, error) {
 	return n, errors.Join(checkName("an application", app), checkName("a service", svc))
 }
 
-// target is what a verb for SVC or APP was given.
+// target is the argument of a verb for SVC or APP.
 type target struct {
 	serviceName
 	all bool // every service of the application
-	// dropped: the application is that of the working directory, and was not named.
+	// dropped means that the user left out the application, so it is the one of the working directory.
 	dropped bool
 }
 
-// parseTarget reads SVC or APP: a word with a slash is a service; one without is the application
-// that the working directory defines or, there, one of its services; elsewhere an application.
+// parseTarget reads SVC or APP. A word with a slash is a service. Inside a directory that defines an application, a word without a
+// slash is that application or one of its services; elsewhere it is an application.
 func (f *Factory) parseTarget(arg string) (target, error) {
 	if strings.HasPrefix(arg, "runtime/") {
 		return target{}, fmt.Errorf("%s: of a runtime there are only pause, resume, drain, turnup and history; name services", arg)
@@ -75,7 +75,7 @@ func (f *Factory) parseTarget(arg string) (target, error) {
 	return target{serviceName: serviceName{application: arg}, all: true}, checkName("an application", arg)
 }
 
-// meant is another application than that of the working directory, where the word is one and no service here.
+// meant returns another application than that of the working directory, if the word names one and is no service here.
 func (f *Factory) meant(ctx context.Context, t target) (target, error) {
 	if !t.dropped {
 		return t, nil
@@ -90,15 +90,14 @@ func (f *Factory) meant(ctx context.Context, t target) (target, error) {
 	}
 	known := applications(all)
 	if !slices.Contains(known, t.service) {
-		if known, err = api.Applications(ctx); err != nil || !slices.Contains(known, t.service) { // all of its services may be kept down
+		if known, err = api.Applications(ctx); err != nil || !slices.Contains(known, t.service) { // all of its services may be unmanaged
 			return t, err
 		}
 	}
 	return target{serviceName: serviceName{application: t.service}, all: true}, nil
 }
 
-// missing explains that a service does not exist, with names that are near. A verb never starts
-// one that is not declared.
+// missing explains that a service does not exist, and suggests similar names. A verb never starts a service that is not declared.
 func (f *Factory) missing(ctx context.Context, n serviceName) error {
 	api, err := f.client(ctx)
 	if err != nil {
@@ -118,7 +117,7 @@ func (f *Factory) missing(ctx context.Context, n serviceName) error {
 	return fmt.Errorf("no service %s%s", n, suggestion(n.String(), names))
 }
 
-// suggestion lists near names, or all when they are few, or says how to declare one.
+// suggestion lists similar names, or all if they are few, or says how to declare a service.
 func suggestion(wrong string, names []string) string {
 	close := near(wrong, names)
 	switch {
@@ -136,8 +135,8 @@ func suggestion(wrong string, names []string) string {
 	return "; converge status lists them all"
 }
 
-// near gives at most five names within a third of the length of the wrong one, nearest first, and
-// those with the same service in another application.
+// near returns at most five names whose distance is within a third of the length of the wrong name, nearest first. It also returns
+// names with the same service in another application.
 func near(wrong string, names []string) []string {
 	type candidate struct {
 		name     string
@@ -163,8 +162,7 @@ func near(wrong string, names []string) []string {
 	return out
 }
 
-// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a
-// into b.
+// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a into b.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	before, last := make([]int, len(y)+1), make([]int, len(y)+1)

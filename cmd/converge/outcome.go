@@ -11,23 +11,23 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// goal is what is waited for.
+// goal is the target of a wait.
 type goal struct {
 	release  string   // id; empty: the service as it is
 	channel  string   // empty: all of them
-	approval approval // what a channel that waits for an approval means
+	approval approval // effect of a channel that waits for an approval
 }
 
-// approval says what to do about a release that an approval would let go on.
+// approval says how a wait treats a release that needs an approval.
 type approval int
 
 const (
-	approvalEnds     approval = iota // ends the wait once nothing else moves (`wait`)
-	approvalEndsNow                  // ends it at once (`--stop-at-approval`)
-	approvalIsWaited                 // somebody may give it: go on (`release --wait`)
+	approvalEnds     approval = iota // ends the wait when nothing else moves (`wait`)
+	approvalEndsNow                  // ends the wait at once (`--stop-at-approval`)
+	approvalIsWaited                 // a person may still approve: continue (`release --wait`)
 )
 
-// outcome is whether waiting is over, with which exit code, and why in one line.
+// outcome says whether the wait is over, with the exit code and a reason in one line.
 type outcome struct {
 	over bool
 	code int
@@ -39,13 +39,13 @@ func over(code int, why string) outcome { return outcome{over: true, code: code,
 
 const mendFailure = "Next: retry, cancel, or release a fix."
 
-// failed is over and can be mended.
+// failed returns the outcome for a failure that can be fixed.
 func failed(why string) outcome {
 	return outcome{over: true, code: exitFailed, why: why, next: mendFailure}
 }
 
-// exitFor decides whether waiting is over. While anything that counts can still move by itself it
-// is not; then a failure counts more than a wait for a person.
+// exitFor decides whether the wait is over. It is not over while a relevant channel can still move without a person. After that, a
+// failure counts more than a wait for a person.
 func exitFor(s protocol.Status, g goal) outcome {
 	if g.channel != "" {
 		if err := checkChannel(s, g.channel); err != nil {
@@ -62,34 +62,34 @@ func exitFor(s protocol.Status, g goal) outcome {
 	return outcomeOf(releaseGroups(s, r, g), g, s.Service+" "+r.Version)
 }
 
-// groups holds the channels that count, by what can become of them.
+// groups holds the relevant channels, grouped by what can happen next.
 type groups struct {
-	moving    []string // goes on by itself
-	unread    []string // what runs cannot be read: goes on once it can be
-	unreadBy  string   // why not, of the first of them
-	gated     []string // goes on by itself once its gates pass
-	gates     []string // those
-	queued    []string // goes on when another channel does
+	moving    []string // continues without a person
+	unread    []string // its instances cannot be read; continues once they can
+	unreadBy  string   // error of the first of them
+	gated     []string // continues without a person once its gates pass
+	gates     []string // those gates
+	queued    []string // continues when another channel does
 	failed    []string
-	mend      string   // what helps, of the first of them where nothing has failed that could be tried again
-	ill       int      // of how many of them that is so
-	back      []string // rolled back, and stays there
+	mend      string   // remedy for the first degraded one, where a retry does not apply
+	ill       int      // how many of them are degraded
+	back      []string // rolled back, and stays at that version
 	pinned    []string // kept at another version by a pin
-	blocked   []string // waits for something that failed
-	why       string   // that it failed, of the first of them
-	unblock   string   // and what lets it go on
+	blocked   []string // waits for a failed channel
+	why       string   // the failure of the first of them
+	unblock   string   // and what unblocks it
 	paused    []string
-	approval  []string // an approval can be given now
-	approve   []string // the commands that give it
-	behind    bool     // it is asked for another release, which goes first
-	none      []string // nothing was ever released there
-	suspended []string // what runs there waits at a step of its own for a person
-	promote   []string // the commands that let it go on
-	cancelled []string // also: what is there was cancelled
+	approval  []string // can be approved now
+	approve   []string // commands that approve
+	behind    bool     // approval is for another release, which goes first
+	none      []string // nothing was ever released to it
+	suspended []string // its rollout is paused at its own step and needs a person
+	promote   []string // commands that continue the rollout
+	cancelled []string // also: its current version was cancelled
 	skipped   []string // a newer release entered instead
-	reported  []string // would be applied, in a channel that only reports
+	reported  []string // dry run: a channel that only reports would apply it
 	done      []string
-	lacks     []string // what of the configuration is not where it converged
+	lacks     []string // configuration that is missing where it converged
 }
 
 func outcomeOf(in groups, g goal, what string) outcome {
@@ -102,7 +102,7 @@ func outcomeOf(in groups, g goal, what string) outcome {
 	return in.outcome(g, what)
 }
 
-// outcome is that of channels of which none needs a person at once.
+// outcome returns the outcome if no channel needs a person at once.
 func (in groups) outcome(g goal, what string) outcome {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	switch {
@@ -137,7 +137,7 @@ func (in groups) outcome(g goal, what string) outcome {
 	return in.over(what)
 }
 
-// fallen: it failed, or was taken back.
+// fallen is the outcome if the release failed, or was rolled back.
 func (in groups) fallen(what string) outcome {
 	why := joined("; ", after(what+" failed in ", in.failed), after(what+" was rolled back in ", in.back))
 	if held := append(in.blocked, in.queued...); len(held) > 0 {
@@ -150,7 +150,7 @@ func (in groups) fallen(what string) outcome {
 	return out
 }
 
-// over: nothing is left that could move.
+// over is the outcome if nothing is left that could move.
 func (g *groups) over(what string) outcome {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	switch {
@@ -166,7 +166,7 @@ func (g *groups) over(what string) outcome {
 	return over(exitDone, joined("; ", what+" converged"+after(" in ", g.done), nothing, strings.Join(g.lacks, ", ")))
 }
 
-// held: what failed has to be mended, or passed.
+// held is the outcome if a failure must be fixed or bypassed.
 func (g *groups) held(what string) outcome {
 	out := failed(what + " is blocked in " + strings.Join(g.blocked, ", "))
 	if g.why != "" {
@@ -178,16 +178,16 @@ func (g *groups) held(what string) outcome {
 	return out
 }
 
-// asksNow tells whether an approval lets the release itself go on. One of a release that is before it does only once this one goes
-// no further by itself: until then it may still come first.
+// asksNow reports whether an approval would advance the release itself. An approval of an earlier release does so only when this
+// release can go no further without a person. Until then this release may still enter first.
 func (g *groups) asksNow() bool {
 	return len(g.approval) > 0 && (!g.behind || len(g.moving)+len(g.gated) == 0)
 }
 
-// reports: nothing but what is only reported is left.
+// reports is true if only channels that only report are left.
 func (g *groups) reports() bool { return len(g.reported) > 0 && len(g.cancelled) == 0 }
 
-// person: only somebody who approves can move it.
+// person is the outcome if only an approver can advance it.
 func (g *groups) person(what string) outcome {
 	out := over(exitPerson, what+" waits for an approval in "+strings.Join(g.approval, ", "))
 	if len(g.approve) > 0 {
@@ -196,7 +196,7 @@ func (g *groups) person(what string) outcome {
 	return out
 }
 
-// atStep: only somebody who lets a rollout go on can move it.
+// atStep is the outcome if only a person who promotes the rollout can advance it.
 func (g *groups) atStep(what string) outcome {
 	out := over(exitPerson, what+" waits at a step for a person in "+strings.Join(g.suspended, ", "))
 	if len(g.promote) > 0 {
@@ -205,7 +205,7 @@ func (g *groups) atStep(what string) outcome {
 	return out
 }
 
-// steps is where a channel goes that waits at a step of what runs there.
+// steps selects the group of a channel whose rollout waits at its own step.
 func (g *groups) steps(c protocol.ChannelStatus) *[]string {
 	for _, r := range c.Reasons {
 		if r.Unblock != "" {
@@ -215,7 +215,7 @@ func (g *groups) steps(c protocol.ChannelStatus) *[]string {
 	return &g.suspended
 }
 
-// after puts a lead before names, or gives nothing for none.
+// after puts a lead before names. It returns nothing for no names.
 func after(lead string, names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -223,13 +223,12 @@ func after(lead string, names []string) string {
 	return lead + strings.Join(names, ", ")
 }
 
-// joined puts the parts that say something in one text.
+// joined joins the parts that are not empty.
 func joined(sep string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), sep)
 }
 
-// releaseGroups sorts channels by the release's phase there and, while it has not ended, by what
-// the channel is doing.
+// releaseGroups groups channels by the phase of the release there, and, before it has ended, by the current activity of the channel.
 func releaseGroups(s protocol.Status, r protocol.ReleaseStatus, g goal) groups {
 	var out groups
 	for _, c := range s.Channels {
@@ -263,18 +262,18 @@ func releaseGroups(s protocol.Status, r protocol.ReleaseStatus, g goal) groups {
 	return out
 }
 
-// ended: the release failed in the channel or was taken back there, and something newer may have come since.
+// ended selects the group of a channel in which the release failed or was rolled back. A newer release may have followed.
 func (g *groups) ended(c protocol.ChannelStatus, phase maestro.Phase) *[]string {
 	switch status := entities.Status(c.Status); {
 	case status == entities.StatusRollingBack:
-		return &g.moving // until it is back
+		return &g.moving // until the rollback is complete
 	case status == entities.StatusRolledBack, phase == maestro.RolledBack && status != entities.StatusFailedRollback:
 		return &g.back
 	}
 	return &g.failed
 }
 
-// inProgress: the channel's target is set for the release.
+// inProgress selects the group of a channel whose target is the release.
 func (g *groups) inProgress(c protocol.ChannelStatus) *[]string {
 	switch entities.Status(c.Status) {
 	case entities.StatusPaused:
@@ -286,21 +285,21 @@ func (g *groups) inProgress(c protocol.ChannelStatus) *[]string {
 	case entities.StatusUnknown:
 		return g.unreadable(c)
 	case entities.StatusPreconditions, entities.StatusManualApproval, entities.StatusBlocked:
-		if c.ReportOnly { // what waits is a release behind it
+		if c.ReportOnly { // a release that waits is behind this one
 			return &g.reported
 		}
 	}
 	return &g.moving
 }
 
-// pending: the release has not entered the channel. When another one is ahead of it there, what the
-// channel waits for is not its own wait, unless that is a person: then it takes one to move either.
+// pending selects the group of a channel that the release has not entered. If another release is ahead of it there, the channel's wait
+// is not the wait of this release. The exception is a wait for a person, because both need it.
 func (g *groups) pending(c protocol.ChannelStatus, version string) *[]string {
 	status := entities.Status(c.Status)
 	switch {
 	case status == entities.StatusPaused:
 		return &g.paused
-	case status == entities.StatusDeleted: // until somebody brings it back
+	case status == entities.StatusDeleted: // until a user restores it
 		return &g.blocked
 	case c.Desired != version && status != entities.StatusManualApproval:
 		return &g.queued
@@ -310,10 +309,10 @@ func (g *groups) pending(c protocol.ChannelStatus, version string) *[]string {
 	return g.waiting(c)
 }
 
-// hides are the statuses of what is there that are shown before what the next release waits for.
+// hides lists the statuses that describe the current version. They are shown instead of what the next release waits for.
 var hides = []entities.Status{entities.StatusFailed, entities.StatusFailedRollback, entities.StatusDegraded, entities.StatusUnknown}
 
-// beneath sorts a channel by what the next release waits for, which its status does not say.
+// beneath groups a channel by what the next release waits for, because its status does not show that.
 func (g *groups) beneath(c protocol.ChannelStatus) *[]string {
 	failed := func(k protocol.ConditionStatus) bool { return k.Verdict == string(entities.Fail) }
 	switch {
@@ -330,7 +329,7 @@ func (g *groups) beneath(c protocol.ChannelStatus) *[]string {
 	return &g.moving
 }
 
-// unreadable is where a channel goes of which what runs cannot be read. Where nobody has tried yet, it goes on.
+// unreadable selects the group of a channel whose instances cannot be read. Before the first attempt it counts as moving.
 func (g *groups) unreadable(c protocol.ChannelStatus) *[]string {
 	if c.Unread == nil {
 		return &g.moving
@@ -341,7 +340,7 @@ func (g *groups) unreadable(c protocol.ChannelStatus) *[]string {
 	return &g.unread
 }
 
-// asks is where a channel goes in which an approval can be given now.
+// asks selects the group of a channel that can be approved now.
 func (g *groups) asks(c protocol.ChannelStatus) *[]string {
 	for _, command := range commands(c) {
 		if !slices.Contains(g.approve, command) {
@@ -351,7 +350,7 @@ func (g *groups) asks(c protocol.ChannelStatus) *[]string {
 	return &g.approval
 }
 
-// waits is where a channel goes that waits for conditions other than that.
+// waits selects the group of a channel that waits for conditions other than approvals.
 func (g *groups) waits(c protocol.ChannelStatus) *[]string {
 	switch {
 	case onlyReports(c):
@@ -369,7 +368,7 @@ func (g *groups) waits(c protocol.ChannelStatus) *[]string {
 	return &g.gated
 }
 
-// waiting sorts a channel that the next release may not enter yet.
+// waiting groups a channel that the next release may not enter yet.
 func (g *groups) waiting(c protocol.ChannelStatus) *[]string {
 	switch entities.Status(c.Status) {
 	case entities.StatusBlocked:
@@ -387,7 +386,7 @@ func (g *groups) waiting(c protocol.ChannelStatus) *[]string {
 	return &g.moving
 }
 
-// failedGate keeps what the first blocked channel is blocked by.
+// failedGate records what blocks the first blocked channel.
 func (g *groups) failedGate(c protocol.ChannelStatus) {
 	for _, k := range c.Conditions {
 		if g.why != "" || k.Verdict != string(entities.Fail) {
@@ -399,17 +398,17 @@ func (g *groups) failedGate(c protocol.ChannelStatus) {
 	}
 }
 
-// onlyReports tells whether nothing is to come to a channel but what it only reports. Its desired version is its target then.
+// onlyReports reports whether only dry-run changes are pending for a channel. Its desired version then equals its target.
 func onlyReports(c protocol.ChannelStatus) bool {
 	return c.ReportOnly && (c.Desired == "" || c.Desired == c.Target) && !slices.ContainsFunc(c.Conditions, unmet)
 }
 
-// unmet tells whether a condition was asked and does not pass.
+// unmet reports whether a condition was evaluated and does not pass.
 func unmet(k protocol.ConditionStatus) bool {
 	return k.Verdict != string(entities.Pass) && k.Code != string(decide.CodeNotAsked)
 }
 
-// commands are those that give the approvals which a channel waits for.
+// commands returns the commands that give the approvals a channel waits for.
 func commands(c protocol.ChannelStatus) []string {
 	var out []string
 	for _, k := range c.Conditions {
@@ -424,15 +423,15 @@ func pinned(c protocol.ChannelStatus) bool {
 	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool { return k.ID == "pin" && k.Verdict != string(entities.Pass) })
 }
 
-// upstream reports whether a channel waits for another one: nothing else that it waits for moves it before that does. What
-// only time stands before is no such wait.
+// upstream reports whether a channel waits for another channel. Its other conditions cannot advance it before that one passes. A
+// condition that only needs time does not count.
 func upstream(c protocol.ChannelStatus) bool {
 	return slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool {
 		return unmet(k) && strings.HasPrefix(k.ID, string(entities.ChannelStable)+"/") && k.NextCheck.IsZero()
 	})
 }
 
-// serviceGroups sorts channels by status alone, as the status table says that `wait` ends.
+// serviceGroups groups channels by status alone, in the order of the table of statuses for `wait`.
 func serviceGroups(s protocol.Status, g goal) groups {
 	var out groups
 	if len(s.Channels) == 0 {
@@ -443,7 +442,7 @@ func serviceGroups(s protocol.Status, g goal) groups {
 			continue
 		}
 		if c.Status == string(entities.StatusOrphaned) {
-			continue // left in place for good: nothing to wait for
+			continue // orphaned on purpose: nothing to wait for
 		}
 		to := out.byStatus(s, c)
 		if *to = append(*to, c.Name); c.Lacks != "" {
@@ -453,7 +452,7 @@ func serviceGroups(s protocol.Status, g goal) groups {
 	return out
 }
 
-// byStatus sorts a channel that is declared.
+// byStatus groups a declared channel.
 func (g *groups) byStatus(s protocol.Status, c protocol.ChannelStatus) *[]string {
 	switch status := entities.Status(c.Status); {
 	case status == entities.StatusPaused:
@@ -475,7 +474,7 @@ func (g *groups) byStatus(s protocol.Status, c protocol.ChannelStatus) *[]string
 	return &g.done
 }
 
-// mends keeps what helps where what is there is not as it should be: nothing failed that could be tried again.
+// mends records the remedy for a degraded channel, in which nothing failed that could be retried.
 func (g *groups) mends(c protocol.ChannelStatus) {
 	if c.Status != string(entities.StatusDegraded) {
 		return
@@ -491,12 +490,12 @@ func (g *groups) mends(c protocol.ChannelStatus) {
 	}
 }
 
-// untouched tells whether nothing was ever released to a channel.
+// untouched reports whether nothing was ever released to a channel.
 func untouched(c protocol.ChannelStatus) bool {
 	return c.Status == string(entities.StatusConverged) && c.Target == "" && c.Current == ""
 }
 
-// awaited reports whether a release has yet to come to a channel that is well for now.
+// awaited reports whether a release has yet to reach a channel that is currently healthy.
 func awaited(s protocol.Status, channel string) bool {
 	return slices.ContainsFunc(s.Releases, func(r protocol.ReleaseStatus) bool {
 		p := maestro.Phase(r.Phases[channel])
@@ -516,7 +515,7 @@ func checkChannel(s protocol.Status, name string) error {
 	return fmt.Errorf("%s/%s has no release channel %q; expected one of %s", s.Application, s.Service, name, strings.Join(names, ", "))
 }
 
-// releaseWhere finds the newest release that is meant.
+// releaseWhere finds the newest release that matches.
 func releaseWhere(s protocol.Status, meant func(protocol.ReleaseStatus) bool) (protocol.ReleaseStatus, bool) {
 	if i := slices.IndexFunc(s.Releases, meant); i >= 0 { // newest first
 		return s.Releases[i], true

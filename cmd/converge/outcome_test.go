@@ -11,8 +11,8 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// situation reads "name STATUS desired phase / condition…" per channel, of release 5 (v5); "-" is nothing. A condition with a
-// question mark was not asked yet.
+// situation parses "name STATUS desired phase / condition…" per channel, of release 5 (v5); "-" is empty. A condition with a question
+// mark was not evaluated yet.
 func situation(t *testing.T, channels ...string) protocol.Status {
 	t.Helper()
 	s := protocol.Status{Application: "shop", Service: "web"}
@@ -111,7 +111,7 @@ func TestExitForRelease(t *testing.T) {
 	unrepaired.Channels[0].Reasons = []protocol.Reason{{Code: "progress", Text: "web FAILED"}, {Code: "command", Text: "release a fix, or: converge restart shop/web a"}}
 	require.Equal(t, "Next: release a fix, or: converge restart shop/web a.", exitFor(unrepaired, goal{}).next)
 	rests := situation(t, "b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending"+up)
-	rests.Channels[1].Conditions[0].NextCheck = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC) // only time stands before it
+	rests.Channels[1].Conditions[0].NextCheck = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC) // it only waits for a time
 	require.Equal(t, outcome{why: "web v5 waits in c for channel-stable/a"}, exitFor(rests, goal{release: "5"}))
 	s := situation(t, "a CONVERGED v5 succeeded", "b FAILED v5 failed")
 	require.Equal(t, over(0, "web v5 converged in a"), exitFor(s, goal{release: "5", channel: "a"}))
@@ -119,12 +119,12 @@ func TestExitForRelease(t *testing.T) {
 	require.Equal(t, over(1, `shop/web has no release channel "c"; expected one of a, b`), exitFor(s, goal{release: "5", channel: "c"}))
 }
 
-// What a channel only reports is not waited for once nothing else moves, and fails nobody (A25).
+// A channel that only reports is not waited for when nothing else moves, and never counts as a failure (A25).
 func TestExitForAChannelThatOnlyReports_A25(t *testing.T) {
 	exit := func(channels ...string) outcome {
 		s := situation(t, channels...)
 		s.Channels[0].ReportOnly = true
-		if strings.Contains(channels[0], "in progress") { // its target is set, and that is what is desired
+		if strings.Contains(channels[0], "in progress") { // its target is set to the desired version
 			s.Channels[0].Target = s.Channels[0].Desired
 		}
 		of := exitFor(s, goal{release: "5", approval: approvalIsWaited})
@@ -142,7 +142,7 @@ func TestExitForAChannelThatOnlyReports_A25(t *testing.T) {
 	require.Equal(t, outcome{why: "web v5 waits in a for office-hours"}, exit("a WAITING_PRECONDITIONS v5 pending / office-hours"), "its gates are still asked")
 }
 
-// Every status of the table, alone in the service: `wait` without a version.
+// Every status of the table, as the only channel of the service: `wait` without a version.
 func TestExitForService(t *testing.T) {
 	lacks := situation(t, "a CONVERGED v5 -", "b CONVERGED v4 -")
 	lacks.Channels[1].Lacks = "configuration 5 is not here, because v5 was cancelled: by bob"
@@ -174,7 +174,7 @@ func TestExitForService(t *testing.T) {
 		got := exitFor(situation(t, "a "+string(row.Status)+" v5 -"), goal{})
 		require.Equal(t, want[row.Status], got, row.Status)
 		if row.Status == entities.StatusOrphaned {
-			continue // alone it is nothing to wait for; beside others it delays no other
+			continue // alone it is not waited for; with other channels it delays none of them
 		}
 		require.Equal(t, row.Exit != entities.ExitGoesOn, got.over, row.Status)
 		if got.over {

@@ -21,26 +21,25 @@ import (
 	"github.com/converge-engine/converge/worker/tracing"
 )
 
-// Factory gives verbs their streams, their surroundings and their connection, so that a test can
-// give others.
+// Factory gives verbs their streams, environment and connection. Tests replace them.
 type Factory struct {
 	In       io.Reader
 	Out, Err io.Writer
-	Raw      io.Writer // for what is no text: an archive
+	Raw      io.Writer // for binary output: an archive
 	Env      func(string) string
 	WorkDir  func() (string, error)
 	Now      func() time.Time
 	Sleep    func(ctx context.Context, d time.Duration) error
-	// AskTTY reports whether a person can be asked on In.
+	// AskTTY reports whether In is a terminal, so that a person can answer a prompt.
 	AskTTY bool
-	// Dial connects; it is called when a verb first needs Temporal.
+	// Dial connects. It is called when a verb first needs Temporal.
 	Dial func(ctx context.Context, c connection) (API, error)
 
 	conn    connection
 	format  string
-	token   string // proves who asks; empty: CONVERGE_TOKEN, or the login
+	token   string // proves the caller's identity; empty: CONVERGE_TOKEN, or the login
 	encrypt bool
-	// unproven is why there is no token although there is a login.
+	// unproven is the reason why there is no token although there is a login.
 	unproven error
 	tracing  *tracing.Tracing // nil: nothing is traced
 	api      API
@@ -66,7 +65,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// addFlags adds what every verb takes.
+// addFlags adds the flags that every verb has.
 func (f *Factory) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.format, "output", "o", "text", "text or json")
 	flags.StringVar(&f.conn.address, "address", "", "Temporal server, host:port (TEMPORAL_ADDRESS)")
@@ -76,10 +75,10 @@ func (f *Factory) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.conn.profile, "profile", "", "profile in Temporal's configuration file (TEMPORAL_PROFILE)")
 }
 
-// json reports whether JSON was asked for.
+// json reports whether the output format is JSON.
 func (f *Factory) json() bool { return f.format == "json" }
 
-// checkFormat refuses an --output that does not exist.
+// checkFormat refuses an unknown --output.
 func (f *Factory) checkFormat() error {
 	if f.format != "text" && f.format != "json" {
 		return fmt.Errorf("--output %q: expected text or json", f.format)
@@ -89,10 +88,10 @@ func (f *Factory) checkFormat() error {
 
 func (f *Factory) screen() show.Screen { return show.NewScreen(f.Out, f.Env) }
 
-// note says something on stderr that is not data.
+// note prints a message on stderr.
 func (f *Factory) note(format string, args ...any) { fmt.Fprintf(f.Err, format+"\n", args...) }
 
-// client connects once.
+// client connects at the first call, and returns the same connection afterwards.
 func (f *Factory) client(ctx context.Context) (API, error) {
 	if f.api != nil {
 		return f.api, nil
@@ -113,7 +112,7 @@ func (f *Factory) client(ctx context.Context) (API, error) {
 	return api, nil
 }
 
-// codec is what payloads are encrypted and decrypted with.
+// codec returns the codec that encrypts and decrypts payloads.
 func (f *Factory) codec() (*codec.Codec, error) {
 	setting := f.Env(codec.Setting)
 	if f.encrypt {
@@ -122,7 +121,7 @@ func (f *Factory) codec() (*codec.Codec, error) {
 	return codec.Load(f.Env("CONVERGE_STORE_KEY"), setting)
 }
 
-// trace has what is asked for followed, where a collector is named; a worker begins no traces of its own.
+// trace starts tracing of this command, if a collector is configured. A worker begins no traces of its own.
 func (f *Factory) trace(ctx context.Context) (err error) {
 	if f.tracing != nil {
 		return nil
@@ -142,7 +141,7 @@ func (f *Factory) close() {
 	f.tracing.Stop()
 }
 
-// by is who acts: $CONVERGE_BY, else user@host.
+// by returns the name of the caller: $CONVERGE_BY, otherwise user@host.
 func (f *Factory) by() string {
 	if by := f.Env("CONVERGE_BY"); by != "" {
 		return by
@@ -157,7 +156,7 @@ func (f *Factory) by() string {
 	return name
 }
 
-// confirm asks before more than one service is touched. Without a person to ask, --yes is needed.
+// confirm asks for confirmation before an act affects more than one service. Without a terminal, --yes is required.
 func (f *Factory) confirm(ctx context.Context, yes bool, question string) error {
 	if yes {
 		return nil
@@ -168,7 +167,7 @@ func (f *Factory) confirm(ctx context.Context, yes bool, question string) error 
 	fmt.Fprintf(f.Err, "%s? [y/N] ", question)
 	answered := make(chan string, 1)
 	go func() {
-		answer, _ := bufio.NewReader(f.In).ReadString('\n') // the end of input is no
+		answer, _ := bufio.NewReader(f.In).ReadString('\n') // the end of input means no
 		answered <- answer
 	}()
 	var answer string
@@ -183,7 +182,7 @@ func (f *Factory) confirm(ctx context.Context, yes bool, question string) error 
 	return nil
 }
 
-// confirmAll asks before an act touches more than one of an application's services.
+// confirmAll asks for confirmation before an act affects more than one service of an application.
 func (f *Factory) confirmAll(ctx context.Context, yes bool, verb string, names []serviceName) error {
 	if len(names) < 2 {
 		return nil
@@ -191,15 +190,15 @@ func (f *Factory) confirmAll(ctx context.Context, yes bool, verb string, names [
 	return f.confirm(ctx, yes, fmt.Sprintf("%s %d services of %s", verb, len(names), names[0].application))
 }
 
-// newRequestID makes a retried call the same call.
+// newRequestID returns an id that makes a retried call the same call.
 func newRequestID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
 	return hex.EncodeToString(b[:])
 }
 
-// running is a verb's RunE: read takes the arguments into the options o, then run acts. A test gives runF
-// to see the options instead.
+// running returns the RunE of a verb: read parses the arguments into the options o, then run executes. A test passes runF to inspect
+// the options instead.
 func running[O any](o *O, runF func(context.Context, *O) error, run func(context.Context) error, read func(args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := read(args); err != nil {
@@ -212,7 +211,7 @@ func running[O any](o *O, runF func(context.Context, *O) error, run func(context
 	}
 }
 
-// readService reads SVC and, into their places, the words that were given after it.
+// readService reads SVC, and the arguments after it into rest.
 func (f *Factory) readService(args []string, service *serviceName, rest ...*string) (err error) {
 	for i, word := range args[1:] {
 		*rest[i] = word
@@ -229,7 +228,8 @@ func readDir(dir *string) func([]string) error {
 	}
 }
 
-// asUsed takes as many words as one of the forms in the usage line of a command has: at least those without brackets.
+// asUsed checks that the number of arguments matches one of the forms in the usage line of a command. Arguments in brackets are
+// optional.
 func asUsed(cmd *cobra.Command, args []string) error {
 	for form := range strings.SplitSeq(strings.TrimPrefix(cmd.Use, cmd.Name()), "|") {
 		form, _, _ = strings.Cut(form, "--")
@@ -239,7 +239,7 @@ func asUsed(cmd *cobra.Command, args []string) error {
 		}
 	}
 	path := cmd.CommandPath()
-	if !cmd.HasParent() { // alone, in a test
+	if !cmd.HasParent() { // without a parent, in a test
 		path = "converge " + path
 	}
 	return fmt.Errorf("usage: %s%s", path, strings.TrimPrefix(cmd.Use, cmd.Name()))

@@ -62,7 +62,7 @@ newest one of an application, are deployed and fitted together. Nobody is asked.
 	return cmd
 }
 
-// parse distinguishes a directory from a service by the version that goes with one.
+// parse distinguishes a directory from a service: a service is followed by a version.
 func (o *planOptions) parse(args []string) error {
 	if err := o.parseGraph(args); err != nil || o.graph.wanted {
 		return err
@@ -140,7 +140,7 @@ func (o *planOptions) planRelease(ctx context.Context) (*preview.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := o.f.status(ctx, o.service); err != nil { // what is not there is said with near names
+	if _, err := o.f.status(ctx, o.service); err != nil { // an unknown service gets an error with similar names
 		return nil, err
 	}
 	api, err := o.f.client(ctx)
@@ -160,7 +160,7 @@ func (o *planOptions) planRelease(ctx context.Context) (*preview.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer planner.Store.Close() // what was written is named by its content, and on its own
+	defer planner.Store.Close() // the written objects are content-addressed and independent
 	return planner.Release(ctx, preview.Release{
 		Application: application, Service: o.service.service, Version: o.version, Parameters: all, ChannelParameters: channels,
 	})
@@ -170,7 +170,7 @@ func (o *planOptions) planDirectory(ctx context.Context) (*preview.Plan, error) 
 	api, err := o.f.client(ctx)
 	if err != nil {
 		if _, wrong := o.f.compileTree(ctx, origin.Tree{Dir: o.dir}, o.store, o.allowCommands); errors.As(wrong, new(config.Problems)) {
-			return nil, wrong // mistakes are said even without a server
+			return nil, wrong // mistakes are reported even without a server
 		}
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (o *planOptions) planDirectory(ctx context.Context) (*preview.Plan, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer planner.Store.Close() // what was written is named by its content, and on its own
+	defer planner.Store.Close() // the written objects are content-addressed and independent
 	c, _ := api.Temporal()
 	return planner.Directory(ctx, o.dir, func(application string) (protocol.ApplicationStatus, error) {
 		return publish.Status(ctx, c, application)

@@ -12,11 +12,12 @@ import (
 // versionField ends the path of the annotation that every object of a version carries.
 const versionField = "[converge/version]"
 
-// templateField ends the path of the annotation that replaces pods. What it is for stands beside it, or in a message.
+// templateField ends the path of the annotation that replaces pods. The output explains the replacement elsewhere: next to the object,
+// or in a message.
 const templateField = "[converge/template]"
 
-// foldVersion leaves out the annotations that merely carry the version, unless nothing else changes:
-// then one line says so. Those that replace pods are left out, too.
+// foldVersion removes the annotations that merely carry the version, unless nothing else changes: then one line says so. It also
+// removes the annotations that replace pods.
 func foldVersion(all []protocol.PreviewField) []protocol.PreviewField {
 	var version, rest []protocol.PreviewField
 	for _, f := range all {
@@ -33,10 +34,10 @@ func foldVersion(all []protocol.PreviewField) []protocol.PreviewField {
 	return rest
 }
 
-// vague are names of fields that say little without what they belong to.
+// vague lists field names that mean little without their parent.
 var vague = [...]string{"value", "name", "key", "number", "port", "order", "type"}
 
-// tails shortens the paths of one object's fields to their ends, as far as they stay apart:
+// tails shortens the paths of one object's fields to their ends, as far as they stay distinct:
 // spec.template.spec.containers[name=web].image is image.
 func tails(all []protocol.PreviewField) []string {
 	parts := make([][]string, len(all))
@@ -68,7 +69,7 @@ func tails(all []protocol.PreviewField) []string {
 	}
 }
 
-// segments takes a path apart at its dots; what stands in brackets stays with its name.
+// segments splits a path at its dots. Text in brackets stays with its name.
 func segments(path string) []string {
 	var out []string
 	depth, from := 0, 0
@@ -86,8 +87,8 @@ func segments(path string) []string {
 	return append(out, path[from:])
 }
 
-// plain takes JSON text out of its quotes when it is one visible word; control characters stay
-// escaped, so that no value can steer a terminal.
+// plain removes the quotes of JSON text if it is one visible word. Control characters stay escaped, so that no value can control a
+// terminal.
 func plain(value string) string {
 	if value == "" {
 		return "(none)"
@@ -105,7 +106,7 @@ func plain(value string) string {
 	return text
 }
 
-// oneLine makes one line of text that came from elsewhere, without anything that steers a terminal.
+// oneLine turns external text into one line without terminal control characters.
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/converge-engine/converge/intent/incarnation"
 )
 
-// planGraph are the options of plan that show in which order services are fitted together, and change and ask nothing.
+// planGraph are the options of plan that show the order in which services are deployed. They change nothing and query nothing.
 type planGraph struct {
 	wanted      bool
-	application string // whose newest incarnation is shown; empty: a directory
+	application string // shows its newest incarnation; empty: a directory
 	channel     string
 	changed     []string
 	ifFails     string
 	format      string
 }
 
-// graphFormats are how the graph can be shown.
+// graphFormats lists the output formats of the graph.
 var graphFormats = []string{"text", "json", "dot", "mermaid", "svg"}
 
 func (g *planGraph) flags(flags *pflag.FlagSet) {
@@ -126,7 +126,7 @@ func unplanned(work *plan.Work, service string) error {
 	return fmt.Errorf("the plan deploys no service %q%s", service, suggestion(service, names))
 }
 
-// plan is what is planned in the channel that is meant, and the plan of what changed.
+// plan returns the work of the selected channel, and the plan of the changes.
 func (g *planGraph) plan(inc *incarnation.Incarnation) (*plan.Work, *plan.Plan, error) {
 	work, err := g.work(inc)
 	if err != nil {
@@ -136,7 +136,7 @@ func (g *planGraph) plan(inc *incarnation.Incarnation) (*plan.Work, *plan.Plan, 
 	return work, p, err
 }
 
-// work is what is planned in the channel that is meant.
+// work returns the work of the selected channel.
 func (g *planGraph) work(inc *incarnation.Incarnation) (*plan.Work, error) {
 	var planned []string
 	for _, channel := range inc.Channels() {
@@ -165,7 +165,7 @@ type shownGraph struct {
 	Before      []string        `json:"before"`
 	Nodes       []plan.Node     `json:"nodes"`
 	After       []string        `json:"after"`
-	Serial      []string        `json:"serial"` // targets on which one node runs at a time
+	Serial      []string        `json:"serial"` // targets that run one node at a time
 	Longest     []int           `json:"longest"`
 	Progress    []plan.Progress `json:"progress,omitempty"` // of each node, with --if-fails
 }

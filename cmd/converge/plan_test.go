@@ -49,7 +49,7 @@ func TestPlanFlags(t *testing.T) {
 	}
 }
 
-// What release would say of a mistake, plan says too, before anything is rendered.
+// A mistake that release reports is also reported by plan, before anything is rendered.
 func TestPlanMistakes(t *testing.T) {
 	api := &fakeAPI{statuses: map[string][]any{"service/shop/web": {moment("staging CONVERGED v8 v8 succeeded")}}}
 	for line, want := range map[string]string{
@@ -85,11 +85,11 @@ func object(action, object string, fields ...string) protocol.PreviewChange {
 
 const (
 	objectVersion = `metadata.annotations[converge/version]|"v8"|"v9"`
-	podVersion    = `spec.template.metadata.annotations[converge/version]|"v8"|"v9"` // on templates for which no pod is replaced
+	podVersion    = `spec.template.metadata.annotations[converge/version]|"v8"|"v9"` // on templates whose pods are not replaced
 	podTemplate   = `spec.template.metadata.annotations[converge/template]|"0a"|"0b"`
 )
 
-// A plan with everything that a channel can say.
+// A plan with every possible output for a channel.
 func planOfV9() *preview.Plan {
 	conflicting := object("update", "Service/web")
 	conflicting.Conflicts = []string{"port 80 owned by kubectl-edit"}
@@ -204,8 +204,9 @@ rules, which take effect at once and release nothing
 	require.Contains(t, rules.String(), "\nno object changes\n")
 }
 
-// Exit codes: a plan is no failure, whatever it says; not having one is.
-// What goes with a deletion, what stays and why, and what could not be found out.
+// Exit codes: a plan is a success, regardless of its content; an error is not.
+//
+// The plan of a deletion lists what is removed, what stays and why, and what could not be determined.
 func TestPlanTextOfADeletion_A24(t *testing.T) {
 	kept := object("keep", "PersistentVolumeClaim/data")
 	kept.Message = "claims are kept unless the service says removeClaims: true"
@@ -281,7 +282,7 @@ func TestTails(t *testing.T) {
 	}, tails(fields))
 }
 
-// What replaces pods is told by what else changes, or by a message where nothing else does.
+// Other changes explain why pods are replaced, or a message if there are no other changes.
 func TestPlanTellsWhyPodsAreReplaced_H1(t *testing.T) {
 	text := planText{}
 	beside, below := text.change(object("update", "Deployment/web", objectVersion, podTemplate, `spec.template.spec.containers[name=web].image|"web:v8"|"web:v9"`))
@@ -295,7 +296,7 @@ func TestPlanTellsWhyPodsAreReplaced_H1(t *testing.T) {
 	require.Empty(t, below)
 }
 
-// Objects that only carry the version say nothing new: several of them are one line.
+// Objects whose only change is the version are folded: several of them are one line.
 func TestPlanFoldsWhatOnlyCarriesTheVersion(t *testing.T) {
 	carrier := func(name string) protocol.PreviewChange {
 		return protocol.PreviewChange{Action: "update", Type: "ConfigMap", Name: name, Fields: []protocol.PreviewField{

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	fieldsInLine = 2 // of one object, beside its name
-	fieldsBelow  = 5 // and below it, unless all are asked for
+	fieldsInLine = 2 // fields of one object, in the line of its name
+	fieldsBelow  = 5 // fields below that line, unless --full is set
 )
 
 // planText prints a plan: a line for each object, under its channel and service.
@@ -22,12 +22,12 @@ type planText struct {
 	screen show.Screen
 	full   bool
 	plan   *preview.Plan
-	// deletes: a person asks for what would go, and no configuration
+	// deletes means that the plan is of a deletion, not of a configuration.
 	deletes bool
 	b       strings.Builder
 }
 
-// String is the whole text.
+// String returns the whole text.
 func (t *planText) String() string {
 	for _, s := range t.plan.Services {
 		t.service(s)
@@ -78,7 +78,7 @@ func (t *planText) service(s preview.Service) {
 	}
 }
 
-// channelTitle names the versions where they are not the service's one.
+// channelTitle adds the versions to the title if they differ from those of the service.
 func channelTitle(s preview.Service, c preview.Channel) string {
 	switch {
 	case s.Removal:
@@ -113,7 +113,7 @@ func (t *planText) channel(c preview.Channel, title string) {
 	}
 }
 
-// removal says what of an instance goes, and what stays.
+// removal lists which objects of an instance are removed and which stay.
 func (t *planText) removal(c preview.Channel, title string) {
 	goes, stays := c.Totals.Removed, c.Totals.Orphaned
 	switch {
@@ -154,8 +154,7 @@ func (t *planText) objects(all []protocol.PreviewChange) {
 	}
 }
 
-// withoutCarriers leaves out objects of which only the annotation with the version changes, when there
-// are several of them, and counts those.
+// withoutCarriers removes objects whose only change is the version annotation, if there are several of them, and counts them.
 func withoutCarriers(all []protocol.PreviewChange) (distinct []protocol.PreviewChange, carriers int) {
 	for _, c := range all {
 		if onlyVersion(c) {
@@ -193,10 +192,10 @@ func sign(c protocol.PreviewChange) string {
 	if len(c.Conflicts) > 0 {
 		return "!"
 	}
-	return first(signOf[c.Action], c.Action) // the latter of a newer worker
+	return first(signOf[c.Action], c.Action) // the action of a newer worker may be unknown
 }
 
-// change says what happens to one object: in its line when that is short, else below it.
+// change describes what happens to one object: in its line if the text is short, otherwise below it.
 func (t *planText) change(c protocol.PreviewChange) (beside string, below []string) {
 	var reasons []string
 	for _, conflict := range c.Conflicts {
@@ -225,11 +224,11 @@ func (t *planText) change(c protocol.PreviewChange) (beside string, below []stri
 	return beside, below
 }
 
-// fields prints what an object's fields become, the first few unless all are asked for.
+// fields lists the changes of an object's fields. It lists only the first few unless --full is set.
 func (t *planText) fields(c protocol.PreviewChange) (lines []string, more int) {
 	shown := foldVersion(c.Fields)
 	if c.Message != "" && len(shown) == 1 && shown[0].Path == "version" {
-		shown = nil // the message says more
+		shown = nil // the message contains more
 	}
 	paths := tails(shown)
 	for n, f := range shown {
@@ -240,7 +239,7 @@ func (t *planText) fields(c protocol.PreviewChange) (lines []string, more int) {
 		lines = append(lines, t.field(f, path))
 	}
 	more = c.More
-	if !t.full && len(lines) > fieldsBelow+1 { // "and 1 more field" would take its place
+	if !t.full && len(lines) > fieldsBelow+1 { // a line "and 1 more field" would need the same space
 		more += len(lines) - fieldsBelow
 		lines = lines[:fieldsBelow]
 	}
@@ -251,7 +250,7 @@ func (t *planText) field(f protocol.PreviewField, path string) string {
 	return path + " " + t.value(f.Old) + " → " + t.value(f.New)
 }
 
-// value shortens a JSON value for reading; text without anything special stands without quotes.
+// value shortens a JSON value for display. Text without special characters has no quotes.
 func (t *planText) value(json string) string {
 	const widest = 60
 	text := plain(json)
@@ -261,7 +260,7 @@ func (t *planText) value(json string) string {
 	return text
 }
 
-// rules prints what changes at once and releases nothing.
+// rules prints the changes that take effect at once, without a release.
 func (t *planText) rules(d *incarnation.Difference) {
 	t.line("", "rules, which take effect at once and release nothing")
 	for line := range strings.Lines(d.String()) {
@@ -269,7 +268,7 @@ func (t *planText) rules(d *incarnation.Difference) {
 	}
 }
 
-// summary is the last line.
+// summary returns the last line.
 func (t *planText) summary() string {
 	p := t.plan
 	if p.Empty() {
@@ -306,7 +305,7 @@ func (t *planText) onlyRemoves() bool {
 	return t.plan.Rules == nil && !slices.ContainsFunc(t.plan.Services, func(s preview.Service) bool { return !s.Removal })
 }
 
-// removalSummary is the last line where nothing but removals are planned.
+// removalSummary returns the last line if the plan contains only removals.
 func (t *planText) removalSummary() string {
 	p := t.plan
 	parts := []string{fmt.Sprintf("%s removed, %d left in place", count(p.Totals.Removed, "object"), p.Totals.Orphaned)}

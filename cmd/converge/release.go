@@ -24,7 +24,7 @@ type releaseOptions struct {
 	version   string
 	params    []string
 	aspect    string
-	parts     []string // of several services: SVC=VERSION each
+	parts     []string // for several services: SVC=VERSION each
 	id        string
 	requestID string
 	reason    string
@@ -86,7 +86,7 @@ instance keeps the version that is there, and other aspects. Its name is in the 
 	return cmd
 }
 
-// isJoint tells whether a release names versions of several services.
+// isJoint reports whether a release names versions of several services.
 func isJoint(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, "=") })
 }
@@ -163,7 +163,7 @@ func (o *releaseOptions) accepted(a protocol.ReleaseAnswer) error {
 	return screen.Lines(line)
 }
 
-// follow prints what happens to the release until it is decided.
+// follow prints the events of the release until it is decided.
 func (o *releaseOptions) follow(ctx context.Context, a protocol.ReleaseAnswer) error {
 	g := goal{release: a.ID, approval: approvalIsWaited}
 	if o.stop {
@@ -174,7 +174,7 @@ func (o *releaseOptions) follow(ctx context.Context, a protocol.ReleaseAnswer) e
 	return w.conclude(ctx)
 }
 
-// conclude waits, says how that ended and returns its exit code.
+// conclude waits, reports the result and returns its exit code.
 func (w *follower) conclude(ctx context.Context) error {
 	s, out, err := w.follow(ctx)
 	if err != nil {
@@ -203,14 +203,14 @@ func (w *follower) conclude(ctx context.Context) error {
 	return exit(out.code)
 }
 
-// journalLog prints each line of a service's journal once, from a release's own on.
+// journalLog prints each line of a service's journal once, beginning with the release's own lines.
 type journalLog struct {
 	f       *Factory
 	screen  show.Screen
 	release string
 	last    int64  // number of the last line seen
-	quiet   bool   // approvals end the wait, and are said then
-	asked   string // what was said of approvals
+	quiet   bool   // approvals end the wait, and are reported then
+	asked   string // the last message about approvals
 }
 
 func (l *journalLog) print(s protocol.Status) error {
@@ -225,7 +225,7 @@ func (l *journalLog) print(s protocol.Status) error {
 		}
 		l.last = j.N
 		if j.Release == l.release {
-			continue // the answer said so already
+			continue // the answer already contained it
 		}
 		fresh = append(fresh, j)
 	}
@@ -244,7 +244,7 @@ func (l *journalLog) print(s protocol.Status) error {
 	return nil
 }
 
-// ask says once, beside the data, which approval the release waits for and how it is given.
+// ask reports once, on stderr, which approval the release waits for and how to give it.
 func (l *journalLog) ask(s protocol.Status, r protocol.ReleaseStatus) {
 	if l.quiet {
 		return
@@ -281,14 +281,13 @@ func parseParams(flags []string) (all map[string]any, channels map[string]map[st
 		}
 		channels[channel][name] = typed(value)
 	}
-	all = channels[""] // no channel is called that
+	all = channels[""] // no channel has an empty name
 	delete(channels, "")
 	return all, channels, nil
 }
 
-// typed sends a value as what it looks like: true, false and JSON numbers as such, a text in double
-// quotes as what stands between them, anything else as text. Whether it fits is the parameter's
-// declaration to say.
+// typed infers the type of a value: true, false and JSON numbers keep their type, text in double quotes loses its quotes, everything
+// else is text. The declaration of the parameter decides whether the type is valid.
 func typed(value string) any {
 	if strings.TrimSpace(value) != value || value == "" || strings.ContainsAny(value[:1], "[{n") {
 		return value // a list, a map and null are text: parameters are scalars

@@ -61,10 +61,10 @@ Times are medians.`,
 
 const day = 24 * time.Hour
 
-// period is a flag that also takes days.
+// period is a duration flag that also accepts days.
 type period time.Duration
 
-// String is the period as it may be given.
+// String returns the period in the form that Set accepts.
 func (p *period) String() string {
 	if d := time.Duration(*p); d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
@@ -87,13 +87,13 @@ func (p *period) Set(text string) error {
 	return nil
 }
 
-// Type is what the usage calls it.
+// Type returns the name of the type in the usage.
 func (*period) Type() string { return "period" }
 
-// reportSchema names the form of reports as JSON.
+// reportSchema is the schema name of reports as JSON.
 const reportSchema = "converge.report/v1"
 
-// report is what is said as JSON.
+// report is the JSON output.
 type report struct {
 	Schema   string              `json:"schema"`
 	From     time.Time           `json:"from"`
@@ -104,17 +104,17 @@ type report struct {
 	Problems []problem           `json:"problems"`
 }
 
-// problem is why less is known of a service than should be: its configuration and its state are not, so that which of its
-// channels are the last ones is not either.
+// problem is the reason why a service's report is incomplete. Its configuration and state are unknown, so its last channels are
+// unknown, too.
 type problem struct {
 	Service string `json:"service"`
 	Text    string `json:"problem"`
 }
 
-// part is what is known of one service.
+// part is the report of one service.
 type part struct {
 	deliveries []timeline.Delivery
-	channels   []string // that it has or had
+	channels   []string // current and past ones
 	problem    string
 }
 
@@ -157,11 +157,11 @@ func (o *reportOptions) run(ctx context.Context) error {
 	return errors.Join(o.print(r, total), wrong)
 }
 
-// print shows a report to people.
+// print writes a report as text.
 func (o *reportOptions) print(r report, total timeline.Delivery) error {
 	screen, table := o.f.screen(), show.Table{Header: timeline.ReportHeader}
 	if !screen.TTY {
-		table.Rows = append(table.Rows, timeline.ReportHeader) // numbers say nothing without
+		table.Rows = append(table.Rows, timeline.ReportHeader) // the numbers need a header
 	}
 	for _, d := range r.Channels {
 		table.Rows = append(table.Rows, d.Cells())
@@ -203,13 +203,13 @@ func (o *reportOptions) checkChannels(known []string) error {
 	return nil
 }
 
-// removedServices are those of an application that run no more.
+// removedServices are the services of an application that no longer run.
 type removedServices struct {
 	names []serviceName
 	parts []part
 }
 
-// removed are the services that have a history in the period and are none of those that run.
+// removed returns the services that have a history in the period and no longer run.
 func (o *reportOptions) removed(ctx context.Context, running []serviceName, from, now time.Time) (out removedServices, err error) {
 	application := o.target.application
 	status, known, err := o.audited(ctx, application)
@@ -231,7 +231,7 @@ func (o *reportOptions) removed(ctx context.Context, running []serviceName, from
 	return out, err
 }
 
-// audited are the services of an application of which there is a trail, and what the application says.
+// audited returns the services of an application that have a trail, and the status of the application.
 func (o *reportOptions) audited(ctx context.Context, application string) (status protocol.ApplicationStatus, services []string, err error) {
 	if status, err = o.f.applicationStatus(ctx, application); err != nil {
 		return status, nil, err
@@ -250,7 +250,7 @@ func (o *reportOptions) audited(ctx context.Context, application string) (status
 	return status, services, err
 }
 
-// name is what is reported of.
+// name returns the subject of the report.
 func (o *reportOptions) name() string {
 	if o.target.all {
 		return o.target.application

@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// newCmdRollout groups what is asked of rollouts that go on in steps of their own (H3).
+// newCmdRollout groups the verbs for rollouts with their own steps (H3).
 func newCmdRollout(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",

@@ -9,14 +9,14 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// scopeOptions are those of pause, resume and refresh, which take a service, one channel of it, or
-// every service of an application.
+// scopeOptions are the options of pause, resume and refresh, which accept a service, one of its channels, or every service of an
+// application.
 type scopeOptions struct {
 	f       *Factory
 	verb    string
 	target  target
 	runtime string // instead of a target
-	all     bool   // likewise
+	all     bool   // instead of a target
 	except  []string
 	channel string
 	reason  string
@@ -109,7 +109,7 @@ func (o *scopeOptions) run(ctx context.Context) (err error) {
 	if err := o.f.confirmAll(ctx, o.yes, o.verb, names); err != nil {
 		return err
 	}
-	request := protocol.ScopeRequest{Act: o.f.newAct(o.reason), Channel: o.channel} // one, whose token serves it everywhere
+	request := protocol.ScopeRequest{Act: o.f.newAct(o.reason), Channel: o.channel} // one act: its token is valid for all services
 	answers, err := each(ctx, names, func(ctx context.Context, n serviceName) (string, error) {
 		var answer protocol.Answer
 		err := o.f.act(ctx, n, o.verb, request.RequestID, request, &answer)
@@ -118,7 +118,7 @@ func (o *scopeOptions) run(ctx context.Context) (err error) {
 	return o.f.answered(names, answers, err)
 }
 
-// answered prints one line per service that answered.
+// answered prints one line for each service that answered.
 func (f *Factory) answered(names []serviceName, answers []string, err error) error {
 	type line struct {
 		Service string `json:"service"`

@@ -109,7 +109,7 @@ func (o *setOptions) run(ctx context.Context) error {
 	return o.f.screen().Lines(fmt.Sprintf("%s: %q is %q by commit %s, in %s", o.path, done.Before, done.After, done.Commit[:12], done.File))
 }
 
-// who is the author of the commit.
+// who returns the author of the commit.
 func (o *setOptions) who() (name, email string, err error) {
 	if o.author != "" {
 		address, err := mail.ParseAddress(o.author)

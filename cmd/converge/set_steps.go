@@ -16,31 +16,32 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// This file sets one value after the other, each by a commit of its own, and goes on once what it changed has converged (D25).
+// This file sets one value after the other. Each is a commit of its own. The next step begins when the services that the last one
+// changed have converged (D25).
 
 // steps are several edits, in order.
 type steps struct {
 	*setOptions
 	source origin.Source
 	editor origin.Editor
-	edit   origin.Edit // but for its path
+	edit   origin.Edit // the path is empty
 	all    []setStep
 
 	store *store.Store
-	// manifest is that of the tree that was compiled last, and application what it configures.
+	// manifest belongs to the tree that was compiled last; application is the one that it configures.
 	manifest, application string
 }
 
-// What becomes of a step.
+// Results of a step.
 const (
 	stepDone      = "done"
-	stepAlready   = "already" // it was so
+	stepAlready   = "already" // the value was already set
 	stepFailed    = "failed"
 	stepTakenBack = "taken back"
 	stepNotBegun  = "not begun"
 )
 
-// setStep is one edit, and what became of it.
+// setStep is one edit and its result.
 type setStep struct {
 	Path string `json:"path"`
 	origin.Edited
@@ -56,7 +57,7 @@ func (s setStep) String() string {
 	return text + entities.Because(s.Why)
 }
 
-// run takes one step after the other. The first that fails ends it.
+// run executes one step after the other. The first failure ends it.
 func (s *steps) run(ctx context.Context) (err error) {
 	for _, path := range append([]string{s.path}, s.then...) {
 		s.all = append(s.all, setStep{Path: path, State: stepNotBegun})
@@ -103,13 +104,13 @@ func (s *steps) close() {
 	}
 }
 
-// step makes one edit, and waits until what it changes has converged. One that is there already is waited for, too: somebody may have
-// been interrupted.
+// step makes one edit, and waits until the services that it changes have converged. It also waits for an edit that already exists,
+// because an earlier run may have been interrupted.
 func (s *steps) step(ctx context.Context, one *setStep) error {
 	one.State = stepFailed
 	fail := func(err error) error {
 		one.Why = err.Error()
-		if coded := new(exitErr); errors.As(err, &coded) && coded.err == nil { // it is said already
+		if coded := new(exitErr); errors.As(err, &coded) && coded.err == nil { // the error is already printed
 			one.Why = "what it changes has not converged"
 		}
 		return err
@@ -146,7 +147,7 @@ func (s *steps) step(ctx context.Context, one *setStep) error {
 	return nil
 }
 
-// open reads the source once, to know which application it configures and where its store is.
+// open reads the source once, to determine its application and its store.
 func (s *steps) open(ctx context.Context) error {
 	if s.store != nil {
 		return nil
@@ -176,7 +177,7 @@ func (s *steps) status(ctx context.Context) (protocol.ApplicationStatus, error) 
 	return status, err
 }
 
-// compile checks a tree, and remembers what services would go by.
+// compile checks a tree, and records the configuration of its services.
 func (s *steps) compile(ctx context.Context, tree origin.Tree) error {
 	compiled, err := s.f.compileTree(ctx, tree, s.setOptions.store, s.allowCommands)
 	if err != nil {
@@ -187,7 +188,7 @@ func (s *steps) compile(ctx context.Context, tree origin.Tree) error {
 	return err
 }
 
-// commit makes the edit, and publishes it if it is to.
+// commit makes the edit, and publishes it if requested.
 func (s *steps) commit(ctx context.Context, one *setStep) (err error) {
 	e := s.edit
 	e.Path, e.Check = one.Path, s.compile
@@ -218,7 +219,7 @@ func (s *steps) publishIt(ctx context.Context) error {
 	return (&applyOptions{f: s.f, source: s.setOptions.source, store: s.setOptions.store, allowCommands: s.allowCommands}).run(ctx)
 }
 
-// published waits until services know of a commit, or go by what it says anyway.
+// published waits until the incarnation of a commit is in force, or until the configuration in force is the same anyway.
 func (s *steps) published(ctx context.Context, commit string, floor int64) (protocol.ApplicationStatus, error) {
 	for said := false; ; said = true {
 		now, err := s.status(ctx)
@@ -239,13 +240,13 @@ func (s *steps) published(ctx context.Context, commit string, floor int64) (prot
 	}
 }
 
-// has tells whether a commit is in an incarnation that came after another one.
+// has reports whether a commit is in an incarnation that is newer than another one.
 func (s *steps) has(ctx context.Context, now protocol.ApplicationStatus, commit string, floor int64) bool {
 	for _, i := range now.Incarnations {
 		if commit == "" || i.Number <= floor {
 			continue
 		}
-		c, _ := s.store.Commits(ctx, i.Commits) // a lost list has none
+		c, _ := s.store.Commits(ctx, i.Commits) // a lost list contains no commits
 		if i.Origin.Commit == commit || slices.ContainsFunc(c.All, func(c protocol.Commit) bool { return c.SHA == commit }) {
 			return true
 		}
@@ -253,7 +254,7 @@ func (s *steps) has(ctx context.Context, now protocol.ApplicationStatus, commit 
 	return false
 }
 
-// late is what a context ended with.
+// late returns the error of a context that ended.
 func (s *steps) late(ctx context.Context, what string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &exitErr{exitTimeout, fmt.Errorf("%s within %s", what, s.timeout)}
@@ -261,7 +262,7 @@ func (s *steps) late(ctx context.Context, what string) error {
 	return exit(exitInterrupted)
 }
 
-// changed are the services that a step changes; of one that was there already, the service that its path names, or all.
+// changed returns the services that a step changes. If the value was already set, it returns the service that the path names, or all.
 func (s *steps) changed(ctx context.Context, one setStep, before, now protocol.ApplicationStatus) (names []serviceName, err error) {
 	to, err := s.store.Manifest(ctx, now.Manifest)
 	if err != nil {
@@ -284,7 +285,7 @@ func (s *steps) changed(ctx context.Context, one setStep, before, now protocol.A
 	return names, nil
 }
 
-// converge waits until services know of an incarnation, and have settled.
+// converge waits until services use an incarnation and have settled.
 func (s *steps) converge(ctx context.Context, names []serviceName, number int64) error {
 	for _, n := range names {
 		for {
@@ -307,7 +308,7 @@ func (s *steps) converge(ctx context.Context, names []serviceName, number int64)
 	return s.f.concludeAll(ctx, names, goal{}, left)
 }
 
-// takeBack undoes what was committed, the last first, each by a commit.
+// takeBack reverts the commits, the last one first, each with a new commit.
 func (s *steps) takeBack(ctx context.Context) {
 	for n := len(s.all) - 1; n >= 0; n-- {
 		one := &s.all[n]

@@ -129,7 +129,7 @@ func (o *simulateOptions) checkExport() error {
 	return nil
 }
 
-// write puts a chart into the file that --export names.
+// write writes a chart to the file of --export.
 func (o *simulateOptions) write(svg string) error {
 	if o.export == "" {
 		return nil
@@ -140,7 +140,7 @@ func (o *simulateOptions) write(svg string) error {
 	return nil
 }
 
-// moment reads when the release is made, and in which time zone people think.
+// moment returns the time of the release, and the time zone for the output.
 func (o *simulateOptions) moment() (*time.Location, time.Time, error) {
 	zone := time.Local
 	if o.zone != "" {
@@ -167,7 +167,7 @@ type offline struct {
 	assumed              []string
 }
 
-// evaluator reads the definitions of all checks that ask nothing outside.
+// evaluator reads the definitions of all checks that need no external system.
 func (o *simulateOptions) evaluator(ctx context.Context, s *state.State) (*offline, error) {
 	v := &offline{definitions: map[string]entities.CheckDefinition{}, application: s.Application, service: s.Title()}
 	if s.Spec == nil {

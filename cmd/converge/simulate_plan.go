@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/entities/simulate"
 )
 
-// simulatedPlan are the options of simulate that play a plan forward (E8, E16).
+// simulatedPlan are the options of simulate for the simulation of a plan (E8, E16).
 type simulatedPlan struct {
 	wanted  bool
 	graph   planGraph
@@ -32,7 +32,7 @@ func (p *simulatedPlan) flags(flags *pflag.FlagSet) {
 	flags.DurationVar(&p.command, "command", 0, "with --plan: how long a node takes that runs a command (default 10s)")
 }
 
-// unused refuses what goes with --plan alone.
+// unused refuses flags that are valid only with --plan.
 func (p *simulatedPlan) unused() error {
 	if g := &p.graph; g.channel != "" || len(g.changed) > 0 || g.ifFails != "" || p.limit != 0 || p.command != 0 {
 		return errors.New("--channel, --changed, --if-fails, --max-parallelism and --command go with --plan")
@@ -58,7 +58,7 @@ func (p *simulatedPlan) parse(o *simulateOptions, args []string) error {
 	return o.checkExport()
 }
 
-// runPlan plays a plan that begins at a moment.
+// runPlan simulates a plan that begins at a given time.
 func (o *simulateOptions) runPlan(ctx context.Context, at time.Time) error {
 	of := planOptions{f: o.f, dir: o.plan.dir, store: o.store, graph: o.plan.graph}
 	inc, err := of.graphOf(ctx)

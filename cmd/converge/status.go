@@ -17,8 +17,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// perService slows watching down: each reading asks every service, which costs a worker about a
-// millisecond.
+// perService lengthens the poll interval of --watch: each poll queries every service, which costs a worker about a millisecond.
 const perService = 10 * time.Millisecond
 
 type statusOptions struct {
@@ -28,10 +27,10 @@ type statusOptions struct {
 	watch   bool
 	objects bool
 	fleets  bool                // list the instances
-	commits bool                // list what releases bring
-	store   string              // that has them
-	running []protocol.Progress // of the one service that is asked
-	plans   []string            // how far those are that run
+	commits bool                // list the commits of releases
+	store   string              // the store of the commits
+	running []protocol.Progress // work in progress, if one service was queried
+	plans   []string            // progress of the running plans
 }
 
 func newCmdStatus(f *Factory, runF func(context.Context, *statusOptions) error) *cobra.Command {
@@ -109,7 +108,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 	return err
 }
 
-// ask returns the services that answered, and what was wrong with the others.
+// ask returns the services that answered, and the errors of the others.
 func (o *statusOptions) ask(ctx context.Context) (_ []protocol.Status, err error) {
 	if o.joint != nil {
 		return o.f.statusOfParts(ctx, *o.joint)
@@ -128,7 +127,7 @@ func (o *statusOptions) ask(ctx context.Context) (_ []protocol.Status, err error
 	if e != nil || err != nil && len(down) == 0 {
 		return nil, cmp.Or(err, e)
 	}
-	names = slices.DeleteFunc(names, func(n serviceName) bool { // it is being ended
+	names = slices.DeleteFunc(names, func(n serviceName) bool { // it is ending
 		return slices.ContainsFunc(down, func(s protocol.Status) bool { return nameOf(s) == n })
 	})
 	all, err := each(ctx, names, o.f.status)
@@ -144,7 +143,7 @@ func (o *statusOptions) ask(ctx context.Context) (_ []protocol.Status, err error
 	return down, err
 }
 
-// askOne asks one service, or says why it cannot be asked.
+// askOne queries one service, or returns the reason why that is impossible.
 func (o *statusOptions) askOne(ctx context.Context) ([]protocol.Status, error) {
 	api, err := o.f.client(ctx)
 	if err != nil {
@@ -166,7 +165,7 @@ func (o *statusOptions) askOne(ctx context.Context) ([]protocol.Status, error) {
 	return down, e
 }
 
-// document is one status for a service, a list for more.
+// document returns one status for one service, and a list for several.
 func (o *statusOptions) document(all []protocol.Status, brought []withCommits) any {
 	one := !o.target.all && o.joint == nil && len(all) == 1
 	switch {
@@ -183,7 +182,7 @@ func (o *statusOptions) document(all []protocol.Status, brought []withCommits) a
 	return all
 }
 
-// follow asks again and again until Ctrl-C.
+// follow polls until Ctrl-C.
 func (o *statusOptions) follow(ctx context.Context) error {
 	screen := o.f.screen()
 	live := show.NewLive(screen)
@@ -212,7 +211,7 @@ func (o *statusOptions) follow(ctx context.Context) error {
 	}
 }
 
-// resting slows watching down while nothing changes: down to a tenth of how often it begins.
+// resting slows polling while nothing changes, to at most a tenth of the initial rate.
 type resting struct {
 	seen  string
 	times int
@@ -238,7 +237,7 @@ func (r *resting) next(all []protocol.Status) time.Duration {
 	return wait * time.Duration(max(4, r.times)) / 4
 }
 
-// frame shows one status. Without a terminal ages are left out: they alone would make every line new.
+// frame shows one status. Without a terminal it omits ages, because they would make every line new.
 func (o *statusOptions) frame(screen show.Screen, live *show.Live, all []protocol.Status, last *string) error {
 	if o.f.json() {
 		if now := fmt.Sprint(all); now == *last {
@@ -261,7 +260,7 @@ func (o *statusOptions) text(screen show.Screen, all []protocol.Status, now time
 		text = entities.VisibleLines(strings.Join(partsText(*o.joint, all), "\n")) + "\n"
 	}
 	text += statusText(screen, all, now) + lined(o.plans)
-	if screen.TTY || !o.watch { // else each look would be news
+	if screen.TTY || !o.watch { // otherwise each poll would print new lines
 		text += lined(explain.Running(o.running, "", o.f.Now()))
 	}
 	for _, s := range all {
@@ -287,7 +286,7 @@ func (o *statusOptions) text(screen show.Screen, all []protocol.Status, now time
 	return text
 }
 
-// lined writes lines that may have come from outside.
+// lined joins lines that may contain external text.
 func lined(lines []string) (text string) {
 	for _, line := range lines {
 		text += entities.Visible(line) + "\n"
@@ -295,7 +294,7 @@ func lined(lines []string) (text string) {
 	return text
 }
 
-// statusText lays out the overview. A zero time leaves ages out.
+// statusText formats the overview. With a zero time it omits ages.
 func statusText(screen show.Screen, all []protocol.Status, now time.Time) string {
 	if len(all) == 0 {
 		return ""
@@ -309,7 +308,7 @@ func statusText(screen show.Screen, all []protocol.Status, now time.Time) string
 	for _, row := range overview.Rows {
 		cells := append([]string(nil), row[:]...)
 		if service = first(cells[0], service); !screen.TTY {
-			cells[0] = service // each line stands alone for grep and cut
+			cells[0] = service // repeat the service in each line, for grep and cut
 		}
 		t.Rows = append(t.Rows, cells)
 	}
@@ -323,7 +322,7 @@ func statusText(screen show.Screen, all []protocol.Status, now time.Time) string
 	return text + lined(overview.Lines)
 }
 
-// releasesText lays out releases in flight.
+// releasesText formats releases in flight.
 func releasesText(screen show.Screen, m explain.Matrix) string {
 	t := show.Table{Header: m.Header, Phases: true}
 	if !screen.TTY {

@@ -9,16 +9,16 @@ import (
 	"github.com/converge-engine/converge/intent/store"
 )
 
-// shownCommits is how many commits of a channel are listed for people.
+// shownCommits is the maximum number of commits per channel in the text output.
 const shownCommits = 20
 
-// withCommits is a status with what releases bring to its channels.
+// withCommits is a status with the commits that releases bring to its channels.
 type withCommits struct {
 	protocol.Status
 	Commits []protocol.Brought `json:"commits"`
 }
 
-// bring finds out what the newest release of each channel brings to it, or brought.
+// bring determines the commits that the newest release of each channel brings, or brought.
 func (o *statusOptions) bring(ctx context.Context, all []protocol.Status) ([]withCommits, error) {
 	out := make([]withCommits, 0, len(all))
 	for _, s := range all {
@@ -57,7 +57,7 @@ func broughtTo(ctx context.Context, location string, s protocol.Status) (withCom
 	return with, nil
 }
 
-// enters is the release that a channel goes to, or went to last, and the incarnation of what it takes the place of; 0: of nothing.
+// enters returns the newest release of a channel, and the incarnation of the version that it replaces; 0: it replaces nothing.
 func enters(s protocol.Status, c protocol.ChannelStatus) (r protocol.ReleaseStatus, since int64, ok bool) {
 	version := first(c.Desired, c.Target)
 	r, ok = releaseWhere(s, func(r protocol.ReleaseStatus) bool { return r.Version == version })
@@ -73,7 +73,7 @@ func enters(s protocol.Status, c protocol.ChannelStatus) (r protocol.ReleaseStat
 	return r, since, ok
 }
 
-// lines are what is brought, for people.
+// lines formats the commits as text.
 func (w withCommits) lines() (lines []string) {
 	for _, b := range w.Commits {
 		lines = append(lines, "", fmt.Sprintf("%s/%s %s: %s of %s%s", w.Application, w.Service, b.Channel, count(b.Count(), "commit"), b.Version, sinceIncarnation(b.Since)))

@@ -11,10 +11,11 @@ import (
 	"github.com/converge-engine/converge/client/publish"
 )
 
-// This file says which store a command opens. A workflow says which one it is kept in, and whoever writes to the namespace
-// can have it say another: that is opened only when nothing leaves this machine by that (G6).
+// This file decides which store a command opens. A workflow states its store, but everyone with write access to the namespace can make
+// it state another one. So the command opens a stated store only if no data leaves this machine (G6).
 
-// ownStore is the store that a flag or CONVERGE_STORE names, else the one that a workflow states, if that is a directory here.
+// ownStore returns the store of a flag or of CONVERGE_STORE, otherwise the one that a workflow states, if that is a directory on this
+// machine.
 func (f *Factory) ownStore(flag, stated string) (string, error) {
 	if own := first(flag, f.Env("CONVERGE_STORE")); own != "" {
 		return own, nil
@@ -26,8 +27,8 @@ func (f *Factory) ownStore(flag, stated string) (string, error) {
 	return stated, nil
 }
 
-// storeRead is ownStore for what is only read. A stated directory that is not here is one of another machine: opening it would
-// make it, and find nothing there.
+// storeRead is ownStore for reading only. If a stated directory does not exist here, it belongs to another machine: opening it would
+// create an empty store.
 func (f *Factory) storeRead(flag, stated string) (string, error) {
 	at, err := f.ownStore(flag, stated)
 	if err != nil || first(flag, f.Env("CONVERGE_STORE")) != "" || at == "" {
@@ -39,9 +40,9 @@ func (f *Factory) storeRead(flag, stated string) (string, error) {
 	return at, nil
 }
 
-// storeOf is where an application's incarnations are: named by a flag or CONVERGE_STORE, else what
-// the application says; for a new one, what another application says, since the workers read one
-// store; else beside its configuration.
+// storeOf returns the store of an application's incarnations. It comes from a flag or CONVERGE_STORE, otherwise from the application.
+// For a new application it comes from another application, because the workers read one store; otherwise it is next to the
+// configuration.
 func (f *Factory) storeOf(ctx context.Context, application, dir, flag string) (string, error) {
 	if store := first(flag, f.Env("CONVERGE_STORE")); store != "" {
 		return store, nil
@@ -70,5 +71,5 @@ func (f *Factory) storeOf(ctx context.Context, application, dir, flag string) (s
 	return storeIn(dir), nil
 }
 
-// storeIn is the store beside a configuration.
+// storeIn returns the store next to a configuration.
 func storeIn(dir string) string { return filepath.Join(dir, ".converge", "store") }

@@ -32,7 +32,7 @@ type collectOptions struct {
 	grace, keep time.Duration
 }
 
-// What is kept when nothing else is said, and the shortest time in which what is put into a store is referred to for sure.
+// The default retention, and the minimum grace period: after that time, a new object in a store is certainly referenced.
 const (
 	defaultGrace = 24 * time.Hour
 	defaultKeep  = 90 * 24 * time.Hour
@@ -73,7 +73,7 @@ func (o *collectOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() // nothing is being written any more
+	defer s.Close() // all writes are complete
 	api, err := o.f.client(ctx)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (o *collectOptions) open(ctx context.Context) (*store.Store, error) {
 	return (&libraryOptions{f: o.f, store: o.store}).open(ctx)
 }
 
-// collected is what was found of each kind, and of all.
+// collected returns the table of the removed objects of each kind, and their total.
 func collected(kinds []store.CollectedKind) show.Table {
 	t := show.Table{Header: []string{"KIND", "KEPT", "SET ASIDE", "WAITING", "CAME BACK", "REMOVED"}}
 	all := store.CollectedKind{Kind: "all"}
@@ -123,7 +123,7 @@ func counts(k *store.CollectedKind) [5]*store.Count {
 	return [...]*store.Count{&k.Kept, &k.SetAside, &k.Waiting, &k.Returned, &k.Removed}
 }
 
-// counted reads 12 (3.4 MB).
+// counted formats a count as 12 (3.4 MB).
 func counted(c store.Count) string {
 	if c.N == 0 {
 		return "-"

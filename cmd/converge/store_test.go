@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// A store that a workflow states is opened when it is a directory here; any other only when the user named it.
+// A store that a workflow states is opened if it is a directory on this machine. Any other store is opened only if the user named it.
 func TestStatedStoreIsNotOpened(t *testing.T) {
 	for _, tt := range []struct{ flag, stated, want, refused string }{
 		{"", "/var/lib/converge/store", "/var/lib/converge/store", ""},

@@ -9,8 +9,8 @@ import (
 	"github.com/converge-engine/converge/entities/verb"
 )
 
-// Every verb that people use has a command of its name. What only other workflows send has none, and publishing is
-// called apply, as it is elsewhere.
+// Every verb for users has a command with the same name. Verbs that only workflows send have none, and publishing is called apply, as
+// in other tools.
 func TestEveryVerbHasACommand(t *testing.T) {
 	commands := map[string]bool{}
 	for _, c := range newRoot(newFactory()).Commands() {

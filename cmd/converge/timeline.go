@@ -47,11 +47,11 @@ held it the longest; what a check said at the time is in no history.`,
 	return cmd
 }
 
-// drawn is one service's part of a timeline.
+// drawn is the part of a timeline for one service.
 type drawn struct {
 	Service string           `json:"service"`
 	Entries []timeline.Entry `json:"entries"`
-	Problem string           `json:"problem,omitempty"` // why what is now is not known
+	Problem string           `json:"problem,omitempty"` // why the current state is unknown
 }
 
 func (o *timelineOptions) run(ctx context.Context) error {
@@ -87,7 +87,7 @@ func (o *timelineOptions) run(ctx context.Context) error {
 	return wrong
 }
 
-// write writes the chart, of all services one below the other.
+// write writes the chart, with all services one below the other.
 func (o *timelineOptions) write(all []drawn, now time.Time) error {
 	title, zone := o.target.application, now.Location()
 	if !o.target.all {
@@ -118,8 +118,8 @@ func (o *timelineOptions) entries(ctx context.Context, n serviceName, now time.T
 	return drawn{Service: n.service, Entries: timeline.Of(in), Problem: unasked}, nil
 }
 
-// trail reads what is known of a service: its history, and what its workflow says, or, of one that was removed, its last
-// configuration. Unasked is why neither is known: "" is that it is.
+// trail returns the input of a service's timeline: its history and its workflow's status, or, for a removed service, its last
+// configuration. Unasked is the reason why neither is known, or "" if one is.
 func (f *Factory) trail(ctx context.Context, n serviceName, location string, now time.Time) (in timeline.Input, unasked string, err error) {
 	in = timeline.Input{Now: now}
 	history := historyOptions{f: f, service: n, store: location}
@@ -153,7 +153,7 @@ func (f *Factory) trail(ctx context.Context, n serviceName, location string, now
 	return in, unasked, nil
 }
 
-// needs are the channels that a release must have succeeded in first, by channel.
+// needs returns, by channel, the channels in which a release must have succeeded first.
 func needs(spec *entities.Spec) map[string][]string {
 	all := map[string][]string{}
 	if spec == nil {
@@ -169,7 +169,7 @@ func needs(spec *entities.Spec) map[string][]string {
 	return all
 }
 
-// lastSpec is what the newest incarnation that had the service said of it.
+// lastSpec returns the spec of the service in the newest incarnation that contained it.
 func (o *historyOptions) lastSpec(ctx context.Context) (*entities.Spec, error) {
 	at, _, _, err := o.open(ctx)
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// broughtBack is what is to be expected of a service whose workflow is gone though nobody asked for that.
+// broughtBack is the message for a service whose workflow ended without a request to end it.
 const broughtBack = "its workflow is gone; while it is declared, it is started again within a minute"
 
-// unmanaged are the services of a target that are not looked after, with why: those that are kept down (converge
-// unmanage), and those whose workflow is gone and was not started again yet. They cannot be asked themselves.
+// unmanaged returns the services of a target that are not managed, with the reason: services that were unmanaged (converge unmanage),
+// and services whose workflow has ended and was not restarted yet. Neither has a workflow to query.
 func (f *Factory) unmanaged(ctx context.Context, t target) ([]protocol.Status, error) {
 	api, err := f.client(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (f *Factory) unmanaged(ctx context.Context, t target) ([]protocol.Status, e
 	return statusesOf(why, t), nil
 }
 
-// gone are the services whose workflow is gone.
+// gone returns the services whose workflow has ended.
 func (f *Factory) gone(ctx context.Context, application string) ([]serviceName, error) {
 	api, err := f.client(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (f *Factory) gone(ctx context.Context, application string) ([]serviceName, 
 	return slices.DeleteFunc(ended, func(n serviceName) bool { return slices.Contains(running, n) }), err
 }
 
-// keptDown are the services that an application keeps down.
+// keptDown returns the unmanaged services of an application.
 func (f *Factory) keptDown(ctx context.Context, application string) (protocol.UnmanagedServices, error) {
 	s, err := f.applicationStatus(ctx, application)
 	if errors.Is(err, errNotFound) {
@@ -88,8 +88,8 @@ func (f *Factory) applicationStatus(ctx context.Context, application string) (s 
 	return s, err
 }
 
-// explainDown adds what an application says of its services. Where all are kept down and none of them is known by name
-// any more, since that is so for long, "*" stands for them.
+// explainDown adds the reasons that an application states. "*" means all services if all are unmanaged for so long that the
+// application no longer knows their names.
 func explainDown(why map[serviceName]string, application string, down protocol.UnmanagedServices) {
 	named := false
 	for n := range why {
@@ -115,7 +115,7 @@ func explainDown(why map[serviceName]string, application string, down protocol.U
 	}
 }
 
-// untilManaged says why, since when and until when something is not looked after.
+// untilManaged returns the reason, the start and the end of an unmanaged period.
 func untilManaged(u protocol.Unmanaged, what string) string {
 	text := u.Text()
 	if !u.At.IsZero() {
@@ -124,7 +124,7 @@ func untilManaged(u protocol.Unmanaged, what string) string {
 	return text + "; until: converge manage " + what
 }
 
-// statusesOf makes a status of each that a target means, sorted by name.
+// statusesOf makes a status for each service of a target, sorted by name.
 func statusesOf(why map[serviceName]string, t target) []protocol.Status {
 	var out []protocol.Status
 	for n, text := range why {

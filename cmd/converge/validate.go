@@ -87,8 +87,8 @@ func (o *sourceOptions) compile(ctx context.Context) error {
 	return o.f.screen().Lines(compiled.Incarnation.Hash())
 }
 
-// compiled compiles the directory, or says what is wrong with it, and how it is found out whether a runtime is another
-// application's.
+// compiled compiles the directory. It returns the problems of the configuration, or reports how to find out whether a runtime belongs
+// to another application.
 func (o *sourceOptions) compiled(ctx context.Context, consequence string) (*compile.Compiled, error) {
 	tree, err := o.f.fetch(ctx, o.source)
 	if err != nil {
@@ -126,8 +126,7 @@ Name it in the first line of a file:
 	}
 }
 
-// compileTree compiles a tree on its own. Only a store that is named is asked for the runtimes
-// that other applications define.
+// compileTree compiles a tree without a server. Only a store that the user names is read for the runtimes of other applications.
 func (f *Factory) compileTree(ctx context.Context, tree origin.Tree, location string, allowCommands bool) (compiled *compile.Compiled, err error) {
 	err = f.withSources(ctx, tree, location, allowCommands, func(options config.Options) error {
 		config, err := compile.LoadWith(tree.Dir, options)
@@ -139,7 +138,7 @@ func (f *Factory) compileTree(ctx context.Context, tree origin.Tree, location st
 	return compiled, err
 }
 
-// withSources reads a tree with what a store knows, if one is named.
+// withSources reads a tree with data from a store, if one is named.
 func (f *Factory) withSources(ctx context.Context, tree origin.Tree, location string, allowCommands bool, read func(config.Options) error) error {
 	options := config.Options{Within: tree.Root, Run: publish.Commands(ctx, allowCommands)}
 	if location = first(location, f.Env("CONVERGE_STORE")); location != "" {
@@ -163,8 +162,8 @@ func (f *Factory) withSources(ctx context.Context, tree origin.Tree, location st
 	return read(options)
 }
 
-// problems prints everything that is wrong with a configuration: as text on stderr, one line each
-// and a count, or as a JSON list on stdout. Another error is returned as it is.
+// problems prints everything that is wrong with a configuration: as text on stderr, one line each and a count, or as a JSON list on
+// stdout. It returns other errors unchanged.
 func (f *Factory) problems(err error, consequence string) error {
 	var found config.Problems
 	if !errors.As(err, &found) {

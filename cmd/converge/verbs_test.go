@@ -17,8 +17,8 @@ func at(seconds int) time.Time {
 	return time.Date(2026, 11, 20, 10, 50, 0, 0, time.UTC).Add(time.Duration(seconds) * time.Second)
 }
 
-// moment is shop/web with v9 as release 19: channels as "name STATUS current desired phase", and
-// journal lines "seconds channel text".
+// moment returns the status of shop/web with v9 as release 19: channels as "name STATUS current desired phase", and journal lines
+// "seconds channel text".
 func moment(channels string, journal ...string) protocol.Status {
 	s := protocol.Status{Application: "shop", Service: "web", Store: "/store"}
 	r := protocol.ReleaseStatus{ID: "19", Version: "v9", At: at(2), Phases: map[string]string{}}
@@ -48,7 +48,7 @@ func moment(channels string, journal ...string) protocol.Status {
 	return s
 }
 
-// journal of a release that fails in canary and is rolled back; moments see more and more of it.
+// lines is the journal of a release that fails in canary and is rolled back. Each moment contains more of it.
 var lines = []string{
 	"0 staging CONVERGED at v8 (2m)",
 	"2 - release 19: v9 from incarnation 42, by alice",
@@ -123,7 +123,7 @@ web v9 converged in staging.
 	}
 }
 
-// A call that was lost is made again as the same call: one release.
+// A lost call is retried with the same request id: there is one release.
 func TestReleaseIsRetriedUnderOneRequestID(t *testing.T) {
 	c := newConsole(t, &fakeAPI{
 		statuses: map[string][]any{"service/shop/web": {moment("staging CONVERGED v8 v8 pending")}}, answer: accepted,
@@ -185,10 +185,10 @@ func TestVerbsSay(t *testing.T) {
 	}
 }
 
-// header is what a piped status begins with.
+// header is the first line of a piped status.
 const header = "SERVICE\tCHANNEL\tSTATUS\tCURRENT\tTARGET\tSINCE\tWAITS FOR\n"
 
-// One service that does not answer hides no other.
+// A service that does not answer hides no other service.
 func TestStatusShowsWhoAnswered(t *testing.T) {
 	web := moment("staging CONVERGED v9 v9 succeeded, prod CONVERGED v9 v9 succeeded")
 	c := newConsole(t, &fakeAPI{statuses: map[string][]any{
@@ -199,7 +199,8 @@ func TestStatusShowsWhoAnswered(t *testing.T) {
 	require.Equal(t, exitError, code)
 }
 
-// Whatever runs, healthy or not, is listed with what a person can follow from it, and nothing in it is more than text (C9).
+// Every running object, healthy or not, is listed with a useful reference for the user, and its text contains no control characters
+// (C9).
 func TestStatusListsObjects_C9_G6(t *testing.T) {
 	s := moment("staging CONVERGED v9 v9 succeeded, prod CONVERGED v9 v9 succeeded")
 	s.Channels[0].Objects = []entities.Object{{
@@ -218,7 +219,7 @@ func TestStatusListsObjects_C9_G6(t *testing.T) {
 	require.Equal(t, header+"web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tCONVERGED\tv9\tv9\t20s\t\n\nshop/web staging\n"+objects+"\nshop/web prod: no objects\n", said)
 }
 
-// What concerns every service is not printed a thousand times.
+// An error that all services share is not printed a thousand times.
 func TestErrorsOfManyAreCounted(t *testing.T) {
 	statuses := map[string][]any{}
 	for i := range 6 {
@@ -233,7 +234,7 @@ func TestErrorsOfManyAreCounted(t *testing.T) {
 	require.Equal(t, exitError, code)
 }
 
-// Piped, watching appends what changed and nothing else.
+// When piped, watching appends only the changes.
 func TestStatusWatchPiped(t *testing.T) {
 	moving := moment("staging CONVERGING v8 v9 in progress")
 	moving.Channels[0].Reasons = []protocol.Reason{{Text: "1 of 2 replicas"}}
@@ -250,7 +251,7 @@ web	staging	CONVERGED	v9	v9
 	require.Equal(t, exitInterrupted, code)
 }
 
-// Times are written in the time zone of whoever reads.
+// Times are shown in the time zone of the user.
 func TestExplainInLocalTime(t *testing.T) {
 	s := moment("staging CONVERGED v9 v9 succeeded", "2 staging CONVERGED at v9")
 	s.Channels[0].Objects = []entities.Object{{Name: "web", Type: "process", Status: entities.ObjectSucceeded}}
@@ -266,7 +267,7 @@ Last news from the runtime 11:50:10 CET (10s ago).
 `, said)
 }
 
-// A command that was given no more time reads as that, and not as one with an odd exit code.
+// A command that timed out is reported as such, not with an unusual exit code.
 func TestLogsOfWhatTimedOut_C6(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)

@@ -59,7 +59,7 @@ func (o *waitOptions) run(ctx context.Context) error {
 	}
 	s, err := o.f.status(ctx, o.service)
 	if err != nil && (o.version != "" || !errors.Is(err, errNoWorker)) {
-		return err // without a status it cannot be known which release is meant
+		return err // without a status the release is unknown
 	}
 	g := goal{channel: o.channel}
 	if o.version != "" {
@@ -89,29 +89,29 @@ func versions(s protocol.Status) string {
 	return strings.Join(out, ", ")
 }
 
-// listed is how many versions are named to somebody who named another.
+// listed is the maximum number of versions in the error for an unknown version.
 const listed = 20
 
-// Between two queries while waiting. They cost no history.
+// Intervals between two queries while waiting. Queries cost no history.
 const (
 	pollSoon = 250 * time.Millisecond
 	pollSlow = time.Second
-	pollIdle = 5 * time.Second // when nothing has happened for long
+	pollIdle = 5 * time.Second // when nothing has happened for a long time
 )
 
-// follower queries a service until what it waits for is decided.
+// follower queries a service until the goal of the wait is decided.
 type follower struct {
 	f       *Factory
 	api     API
 	name    serviceName
 	goal    goal
 	timeout time.Duration // 0: none
-	// saw gets every status, newest last.
+	// saw receives every status, newest last.
 	saw func(protocol.Status) error
 }
 
-// follow polls until exitFor says that it is over. It outlives lost connections and workers that
-// are unavailable; the timeout and Ctrl-C end watching only, never what is watched.
+// follow polls until exitFor says that the wait is over. It survives lost connections and unavailable workers. The timeout and Ctrl-C
+// end only the wait, never the release.
 func (w *follower) follow(ctx context.Context) (protocol.Status, outcome, error) {
 	parent := ctx
 	if w.timeout > 0 {
@@ -168,7 +168,8 @@ func (w *follower) ended(parent context.Context, last outcome) error {
 	return &exitErr{exitTimeout, text}
 }
 
-// pace asks often while things happen, and ever later while they do not: a fifth of the time since then, and five seconds at most.
+// pace polls often while something changes, and less often otherwise: the interval is a fifth of the time since the last change, at
+// most five seconds.
 type pace struct {
 	wait time.Duration
 	line int64

@@ -26,10 +26,10 @@ type watchOptions struct {
 	most          time.Duration
 	allowCommands bool
 
-	login sync.Mutex // which is renewed when it is used
+	login sync.Mutex // the login is renewed when it is used
 }
 
-// leastInterval is how often a server is asked at most.
+// leastInterval is the minimum poll interval for a server.
 const leastInterval = time.Second
 
 func newCmdWatch(f *Factory, runF func(context.Context, *watchOptions) error) *cobra.Command {
@@ -95,7 +95,7 @@ func (o *watchOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// publish publishes what a source has. What is newest already is no news.
+// publish publishes the current state of a source. If it is already the newest incarnation, nothing is reported.
 func (o *watchOptions) publish(ctx context.Context, c client.Client, name string, tree origin.Tree) error {
 	store, err := o.f.storeFor(ctx, tree, o.store)
 	if err != nil {
@@ -122,7 +122,7 @@ func (o *watchOptions) publish(ctx context.Context, c client.Client, name string
 	return err
 }
 
-// report says what is wrong with a source, and that it is no longer.
+// report prints a problem of a source, and its end.
 func (o *watchOptions) report(name string, err error) {
 	if err == nil {
 		o.f.note("%s: goes on", name)
@@ -131,7 +131,7 @@ func (o *watchOptions) report(name string, err error) {
 	o.f.note("%s: %v", name, err)
 }
 
-// oneByOne writes whole texts, whoever else does.
+// oneByOne is a writer that serializes whole texts of concurrent callers.
 type oneByOne struct {
 	io.Writer
 	mu sync.Mutex

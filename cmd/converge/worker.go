@@ -29,16 +29,16 @@ type workerOptions struct {
 	f       *Factory
 	store   string
 	runtime string
-	// roots as they were given: DIR or APPLICATION=DIR.
+	// roots are the unparsed arguments: DIR or APPLICATION=DIR.
 	roots []string
-	// takeOver moves an installation here.
+	// takeOver moves an installation to this namespace, or continues with a lost store.
 	takeOver bool
 	stop     time.Duration
 	allowEnv []string
 	allow    []string // secrets
 	ageKeys  []string // FILE or APPLICATION=FILE
 	version  worker.Deployment
-	metrics  string // where to serve them: PORT or HOST:PORT; empty: nowhere
+	metrics  string // address to serve metrics on: PORT or HOST:PORT; empty: none
 	format   string // of the log
 	level    string
 }
@@ -105,7 +105,7 @@ func (o *workerOptions) check() error {
 	return err
 }
 
-// rootsOf reads the directories of applications; "" is that of all which are not named.
+// rootsOf parses the directories of applications. The entry "" is for all applications that are not named.
 func rootsOf(given []string) (map[string]string, error) {
 	roots := map[string]string{}
 	for _, text := range given {
@@ -185,7 +185,7 @@ func (o *workerOptions) run(ctx context.Context) error {
 	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: elsewhere, Sops: keys, Payloads: o.f.conn.payloads, Monitor: shown, Polls: polls, Interceptors: traced})
 }
 
-// traceWorker has a worker's part in traces followed, where a collector is named.
+// traceWorker returns the tracing interceptors of a worker, if a collector is configured.
 func (f *Factory) traceWorker(ctx context.Context) (traced []interceptor.WorkerInterceptor, err error) {
 	if f.tracing, err = tracing.Start(ctx, "converge-worker", f.Env); err != nil || f.tracing == nil {
 		return nil, err
@@ -193,8 +193,8 @@ func (f *Factory) traceWorker(ctx context.Context) (traced []interceptor.WorkerI
 	return f.tracing.Worker()
 }
 
-// monitor serves at an address, or at the one of CONVERGE_METRICS, what is seen of a worker from outside, and has the connection
-// measured; without an address there is none.
+// monitor serves the metrics and health of a worker at an address, or at the one of CONVERGE_METRICS, and measures the connection.
+// Without an address it does nothing.
 func (f *Factory) monitor(ctx context.Context, address string) (m *monitor.Monitor, hide func(), err error) {
 	if address = first(address, f.Env("CONVERGE_METRICS")); address == "" {
 		return nil, func() {}, nil

@@ -1,9 +1,9 @@
-// Command try is `converge dev` for a fresh checkout, in which nothing has been compiled yet.
+// Command try is `converge dev` for a fresh checkout, in which nothing is compiled yet.
 //
 //	go run ./cmd/try [DIR] [flags of converge dev]
 //
-// It is compiled in seconds, says at once what it does, and compiles converge-dev alone: the command line is not needed
-// before the first release by hand. DIR is examples/hello unless it is given.
+// It compiles in seconds, reports at once what it does, and compiles only converge-dev: the command line is not needed before the first
+// manual release. DIR defaults to examples/hello.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	defer stop()
 	args, err := arguments(os.Args[1:])
 	if err == nil {
-		err = program.Dev.Exec(ctx, args, os.Stderr) // it returns only when it failed
+		err = program.Dev.Exec(ctx, args, os.Stderr) // it returns only on an error
 	}
 	fmt.Fprintf(os.Stderr, "try: %v\n", err)
 	os.Exit(1)
@@ -33,7 +33,7 @@ func main() {
 var errUsage = errors.New("usage: go run ./cmd/try [DIR] [flags of converge dev]\n" +
 	"DIR is examples/hello unless it is given; the flags are in: go run ./cmd/converge dev --help")
 
-// arguments are those of converge-dev. What is wrong with them is said before anything is compiled, which takes minutes.
+// arguments returns the arguments of converge-dev. It reports invalid ones before it compiles anything, because that takes minutes.
 func arguments(args []string) ([]string, error) {
 	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 		return nil, errUsage

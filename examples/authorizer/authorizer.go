@@ -1,6 +1,7 @@
-// Package authorizer is an example of what keeps a Temporal server of your own from taking everybody for an administrator: people
-// and CI signal, update, query and read; workers do what workers do; nobody who is not proven does anything. A program of yours
-// gives it to the server, with temporal.WithAuthorizer and temporal.WithClaimMapper (docs/operating.md).
+// Package authorizer is an example of an authorizer for your own Temporal server, so that the server does not treat every caller as an
+// administrator. People and CI may signal, update, query and read. Workers may do what workers need. Callers without proof of identity
+// may do nothing. Your own program passes it to the server with temporal.WithAuthorizer and temporal.WithClaimMapper
+// (docs/operating.md).
 package authorizer
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Mapper says of a caller what its token proves: an OIDC ID token whose claim "roles" names people, workers, or both.
+// Mapper derives a caller's claims from its token: an OIDC ID token whose claim "roles" names people, workers, or both.
 type Mapper struct {
 	Verifier  *oidc.IDTokenVerifier
 	Namespace string
@@ -50,8 +51,8 @@ func (m Mapper) GetClaims(a *authorization.AuthInfo) (*authorization.Claims, err
 	return &authorization.Claims{Subject: token.Subject, AuthType: "jwt", Namespaces: map[string]authorization.Role{m.Namespace: role}}, nil
 }
 
-// Authorizer lets callers do what their role has to. What the server asks of itself it lets pass: let that come over its
-// internal frontend only.
+// Authorizer allows callers what their role needs. It allows the server's own internal calls: let them arrive only on the internal
+// frontend.
 type Authorizer struct{}
 
 // Authorize implements authorization.Authorizer.
@@ -84,29 +85,30 @@ func allowed(caller *authorization.Claims, target *authorization.CallTarget) boo
 	return false
 }
 
-// acts tells whether a call is one by which people act: what comes of it is judged by the rules of Converge.
+// acts reports whether a call is one with which people act. The rules of Converge decide about its effect.
 func acts(target *authorization.CallTarget) bool {
 	switch r := target.Request.(type) {
 	case *workflowservice.SignalWorkflowExecutionRequest, *workflowservice.UpdateWorkflowExecutionRequest:
 		return true
 	case *workflowservice.StartWorkflowExecutionRequest:
 		return starts(r)
-	case *workflowservice.ExecuteMultiOperationRequest: // an update, and the start of what it is for
+	case *workflowservice.ExecuteMultiOperationRequest: // an update, together with the start of its workflow
 		return !slices.ContainsFunc(r.GetOperations(), func(o *workflowservice.ExecuteMultiOperationRequest_Operation) bool {
 			return o.GetUpdateWorkflow() == nil && !starts(o.GetStartWorkflow())
 		})
-	case *workflowservice.RequestCancelWorkflowExecutionRequest: // of a preview: nothing else heeds it
+	case *workflowservice.RequestCancelWorkflowExecutionRequest: // only previews react to it
 		return strings.HasPrefix(r.GetWorkflowExecution().GetWorkflowId(), "preview/")
 	}
 	return false
 }
 
-// prefixes are those of the ids of what people start, by its type.
+// prefixes are the id prefixes of the workflows that people start, by type.
 var prefixes = map[string]string{
 	protocol.ApplicationWorkflow: "application/", protocol.RuntimeWorkflow: "runtime/", protocol.PreviewWorkflow: "preview/",
 }
 
-// starts tells whether a start ends nothing, keeps no id from the workers, and is of what people start.
+// starts reports whether a start is safe: it terminates no run, it does not reserve an id that workers need, and people may start its
+// type.
 func starts(r *workflowservice.StartWorkflowExecutionRequest) bool {
 	prefix := prefixes[r.GetWorkflowType().GetName()]
 	switch {

@@ -10,27 +10,26 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
-// The strategies that shift traffic, BLUE_GREEN, LINEAR and CANARY, go through the stages of API ServiceDeployment,
-// lifecycleStage (guides blue-green-deployment-how-it-works, canary-deployment, deployment-lifecycle-hooks). There is no
-// traffic: nobody but the stage and the weights tells of the shifts. Not documented: that the green deployment is PRIMARY all
-// the time (kayac/ecspresso#860 shows it), that a stage moves updatedAt, and that the first deployment of a service has
-// nothing to shift from and goes through no stage.
+// The strategies that shift traffic, BLUE_GREEN, LINEAR and CANARY, go through the stages of API ServiceDeployment, lifecycleStage
+// (guides blue-green-deployment-how-it-works, canary-deployment, deployment-lifecycle-hooks). There is no traffic: only the stage and
+// the weights show the shifts. Not documented: that the green deployment is PRIMARY all the time (kayac/ecspresso#860 shows it), that a
+// stage moves updatedAt, and that the first deployment of a service has nothing to shift from and goes through no stage.
 
-// stages are those that every deployment goes through. RECONCILE_SERVICE is for one that begins while another is under way.
+// stages returns the stages of every deployment. RECONCILE_SERVICE is only for one that begins while another is in progress.
 func stages() []types.ServiceDeploymentLifecycleStage {
 	return []types.ServiceDeploymentLifecycleStage{
 		types.ServiceDeploymentLifecycleStagePreScaleUp, types.ServiceDeploymentLifecycleStageScaleUp, types.ServiceDeploymentLifecycleStagePostScaleUp,
 		types.ServiceDeploymentLifecycleStageTestTrafficShift, types.ServiceDeploymentLifecycleStagePostTestTrafficShift,
-		"PRE_PRODUCTION_TRAFFIC_SHIFT", // which the SDK has for hooks alone
+		"PRE_PRODUCTION_TRAFFIC_SHIFT", // the SDK has it only for hooks
 		types.ServiceDeploymentLifecycleStageProductionTrafficShift, types.ServiceDeploymentLifecycleStagePostProductionTrafficShift,
 		types.ServiceDeploymentLifecycleStageBakeTime, types.ServiceDeploymentLifecycleStageCleanUp,
 	}
 }
 
-// shifting is how far a service deployment is with that.
+// shifting is the progress of a service deployment through the stages.
 type shifting struct {
 	step      int             // of the production traffic
-	continued map[string]bool // hooks that paused it, by id
+	continued map[string]bool // hooks that paused it and were continued, by id
 }
 
 func (v *service) shifts() bool {
@@ -41,7 +40,8 @@ func (v *service) shifts() bool {
 	return false
 }
 
-// inStages is whether the PRIMARY deployment goes through stages: a rollback does not, nor what has nothing to shift from.
+// inStages reports whether the PRIMARY deployment goes through stages. A rollback does not, nor does a deployment with nothing to shift
+// from.
 func (v *service) inStages() bool {
 	p := v.primary()
 	return v.shifts() && p.inProgress() && !p.rollsBack && len(v.deployments) > 1
@@ -51,20 +51,20 @@ func (v *service) stage() types.ServiceDeploymentLifecycleStage {
 	return v.primary().record.view.LifecycleStage
 }
 
-// shifted is whether the old tasks are not needed any more.
+// shifted reports whether the old tasks are no longer needed.
 func (v *service) shifted() bool {
 	return !v.inStages() || v.stage() == types.ServiceDeploymentLifecycleStageCleanUp
 }
 
-// bluesStay is whether the old tasks may not be stopped yet. A rollback stops the green ones at once.
+// bluesStay reports whether the old tasks may not be stopped yet. A rollback stops the green ones at once.
 func (v *service) bluesStay() bool { return !v.shifted() }
 
-// awaitsScaleUp is whether no green task may start yet.
+// awaitsScaleUp reports whether no green task may start yet.
 func (v *service) awaitsScaleUp() bool {
 	return v.inStages() && v.stage() == types.ServiceDeploymentLifecycleStagePreScaleUp
 }
 
-// shift moves a deployment on through its stages as far as it comes now.
+// shift advances a deployment through its stages as far as possible now.
 func (s *Server) shift(v *service) {
 	for v.inStages() && s.past(v) {
 		p := v.primary()
@@ -76,7 +76,7 @@ func (s *Server) shift(v *service) {
 	}
 }
 
-// past is whether a stage has ended.
+// past reports whether a stage has ended.
 func (s *Server) past(v *service) bool {
 	p := v.primary()
 	if !s.hooked(v) {
@@ -103,7 +103,7 @@ func minutes(given *int32, otherwise int32) time.Duration {
 	return time.Duration(otherwise) * time.Minute
 }
 
-// moved is whether all production traffic went over, step by step (API LinearConfiguration, CanaryConfiguration).
+// moved reports whether all production traffic was shifted, step by step (API LinearConfiguration, CanaryConfiguration).
 func (s *Server) moved(v *service) bool {
 	p := v.primary()
 	percents, pause := v.steps()
@@ -120,7 +120,7 @@ func (s *Server) moved(v *service) bool {
 	}
 }
 
-// steps are the percentages of the production traffic, and how long each but the last is watched.
+// steps returns the percentages of the production traffic, and the pause after each but the last.
 func (v *service) steps() (percents []float64, pause time.Duration) {
 	c := v.base.DeploymentConfiguration
 	switch c.Strategy {
@@ -143,7 +143,7 @@ func (v *service) steps() (percents []float64, pause time.Duration) {
 	return []float64{100}, 0
 }
 
-// or is what a pointer points to, or the zero value.
+// or dereferences a pointer; nil gives the zero value.
 func or[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -151,7 +151,7 @@ func or[T any](p *T) (v T) {
 	return v
 }
 
-// hooked is whether the hooks of the present stage have all succeeded; one that failed has the deployment rolled back (guide
+// hooked reports whether the hooks of the current stage have all succeeded. A failed hook rolls the deployment back (guide
 // deployment-lifecycle-hooks).
 func (s *Server) hooked(v *service) bool {
 	r := v.primary().record
@@ -172,7 +172,7 @@ func (s *Server) hooked(v *service) bool {
 	return passed
 }
 
-// asked is what a hook says now. One that pauses goes on when somebody says so (guide pause-lifecycle-hooks).
+// asked returns the current answer of a hook. A paused hook continues after ContinueServiceDeployment (guide pause-lifecycle-hooks).
 func (s *Server) asked(r *record, hook types.DeploymentLifecycleHook, id string) types.DeploymentLifecycleHookDetail {
 	d := types.DeploymentLifecycleHookDetail{HookId: &id, TargetArn: hook.HookTargetArn, TargetType: hook.TargetType, Status: types.DeploymentLifecycleHookStatusSucceeded}
 	switch said := s.levers.hooks[text(hook.HookTargetArn)]; {
@@ -184,7 +184,7 @@ func (s *Server) asked(r *record, hook types.DeploymentLifecycleHook, id string)
 	return d
 }
 
-// continueServiceDeployment lets a paused deployment go on, or rolls it back (guide continue-service-deployment).
+// continueServiceDeployment continues a paused deployment, or rolls it back (guide continue-service-deployment).
 func (s *Server) continueServiceDeployment(in *ecs.ContinueServiceDeploymentInput) (*ecs.ContinueServiceDeploymentOutput, error) {
 	r := s.record(text(in.ServiceDeploymentArn))
 	if r == nil {
@@ -209,7 +209,7 @@ func (s *Server) continueServiceDeployment(in *ecs.ContinueServiceDeploymentInpu
 	return &ecs.ContinueServiceDeploymentOutput{ServiceDeploymentArn: in.ServiceDeploymentArn}, nil
 }
 
-// weigh gives so many percent of the production traffic to the new revision.
+// weigh sends this percentage of the production traffic to the new revision.
 func (r *record) weigh(percent float64) {
 	r.view.TargetServiceRevision = &types.ServiceRevisionSummary{RequestedProductionTrafficWeight: &percent}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
-// threshold is how many failed tasks trip the breaker: half the desired count, at least 3 and at most 200, rounded up
-// (guide deployment-circuit-breaker), unless thresholdConfiguration says otherwise (API ThresholdConfiguration).
+// threshold returns the number of failed tasks that trips the breaker: half the desired count, at least 3 and at most 200, rounded up
+// (guide deployment-circuit-breaker), unless thresholdConfiguration overrides it (API ThresholdConfiguration).
 func (v *service) threshold() int32 {
 	kind, value := types.ThresholdTypeBoundedPercent, int32(50)
 	if t := v.base.DeploymentConfiguration.DeploymentCircuitBreaker.ThresholdConfiguration; t != nil {
@@ -44,14 +44,14 @@ func (s *Server) judge(v *service) {
 	}
 }
 
-// failure is why a deployment fails and whether that is to be undone.
+// failure is the reason why a deployment fails, and whether it is rolled back.
 type failure struct {
 	event, reason string
 	rollback      bool
 }
 
-// fails marks the PRIMARY deployment as failed, and rolls back where that is wished and there is a completed deployment.
-// Without one it stays as it is, stalled (guide deployment-circuit-breaker).
+// fails marks the PRIMARY deployment as failed. It rolls back if that is configured and there is a completed deployment. Otherwise the
+// deployment stays as it is, stalled (guide deployment-circuit-breaker).
 func (s *Server) fails(v *service, why failure) {
 	p := v.primary()
 	p.tell(s.clock.now, types.DeploymentRolloutStateFailed, "%s", why.reason)
@@ -60,8 +60,8 @@ func (s *Server) fails(v *service, why failure) {
 	case p.rollsBack:
 		p.record.end(s.clock.now, types.ServiceDeploymentStatusRollbackFailed, why.reason)
 	case !why.rollback || v.completed == nil || v.completed == p:
-		// API ServiceDeployment, stoppedAt: without the rollback option it stops. What it is called when there is
-		// nothing to roll back to is not documented.
+		// API ServiceDeployment, stoppedAt: without the rollback option it stops. Its status when there is nothing to roll back to is
+		// not documented.
 		p.record.end(s.clock.now, types.ServiceDeploymentStatusStopped, why.reason)
 		p.record.view.StoppedAt = moments(s.clock.now)
 	default:
@@ -69,8 +69,8 @@ func (s *Server) fails(v *service, why failure) {
 	}
 }
 
-// rollBack returns to the last completed deployment, which by that is completed no longer (guide
-// deployment-circuit-breaker). The service's tags stay as they are.
+// rollBack returns to the last completed deployment, which is then no longer completed (guide deployment-circuit-breaker). The
+// service's tags do not change.
 func (s *Server) rollBack(v *service, reason string) {
 	failed, back := v.primary(), v.completed
 	if s.options.Rollback == RollbackStartsAnew {
@@ -88,7 +88,7 @@ func (s *Server) rollBack(v *service, reason string) {
 	}
 }
 
-// succeeded ends the service deployment that brought a deployment to its steady state.
+// succeeded ends the service deployment of a deployment that reached its steady state.
 func (s *Server) succeeded(p *deployment) {
 	status := types.ServiceDeploymentStatusSuccessful
 	if p.rollsBack {
@@ -99,8 +99,8 @@ func (s *Server) succeeded(p *deployment) {
 	p.rollsBack = false
 }
 
-// startFailed notes a task that never was RUNNING, and throttles the scheduler after a few in a row; how many, and how
-// the pauses grow, is not documented (guide service-throttle-logic).
+// startFailed counts a task that never was RUNNING, and throttles the scheduler after a few in a row. The number, and how the pauses
+// grow, are not documented (guide service-throttle-logic).
 func (s *Server) startFailed(v *service, p *deployment) {
 	p.count()
 	if p.failed >= 3 {
@@ -116,7 +116,7 @@ func (s *Server) startFailed(v *service, p *deployment) {
 	s.touch(v)
 }
 
-// recovered resets the count at a healthy task (API DeploymentCircuitBreaker, resetOnHealthyTask, by default true).
+// recovered resets the count at a healthy task (API DeploymentCircuitBreaker, resetOnHealthyTask, default true).
 func (s *Server) recovered(v *service, p *deployment) {
 	if reset := v.base.DeploymentConfiguration.DeploymentCircuitBreaker.ResetOnHealthyTask; reset == nil || *reset {
 		p.failed = 0

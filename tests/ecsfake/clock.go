@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// clock is the fake's time and what is to happen in it.
+// clock is the fake's time and its pending timers.
 type clock struct {
 	now    time.Time
 	timers timers
 	seq    int
-	// speed, and the moments of the two clocks from which on it counts.
+	// speed is the factor, and the two times are the origins of the fake and the real clock.
 	speed       float64
 	began, real time.Time
 }
@@ -19,7 +19,7 @@ func newClock(start time.Time, speed float64) clock {
 	return clock{now: start, speed: speed, began: start, real: time.Now()}
 }
 
-// followed is where the real clock has brought this one; the zero time where it does not follow.
+// followed returns the time of this clock according to the real clock; the zero time if it does not follow the real clock.
 func (c *clock) followed(real time.Time) time.Time {
 	if c.speed == 0 {
 		return time.Time{}
@@ -32,7 +32,7 @@ func (c *clock) after(d time.Duration, fire func()) {
 	heap.Push(&c.timers, &timer{at: c.now.Add(d), seq: c.seq, fire: fire})
 }
 
-// due takes the first timer that is due by target; nil when there is none.
+// due removes the first timer that is due by target; nil if there is none.
 func (c *clock) due(target time.Time) *timer {
 	if len(c.timers) == 0 || c.timers[0].at.After(target) {
 		return nil
@@ -42,7 +42,7 @@ func (c *clock) due(target time.Time) *timer {
 
 type timer struct {
 	at time.Time
-	// seq keeps those of one moment in order, so that the same calls give the same world.
+	// seq orders timers of the same time, so that the same calls give the same results.
 	seq  int
 	fire func()
 }
@@ -66,7 +66,7 @@ func (t *timers) Pop() any {
 	return last
 }
 
-// lagged remembers what readers still see of something while reads lag writes.
+// lagged stores the old values of an object that readers still see while reads lag writes.
 type lagged[T any] struct{ past []moment[T] }
 
 type moment[T any] struct {
@@ -74,12 +74,12 @@ type moment[T any] struct {
 	until time.Time
 }
 
-// was notes, before a write, what readers go on seeing until then.
+// was records, before a write, the value that readers continue to see until the given time.
 func (l *lagged[T]) was(value T, until time.Time) {
 	l.past = append(l.past, moment[T]{value, until})
 }
 
-// seen is what a reader sees now; false when that is what is.
+// seen returns the old value that a reader sees now; false if the reader sees the current value.
 func (l *lagged[T]) seen(now time.Time) (T, bool) {
 	for len(l.past) > 0 && !now.Before(l.past[0].until) {
 		l.past = l.past[1:]

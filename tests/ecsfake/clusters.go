@@ -15,11 +15,11 @@ type cluster struct {
 	instances int
 	services  map[string]*service
 	tasks     map[string]*task
-	// tokens are the answers to client tokens of RunTask.
+	// tokens stores the answers to client tokens of RunTask.
 	tokens map[string]*ranTasks
 }
 
-// cluster finds an active cluster by name or ARN; without either it is the one called default (API DescribeServices).
+// cluster finds an active cluster by name or ARN; without either it is the one with the name default (API DescribeServices).
 func (s *Server) cluster(ref *string) (*cluster, error) {
 	name, ok := s.resource("cluster", text(ref))
 	if name == "" {
@@ -59,7 +59,7 @@ func (s *Server) createCluster(in *ecs.CreateClusterInput) (*ecs.CreateClusterOu
 	return &ecs.CreateClusterOutput{Cluster: c.describe(true)}, nil
 }
 
-// deleteCluster refuses while services or tasks are there (API DeleteCluster).
+// deleteCluster refuses while services or tasks exist (API DeleteCluster).
 func (s *Server) deleteCluster(in *ecs.DeleteClusterInput) (*ecs.DeleteClusterOutput, error) {
 	c, err := s.cluster(in.Cluster)
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *cluster) describe(tags bool) *types.Cluster {
 	return &view
 }
 
-// missing is how what is not there is named in an answer of 200 (guide api_failures_messages).
+// missing returns the failure for an unknown object in an answer with status 200 (guide api_failures_messages).
 func missing(arn string) types.Failure {
 	return types.Failure{Arn: &arn, Reason: aws.String("MISSING")}
 }

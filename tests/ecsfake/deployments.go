@@ -11,11 +11,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
-// record is a service deployment: what API calls the story of getting from one revision to another (guide
-// service-deployment).
+// record is a service deployment: the history of the change from one revision to another (guide service-deployment).
 type record struct {
 	view types.ServiceDeployment
-	// primary is the deployment for which it was made.
+	// primary is the deployment that the record describes.
 	primary  *deployment
 	service  *service
 	failures int32
@@ -25,7 +24,7 @@ type record struct {
 	sources []*deployment
 }
 
-// newRecord begins a service deployment, and stops the one that it supersedes (which status that gets is not documented).
+// newRecord begins a service deployment, and stops the one that it supersedes (the new status of that one is not documented).
 func (s *Server) newRecord(v *service, p *deployment) *record {
 	name := v.cluster.name() + "/" + v.name()
 	if old := v.primary(); old != nil && old.inProgress() {
@@ -46,7 +45,7 @@ func (s *Server) newRecord(v *service, p *deployment) *record {
 	return r
 }
 
-// newRevision keeps what a deployment runs (guide service-revision); a rollback goes back to one that is there.
+// newRevision stores the configuration of a deployment (guide service-revision). A rollback returns to an existing revision.
 func (s *Server) newRevision(v *service, from shape) *types.ServiceRevision {
 	r := &types.ServiceRevision{
 		ServiceRevisionArn: aws.String(s.arn("service-revision/" + v.cluster.name() + "/" + v.name() + "/" + s.ids.digits())),
@@ -63,7 +62,7 @@ func (s *Server) newRevision(v *service, from shape) *types.ServiceRevision {
 	return r
 }
 
-// end closes a service deployment that is open.
+// end closes an open service deployment.
 func (r *record) end(now time.Time, status types.ServiceDeploymentStatus, reason string) {
 	if r.view.FinishedAt != nil {
 		return
@@ -76,7 +75,7 @@ func (r *record) end(now time.Time, status types.ServiceDeploymentStatus, reason
 
 func (r *record) arn() string { return text(r.view.ServiceDeploymentArn) }
 
-// describe is a service deployment as it is now.
+// describe returns the current view of a service deployment.
 func (r *record) describe() types.ServiceDeployment {
 	view := r.view
 	target := summary(r.primary)
@@ -102,7 +101,7 @@ func (r *record) describe() types.ServiceDeployment {
 	return view
 }
 
-// monitors is the state of a breaker or of alarms (API ServiceDeploymentCircuitBreaker).
+// monitors returns the state of a breaker or of alarms (API ServiceDeploymentCircuitBreaker).
 func (r *record) monitors(enabled, triggered bool) types.ServiceDeploymentRollbackMonitorsStatus {
 	switch {
 	case !enabled:
@@ -154,7 +153,7 @@ func (s *Server) describeServiceDeployments(in *ecs.DescribeServiceDeploymentsIn
 	return out, nil
 }
 
-// deploymentsListed is ecs.ListServiceDeploymentsInput, whose times come as seconds.
+// deploymentsListed is ecs.ListServiceDeploymentsInput, whose times are encoded as seconds.
 type deploymentsListed struct {
 	Service, Cluster, NextToken *string
 	MaxResults                  *int32
@@ -162,7 +161,7 @@ type deploymentsListed struct {
 	CreatedAt                   *struct{ After, Before *float64 }
 }
 
-// wants is whether a service deployment is among those asked for.
+// wants reports whether a service deployment matches the request.
 func (in *deploymentsListed) wants(r *record) bool {
 	if len(in.Status) > 0 && !slices.Contains(in.Status, r.view.Status) {
 		return false
@@ -235,7 +234,7 @@ func (s *Server) revision(arn string) *types.ServiceRevision {
 	return nil
 }
 
-// stopServiceDeployment rolls back an ongoing service deployment, also one without the rollback option (guide
+// stopServiceDeployment rolls back a service deployment in progress, even one without the rollback option (guide
 // stop-service-deployment). ABORT is in the SDK but not among the documented values.
 func (s *Server) stopServiceDeployment(in *ecs.StopServiceDeploymentInput) (*ecs.StopServiceDeploymentOutput, error) {
 	if in.StopType != "" && in.StopType != types.StopServiceDeploymentStopTypeRollback {

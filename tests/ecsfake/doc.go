@@ -1,15 +1,15 @@
-// Package ecsfake is Amazon ECS for tests: an HTTP server of our own that speaks its API (awsJson1.1), is driven by the
-// real aws-sdk-go-v2 client, and lets services roll, fail and drain on a clock that moves only when told. No AWS account
-// is needed, and none was used to write it: it follows AWS's documentation, and what that leaves open is said here.
+// Package ecsfake simulates Amazon ECS for tests. It is an HTTP server that implements the API of ECS (awsJson1.1) for the real
+// aws-sdk-go-v2 client. Services roll, fail and drain on a clock that moves only on command. It needs no AWS account, and it was
+// written without one: it follows AWS's documentation, and this text lists the gaps.
 //
 // References in the comments are short: "guide X" is https://docs.aws.amazon.com/AmazonECS/latest/developerguide/X.html,
-// "API X" is https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_X.html, whose text is also that of the SDK's
-// own comments. "Not documented" marks what we chose.
+// "API X" is https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_X.html, whose text is also in the SDK's comments.
+// "Not documented" marks our own choices.
 //
-// Where a page says less than a test needs (how long things take, what most refusals say, what a list sorts by), the
-// wording and the numbers are ours. Tests that depend on such a thing show nothing about AWS.
+// Some pages say less than a test needs: how long things take, the text of most errors, the order of a list. Then the wording and
+// the numbers are ours. Tests that depend on them prove nothing about AWS.
 //
-// # What is modelled
+// # Modelled
 //
 //   - The wire: header X-Amz-Target, signed requests of the server's region (signatures are not verified), errors as
 //     400 or 500 with __type. Numbers and booleans that are zero are left out of answers; Go clients cannot tell. Other
@@ -21,34 +21,34 @@
 //   - Services: REPLICA and DAEMON, Fargate and EC2, launch types and capacity providers, one name per cluster, client
 //     tokens, ACTIVE, DRAINING and INACTIVE, which updates start a deployment and which do not (API CreateService,
 //     UpdateService, DeleteService; guide update-service-parameters).
-//   - Rolling deployments: PRIMARY beside ACTIVE, minimumHealthyPercent and maximumPercent, rolloutState with its reason,
+//   - Rolling deployments: PRIMARY together with ACTIVE, minimumHealthyPercent and maximumPercent, rolloutState with its reason,
 //     failedTasks, the newest 100 events (guide deployment-type-ecs, API Deployment, API DeploymentConfiguration).
 //   - The circuit breaker with its thresholds, deployment alarms, their rollbacks (guide deployment-circuit-breaker,
 //     deployment-alarm-failure). A rollback either makes the last completed deployment PRIMARY again, with its id, or
-//     starts a new deployment of what it ran: the documentation allows both readings, see Rollback.
+//     starts a new deployment of its configuration: the documentation allows both readings, see Rollback.
 //   - Service deployments and revisions, and stopping one (guide service-deployment, service-revision,
 //     stop-service-deployment).
-//   - BLUE_GREEN, LINEAR and CANARY by their lifecycle stages, without traffic: the green tasks start, hooks are asked,
+//   - BLUE_GREEN, LINEAR and CANARY by their lifecycle stages, without traffic: the green tasks start, hooks are called,
 //     weights move, it bakes, and the blue tasks are cleaned up (guides blue-green-deployment-how-it-works,
 //     canary-deployment, deployment-lifecycle-hooks, pause-lifecycle-hooks).
 //   - Tasks: PROVISIONING, PENDING, RUNNING, DEACTIVATING, STOPPING, DEPROVISIONING, STOPPED (guide
 //     task-lifecycle-explanation), health, exit codes, reasons (guide stopped-task-error-codes), an hour of memory
-//     (API DescribeTasks), one-off tasks (API RunTask, StopTask) and their logs, of which CloudWatch Logs' GetLogEvents reads.
+//     (API DescribeTasks), one-off tasks (API RunTask, StopTask) and their logs, which CloudWatch Logs' GetLogEvents reads.
 //   - Eventual consistency (API RunTask), limits of ten, twenty and a hundred per call, paging, token buckets (guide
 //     request-throttling).
-//   - Deployment controllers CODE_DEPLOY and EXTERNAL as far as to see that they are not ours to roll.
+//   - Deployment controllers CODE_DEPLOY and EXTERNAL, only so far that a client can detect that it must not roll their services.
 //
-// # What is not modelled
+// # Not modelled
 //
-//   - Placement, capacity and its arithmetic: an instance has room for anything. Capacity providers are names.
+//   - Placement, capacity and its arithmetic: an instance has unlimited capacity. Capacity providers are names.
 //   - Load balancers, Service Connect, Cloud Map, VPC Lattice, volumes and secrets: passed through; a task behind a load
 //     balancer is healthy when Behaviour says so. CloudWatch, EventBridge, IAM and STS are other services.
 //   - Task sets, early success criteria, timeouts of lifecycle hooks, task protection, ECS Exec, express
 //     services, managed daemons and gateways, capacity provider calls: refused as not modelled, not ignored, where a
 //     request could ask for them.
-//   - Unhealthy tasks of a completed deployment are stopped first and replaced then; AWS starts the replacement first
+//   - Unhealthy tasks of a completed deployment are stopped before they are replaced; AWS starts the replacement first
 //     where maximumPercent allows it (guide ecs_services).
 //   - Availability zones and their rebalancing; the order in which tasks of one deployment are stopped.
-//   - Service-linked roles, permissions, and account settings: the lever AccessDenied stands for all of them.
+//   - Service-linked roles, permissions, and account settings: the lever AccessDenied simulates all of them.
 //   - A write is never late for another write: UpdateService right after CreateService works, however long reads lag.
 package ecsfake

@@ -12,75 +12,75 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
-// Behaviour is what tasks do; the zero value starts, becomes healthy and runs until it is stopped.
+// Behaviour defines the behaviour of tasks. With the zero value a task starts, becomes healthy and runs until it is stopped.
 type Behaviour struct {
-	// PullError stops tasks while PENDING with this reason, such as "CannotPullContainerError: …" (guide
-	// task_cannot_pull_image). Write CannotPull for the usual one.
+	// PullError stops tasks while PENDING with this reason, such as "CannotPullContainerError: …" (guide task_cannot_pull_image). Use
+	// CannotPull for the usual one.
 	PullError string
-	// ExitCode ends the first container so long after the task was RUNNING, where 0 is at once. Such a task does not
-	// count as failed (API Deployment, failedTasks; guide service-throttle-logic: "the task already moved to the RUNNING
-	// state"), and so trips no breaker; aws/copilot-cli#1879 and aws/containers-roadmap#1206 saw that.
+	// ExitCode ends the first container after the given time in RUNNING, where 0 is at once. Such a task does not count as failed (API
+	// Deployment, failedTasks; guide service-throttle-logic: "the task already moved to the RUNNING state"), and so trips no breaker;
+	// aws/copilot-cli#1879 and aws/containers-roadmap#1206 confirm that.
 	ExitCode  *int32
 	ExitAfter time.Duration
-	// Early has it end before the task is RUNNING, as a container does on which another depends: that counts.
+	// Early ends the container before the task is RUNNING, like a container that another one depends on. Such a task counts as failed.
 	Early bool
-	// Unhealthy fails the health checks, where the container has one or the service a load balancer. Without any nobody
-	// sees it, as on AWS.
+	// Unhealthy fails the health checks, if the container has one or the service a load balancer. Without any, the failure is not
+	// detected, as on AWS.
 	Unhealthy bool
-	// Unplaceable has the scheduler find no room for a task.
+	// Unplaceable makes the scheduler find no capacity for a task.
 	Unplaceable bool
-	// StuckPending leaves tasks PENDING for good.
+	// StuckPending leaves tasks PENDING forever.
 	StuckPending bool
 }
 
-// CannotPull is an image that is not there, in the words of guide task_cannot_pull_image.
+// CannotPull is the behaviour for a missing image, with the message of guide task_cannot_pull_image.
 func CannotPull(image string) Behaviour {
 	return Behaviour{PullError: "CannotPullContainerError: pull image manifest has been retried 1 time(s): failed to resolve ref " + image + ": not found"}
 }
 
-// Exits is a container that ends with a code so long after its task was RUNNING.
+// Exits is the behaviour of a container that exits with a code after the given time in RUNNING.
 func Exits(code int32, after time.Duration) Behaviour {
 	return Behaviour{ExitCode: aws.Int32(code), ExitAfter: after}
 }
 
-// ExitsEarly is one that ends before its task is RUNNING.
+// ExitsEarly is the behaviour of a container that exits before its task is RUNNING.
 func ExitsEarly(code int32) Behaviour { return Behaviour{ExitCode: aws.Int32(code), Early: true} }
 
-// Run is how a one-off task ends.
+// Run defines how a one-off task ends.
 type Run struct {
 	ExitCode int32
-	// For is how long it runs: 0 means Timing.Run, below 0 until it is stopped.
+	// For is the run time: 0 means Timing.Run, below 0 until it is stopped.
 	For time.Duration
-	// Log is what it prints when it starts, an event each, where its first container has the driver awslogs with a group.
+	// Log is the output at its start, one event per entry. It is available if the first container has the driver awslogs with a group.
 	Log []string
 }
 
-// Kind is what goes wrong with a request.
+// Kind is the kind of a fault.
 type Kind int
 
 const (
-	// AccessDenied refuses as IAM does.
+	// AccessDenied refuses like IAM.
 	AccessDenied Kind = iota
-	// Throttled refuses as an empty bucket does.
+	// Throttled refuses like an empty bucket.
 	Throttled
 	// ServerError is a 500 with ServerException.
 	ServerError
-	// Unavailable is a 503 without a body that could be read.
+	// Unavailable is a 503 without a readable body.
 	Unavailable
 	// Hang never answers.
 	Hang
-	// Cut closes the connection before anything happened.
+	// Cut closes the connection before the request has any effect.
 	Cut
-	// LostAnswer does what was asked and closes the connection instead of saying so.
+	// LostAnswer executes the request, and closes the connection without an answer.
 	LostAnswer
 )
 
-// Fault is something that goes wrong with requests.
+// Fault makes requests fail.
 type Fault struct {
 	Kind Kind
-	// Operations are those it befalls; none means all.
+	// Operations are the affected operations; none means all.
 	Operations []string
-	// Times is how often; 0 means until it is removed.
+	// Times is the number of affected requests; 0 means until it is removed.
 	Times int
 }
 
@@ -91,7 +91,7 @@ type levers struct {
 	calls   map[string]int
 	refused map[string]int
 
-	// The rest is guarded by the server's lock, for it is the world that looks at it.
+	// The server's lock guards the following fields, because the simulation reads them.
 	behaviours map[string]Behaviour
 	runs       map[string]Run
 	alarms     map[string]bool
@@ -107,7 +107,7 @@ func newLevers(options Options) levers {
 	}
 }
 
-// Behave says what tasks do that start from now on. The key is an image, a family, family:revision, or an ARN of a task
+// Behave sets the behaviour of tasks that start from now on. The key is an image, a family, family:revision, or an ARN of a task
 // definition.
 func (s *Server) Behave(key string, behaviour Behaviour) {
 	s.mu.Lock()
@@ -115,7 +115,8 @@ func (s *Server) Behave(key string, behaviour Behaviour) {
 	s.levers.behaviours[key] = behaviour
 }
 
-// Command says how one-off tasks end whose first container's command, joined with spaces, is this, or ends so behind "--".
+// Command sets how one-off tasks end. It applies if the command of the first container, joined with spaces, equals this one, or ends
+// with it after "--".
 func (s *Server) Command(command string, run Run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +132,7 @@ func (s *Server) Alarm(name string, on bool) {
 	s.touchAll()
 }
 
-// Hook says how the Lambda function of a lifecycle hook answers from now on; SUCCEEDED is what it does without this.
+// Hook sets the answer of a lifecycle hook's Lambda function from now on; the default is SUCCEEDED.
 func (s *Server) Hook(arn string, status types.DeploymentLifecycleHookStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +150,7 @@ func (s *Server) touchAll() {
 	s.settle()
 }
 
-// Instances sets how many container instances a cluster has.
+// Instances sets the number of container instances of a cluster.
 func (s *Server) Instances(cluster string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,17 +166,17 @@ func (s *Server) Instances(cluster string, n int) {
 	s.settle()
 }
 
-// Lag makes reads lag behind the writes that follow by so long (API RunTask: "eventual consistency"), until it is set to 0.
+// Lag makes reads lag behind later writes by this duration (API RunTask: "eventual consistency"), until it is set to 0.
 func (s *Server) Lag(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.levers.lag = d
 }
 
-// Limit switches the token buckets on, full, or off.
+// Limit switches the token buckets on, with full buckets, or off.
 func (s *Server) Limit(on bool) { s.levers.reset(on) }
 
-// Break lets requests fail; calling what it returns mends that.
+// Break makes requests fail until the caller calls the returned function.
 func (s *Server) Break(fault Fault) (mend func()) {
 	l := &s.levers
 	l.mu.Lock()
@@ -189,21 +190,21 @@ func (s *Server) Break(fault Fault) (mend func()) {
 	}
 }
 
-// Calls counts the requests so far by operation, those included that were throttled or broken.
+// Calls counts the requests so far by operation, including throttled and broken ones.
 func (s *Server) Calls() map[string]int {
 	s.levers.mu.Lock()
 	defer s.levers.mu.Unlock()
 	return maps.Clone(s.levers.calls)
 }
 
-// Throttled counts those of them that were answered with ThrottlingException.
+// Throttled counts the requests that were answered with ThrottlingException.
 func (s *Server) Throttled() map[string]int {
 	s.levers.mu.Lock()
 	defer s.levers.mu.Unlock()
 	return maps.Clone(s.levers.refused)
 }
 
-// ResetCalls begins to count anew.
+// ResetCalls resets the counters.
 func (s *Server) ResetCalls() {
 	s.levers.mu.Lock()
 	defer s.levers.mu.Unlock()
@@ -225,7 +226,7 @@ func (l *levers) refusedBy(operation string, err error) {
 	}
 }
 
-// trouble takes the first fault that befalls an operation; nil is none.
+// trouble takes the first fault for an operation; nil if there is none.
 func (l *levers) trouble(operation string) *trouble {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -243,13 +244,13 @@ func (l *levers) trouble(operation string) *trouble {
 	return nil
 }
 
-// trouble is a fault on its way through one request.
+// trouble is a fault that applies to one request.
 type trouble struct {
 	kind      Kind
 	operation string
 }
 
-// before is true when the request ends here, without an answer of the API.
+// before reports whether the request ends here, without an answer of the API.
 func (t *trouble) before(w http.ResponseWriter, r *http.Request) bool {
 	if t == nil {
 		return false
@@ -267,7 +268,7 @@ func (t *trouble) before(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// refusal is what the API answers to a request in trouble; nil lets it pass.
+// refusal returns the API's error answer for a request with a fault; nil lets the request pass.
 func (t *trouble) refusal() error {
 	if t == nil {
 		return nil
@@ -283,7 +284,7 @@ func (t *trouble) refusal() error {
 	return nil
 }
 
-// after is true when the answer is lost.
+// after reports whether the answer is lost.
 func (t *trouble) after(w http.ResponseWriter) bool {
 	if t == nil || t.kind != LostAnswer {
 		return false
@@ -302,7 +303,7 @@ func cut(w http.ResponseWriter) {
 	}
 }
 
-// behaviour is what tasks of a definition do.
+// behaviour returns the behaviour of tasks of a definition.
 func (s *Server) behaviour(d *definition) Behaviour {
 	keys := []string{text(d.view.TaskDefinitionArn), d.name(), text(d.view.Family)}
 	for _, c := range d.view.ContainerDefinitions {
@@ -316,7 +317,7 @@ func (s *Server) behaviour(d *definition) Behaviour {
 	return Behaviour{}
 }
 
-// run is how a one-off task with such a command ends.
+// run returns how a one-off task with this command ends.
 func (s *Server) run(command []string) Run {
 	joined := strings.Join(command, " ")
 	run, known := s.levers.runs[joined]

@@ -9,9 +9,9 @@ import (
 // Group is a set of operations that share one token bucket per account and region (guide request-throttling).
 type Group string
 
-// The groups. Rates are those of guide request-throttling; those of cluster writes, task reads and tag reads, and the refill
-// of cluster reads, could not be looked up there and are set like their neighbours'. So is which group some calls about
-// service deployments belong to.
+// The groups. Rates are from guide request-throttling. The rates of cluster writes, task reads and tag reads, and the refill of cluster
+// reads, were not available there and are set like those of similar groups. The same holds for the groups of some calls about service
+// deployments.
 const (
 	ServiceReads         Group = "service reads"
 	ServiceWrites        Group = "service writes"
@@ -26,10 +26,10 @@ const (
 	TagWrites            Group = "tag writes"
 )
 
-// Rate is a bucket's size and how many tokens come back in a second.
+// Rate is a bucket's size and its refill in tokens per second.
 type Rate struct{ Burst, PerSecond float64 }
 
-// Rates are the documented limits of each group.
+// Rates returns the documented limits of each group.
 func Rates() map[Group]Rate {
 	return map[Group]Rate{
 		ServiceReads:         {100, 20},
@@ -46,7 +46,7 @@ func Rates() map[Group]Rate {
 	}
 }
 
-// GroupOf is the group of an operation; empty for one that the fake does not model.
+// GroupOf returns the group of an operation; empty for one that the fake does not model.
 func GroupOf(operation string) Group {
 	switch operation {
 	case "DescribeServices", "ListServices", "DescribeServiceDeployments", "ListServiceDeployments", "DescribeServiceRevisions":
@@ -82,7 +82,7 @@ type bucket struct {
 	at     time.Time
 }
 
-// take takes a token, if there is one at that time.
+// take takes a token, if one is available at that time.
 func (b *bucket) take(now time.Time) bool {
 	if gone := now.Sub(b.at).Seconds(); gone > 0 {
 		b.tokens = min(b.rate.Burst, b.tokens+gone*b.rate.PerSecond)
@@ -95,7 +95,7 @@ func (b *bucket) take(now time.Time) bool {
 	return true
 }
 
-// buckets throttle when they are switched on.
+// buckets throttle requests while they are switched on.
 type buckets struct {
 	mu    sync.Mutex
 	on    bool
@@ -110,7 +110,7 @@ func (b *buckets) reset(on bool) {
 	b.on, b.full = on, map[Group]*bucket{}
 }
 
-// admit takes a token for an operation; now is the fake's clock, unless the buckets have one of their own.
+// admit takes a token for an operation; now is the fake's clock, unless the buckets have their own clock.
 func (b *buckets) admit(operation string, now func() time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,7 +131,7 @@ func (b *buckets) admit(operation string, now func() time.Time) error {
 	return nil
 }
 
-// throttled is the answer of guide request-throttling: status 400, not 429.
+// throttled returns the answer of guide request-throttling: status 400, not 429.
 func throttled() error { return refuse("ThrottlingException", "Rate exceeded") }
 
 func isThrottled(err error) bool {

@@ -11,17 +11,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
-// Of Amazon CloudWatch Logs there is the one operation that reads what a container printed (CloudWatch Logs API GetLogEvents).
+// Of Amazon CloudWatch Logs, only the operation that reads the output of a container is modelled (CloudWatch Logs API GetLogEvents).
 const logsTarget = "Logs_20140328."
 
-// pageOfLogs is how many events an answer has at most.
+// pageOfLogs is the maximum number of events in an answer.
 const pageOfLogs = 10_000
 
-// stream is what one container printed.
+// stream is the output of one container.
 type stream struct{ group, name string }
 
-// print writes what a one-off task says into the stream of its first container: prefix/container/task, or where there is no
-// prefix the container's id (guide using_awslogs).
+// print writes the output of a one-off task into the stream of its first container: prefix/container/task, or the container's id if
+// there is no prefix (guide using_awslogs).
 func (t *task) print() {
 	c := t.definition.view.ContainerDefinitions[0]
 	if c.LogConfiguration == nil || c.LogConfiguration.LogDriver != types.LogDriverAwslogs || t.service != nil {
@@ -41,7 +41,7 @@ func (t *task) print() {
 	})
 }
 
-// getLogEvents reads backwards from the end. At the beginning the token that was given comes back.
+// getLogEvents reads backwards from the end. At the beginning it returns the token of the request.
 func (s *Server) getLogEvents(in *cloudwatchlogs.GetLogEventsInput) (*cloudwatchlogs.GetLogEventsOutput, error) {
 	events, known := s.logs[stream{text(in.LogGroupName), text(in.LogStreamName)}]
 	if !known {

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// ids makes ids that look like AWS's and are the same in each run.
+// ids generates ids that look like those of AWS and are the same in each run.
 type ids struct{ n int }
 
 func (i *ids) sum(kind string) []byte {
@@ -23,16 +23,16 @@ func (i *ids) sum(kind string) []byte {
 	return sum[:]
 }
 
-// hex is 32 digits, as tasks have them.
+// hex returns 32 digits, the format of task ids.
 func (i *ids) hex(kind string) string { return hex.EncodeToString(i.sum(kind)[:16]) }
 
-// digits is 19 digits, as deployments and revisions have them; later ones are larger.
+// digits returns 19 digits, the format of deployment and revision ids; later ones are larger.
 func (i *ids) digits() string {
 	i.n++
 	return fmt.Sprintf("%019d", 1_000_000_000_000_000_000+i.n*7_919_000_033)
 }
 
-// word is what service deployments have.
+// word returns an id in the format of service deployments.
 func (i *ids) word() string {
 	return strings.Trim(base64.RawURLEncoding.EncodeToString(i.sum("word")[:16]), "-")
 }
@@ -41,8 +41,8 @@ func (s *Server) arn(resource string) string {
 	return fmt.Sprintf("arn:aws:ecs:%s:%s:%s", s.options.Region, s.options.Account, resource)
 }
 
-// resource is the part of an ARN of ours after its kind ("service/shop/web" gives "shop/web"); what is no ARN comes back
-// as it is.
+// resource returns the part of an ARN of this account after its kind ("service/shop/web" gives "shop/web"). It returns a text that is
+// not an ARN unchanged.
 func (s *Server) resource(kind, ref string) (string, bool) {
 	if !strings.HasPrefix(ref, "arn:") {
 		return ref, true
@@ -50,15 +50,15 @@ func (s *Server) resource(kind, ref string) (string, bool) {
 	return strings.CutPrefix(ref, s.arn(kind+"/"))
 }
 
-// nameForm is what clusters, services and families may be called (API CreateService, RegisterTaskDefinition).
+// nameForm matches valid names of clusters, services and families (API CreateService, RegisterTaskDefinition).
 var nameForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,255}$`)
 
 func text(p *string) string { return aws.ToString(p) }
 
 func moments(t time.Time) *time.Time { return &t }
 
-// page gives the part of a sorted list that a call asks for, and the token for the next. Of all lists it is
-// at most a hundred items, and tokens are opaque (API ListServices).
+// page returns the requested part of a sorted list, and the token for the next part. A part of any list has at most a hundred items,
+// and tokens are opaque (API ListServices).
 func page(items []string, otherwise int32, size *int32, token *string) ([]string, *string, error) {
 	n := otherwise
 	if size != nil {
@@ -81,7 +81,7 @@ func page(items []string, otherwise int32, size *int32, token *string) ([]string
 	return items[start:end], aws.String(base64.RawURLEncoding.EncodeToString([]byte(next))), nil
 }
 
-// resume finds where a token goes on: after the item that it names, or where that was.
+// resume finds the position of a token: after the item that it names, or where that item was.
 func resume(items []string, token string) (int, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {

@@ -17,17 +17,18 @@ type deployment struct {
 	createdAt, changed time.Time
 	state              types.DeploymentRolloutState
 	reason             string
-	// failed is failedTasks: how many failed since one was healthy (API Deployment).
+	// failed is failedTasks: the number of failed tasks since the last healthy one (API Deployment).
 	failed   int32
 	tasks    []*task
 	record   *record
 	revision *types.ServiceRevision
-	// rollsBack is a deployment that a rollback brings back.
+	// rollsBack marks a deployment that a rollback restores.
 	rollsBack bool
-	// retry is when the scheduler, throttled, starts the next task; stuck that it said why it cannot go on.
+	// retry is the time at which the throttled scheduler starts the next task. stuck is set once it has reported why it cannot
+	// continue.
 	retry time.Time
 	stuck bool
-	// baked is when alarms and the bake time of BLUE_GREEN no longer hold it up; baking says that this was set.
+	// baked is the time at which alarms and the bake time of BLUE_GREEN no longer delay it; baking reports whether that time is set.
 	baked  time.Time
 	baking bool
 }
@@ -40,7 +41,7 @@ func (p *deployment) tell(now time.Time, state types.DeploymentRolloutState, for
 	p.state, p.reason, p.changed = state, fmt.Sprintf(format, args...), now
 }
 
-// count notes a failed task, for the service deployment only while that goes on.
+// count counts a failed task. The service deployment counts it only while it is in progress.
 func (p *deployment) count() {
 	p.failed++
 	if p.inProgress() {
@@ -83,7 +84,7 @@ func healthy(tasks []*task) int {
 	return n
 }
 
-// wanted is how many tasks there should be: for DAEMON one on each instance (API Service, schedulingStrategy).
+// wanted returns the desired number of tasks: for DAEMON one on each instance (API Service, schedulingStrategy).
 func (v *service) wanted() int {
 	if v.daemon() && v.status == active {
 		return v.cluster.instances
@@ -91,7 +92,7 @@ func (v *service) wanted() int {
 	return int(v.desired)
 }
 
-// deploy starts a deployment of what the service now is; what was PRIMARY becomes ACTIVE (API Deployment, status).
+// deploy starts a deployment of the service's current shape; the PRIMARY deployment becomes ACTIVE (API Deployment, status).
 func (s *Server) deploy(v *service) {
 	p := s.newDeployment(v.shape, s.newRevision(v, v.shape))
 	p.record = s.newRecord(v, p)
@@ -111,7 +112,7 @@ func (s *Server) lead(v *service, p *deployment) {
 	s.touch(v)
 }
 
-// schedule is the service scheduler's look at one service.
+// schedule runs the service scheduler for one service.
 func (s *Server) schedule(v *service) {
 	if v.status == draining {
 		s.drained(v)
@@ -127,15 +128,15 @@ func (s *Server) schedule(v *service) {
 	s.finish(v)
 }
 
-// bounds are how many tasks must stay healthy and how many there may be during a deployment (API DeploymentConfiguration:
+// bounds returns the minimum number of healthy tasks and the maximum number of tasks during a deployment (API DeploymentConfiguration:
 // the lower one rounded up, the upper one down).
 func (v *service) bounds() (lower, upper int) {
 	c, n := v.base.DeploymentConfiguration, v.wanted()
 	return (n*int(*c.MinimumHealthyPercent) + 99) / 100, n * int(*c.MaximumPercent) / 100
 }
 
-// replace stops tasks that are there no longer to be: those of older deployments as far as enough healthy ones stay, and
-// those of the PRIMARY above the desired count.
+// replace stops surplus tasks: those of older deployments as long as enough healthy ones remain, and those of the PRIMARY above the
+// desired count.
 func (s *Server) replace(v *service) {
 	p := v.primary()
 	var stopped []*task
@@ -191,7 +192,7 @@ func named(tasks []*task) string {
 	return strings.Join(names, " ")
 }
 
-// start starts tasks of the PRIMARY deployment, as many as may be; a failed one starts none (API Deployment, rolloutState).
+// start starts as many tasks of the PRIMARY deployment as allowed; a failed deployment starts none (API Deployment, rolloutState).
 func (s *Server) start(v *service) {
 	p := v.primary()
 	room := v.wanted() - len(p.live())
@@ -212,8 +213,8 @@ func (s *Server) start(v *service) {
 	s.event(v, "(service %s) has started %d tasks: %s.", v.name(), len(started), named(started))
 }
 
-// unplaceable is whether the scheduler finds no room for a task; that counts as a failed one (API Deployment,
-// failedTasks), and is tried again.
+// unplaceable reports whether the scheduler finds no capacity for a task. That counts as a failed task (API Deployment, failedTasks),
+// and the scheduler retries.
 func (s *Server) unplaceable(v *service, p *deployment) bool {
 	full := s.behaviour(p.definition).Unplaceable || !p.fargate() && v.cluster.instances == 0
 	if full {
@@ -226,7 +227,7 @@ func (s *Server) unplaceable(v *service, p *deployment) bool {
 	return full
 }
 
-// tellStuck says once that minimum and maximum leave no way to go on (guide service-event-messages-list).
+// tellStuck reports once that minimum and maximum do not allow the deployment to continue (guide service-event-messages-list).
 func (s *Server) tellStuck(v *service, room int) {
 	p := v.primary()
 	settled := !slices.ContainsFunc(v.tasks(), func(t *task) bool { return t.leaving || !t.healthy })
@@ -238,8 +239,8 @@ func (s *Server) tellStuck(v *service, room int) {
 		"Update the minimumHealthyPercent or maximumPercent value and try again.", v.name())
 }
 
-// finish lets go of deployments without tasks, and completes the PRIMARY one when the service has reached a steady state
-// (API Deployment, rolloutState).
+// finish removes deployments without tasks, and completes the PRIMARY one when the service has reached a steady state (API Deployment,
+// rolloutState).
 func (s *Server) finish(v *service) {
 	p := v.primary()
 	v.deployments = slices.DeleteFunc(v.deployments, func(o *deployment) bool { return o != p && len(o.tasks) == 0 })
@@ -259,7 +260,7 @@ func (s *Server) finish(v *service) {
 	s.event(v, "%s", v.steady())
 }
 
-// bake is whether a deployment has been watched for so long since it got there.
+// bake reports whether a deployment has been watched for the given time since it finished.
 func (s *Server) bake(v *service, p *deployment, d time.Duration) bool {
 	if !p.baking {
 		p.baking, p.baked = true, s.clock.now.Add(d)
@@ -275,14 +276,14 @@ func (s *Server) alarmBake(v *service) time.Duration {
 	return 0
 }
 
-// event adds to the events of a service, newest first, of which the latest 100 stay (API Service, events).
+// event adds to the events of a service, newest first. The latest 100 stay (API Service, events).
 func (s *Server) event(v *service, format string, args ...any) {
 	e := types.ServiceEvent{Id: aws.String(s.ids.hex("event")), CreatedAt: moments(s.clock.now), Message: aws.String(fmt.Sprintf(format, args...))}
 	v.events = slices.Insert(v.events, 0, e)
 	v.events = v.events[:min(len(v.events), 100)]
 }
 
-// warn adds an event, unless it was said within six hours and the service was not steady since (guide
+// warn adds an event, unless the same event was added within six hours and the service was not steady since (guide
 // service-event-messages).
 func (s *Server) warn(v *service, message string) {
 	for _, e := range v.events {
@@ -298,7 +299,7 @@ func (s *Server) warn(v *service, message string) {
 
 func (v *service) steady() string { return "(service " + v.name() + ") has reached a steady state." }
 
-// stopAll stops what a service runs.
+// stopAll stops all tasks of a service.
 func (s *Server) stopAll(v *service) {
 	stopped := v.live()
 	for _, t := range stopped {

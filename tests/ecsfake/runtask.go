@@ -8,13 +8,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
-// ranTasks is what a client token of RunTask stands for.
+// ranTasks is the result that belongs to a client token of RunTask.
 type ranTasks struct {
 	request ecs.RunTaskInput
 	tasks   []*task
 }
 
-// runTask starts up to ten tasks of their own (API RunTask). What cannot be placed is a failure in an answer of 200 (guide
+// runTask starts up to ten one-off tasks (API RunTask). A task that cannot be placed is a failure in an answer with status 200 (guide
 // api_failures_messages).
 func (s *Server) runTask(in *ecs.RunTaskInput) (*ecs.RunTaskOutput, error) {
 	c, err := s.cluster(in.Cluster)
@@ -48,7 +48,7 @@ func (s *Server) runTask(in *ecs.RunTaskInput) (*ecs.RunTaskOutput, error) {
 	return out, nil
 }
 
-// again answers a client token that was used before: the same wishes get the same tasks, others a conflict (API RunTask,
+// again answers a repeated client token: an equal request gets the same tasks, a different one a conflict (API RunTask,
 // ConflictException).
 func (r *ranTasks) again(in *ecs.RunTaskInput) (*ecs.RunTaskOutput, error) {
 	out := &ecs.RunTaskOutput{Tasks: []types.Task{}, Failures: []types.Failure{}}
@@ -73,7 +73,7 @@ func count(in *ecs.RunTaskInput) int {
 	return int(*in.Count)
 }
 
-// wishes is where a task is to run.
+// wishes returns the requested placement of a task.
 func wishes(in *ecs.RunTaskInput) shape {
 	return shape{launchType: in.LaunchType, strategy: in.CapacityProviderStrategy, network: in.NetworkConfiguration}
 }
@@ -116,7 +116,7 @@ func (s *Server) runOne(c *cluster, d *definition, in *ecs.RunTaskInput) *task {
 	return t
 }
 
-// command is what the first container runs.
+// command returns the command of the first container.
 func command(d *definition, overrides *types.TaskOverride) []string {
 	first := d.view.ContainerDefinitions[0]
 	if overrides != nil {

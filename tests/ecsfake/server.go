@@ -13,40 +13,39 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs"
 )
 
-// Options say what the fake begins with. The zero value is an account in us-east-1 at a fixed hour.
+// Options are the initial settings of the fake. The zero value is an account in us-east-1 at a fixed time.
 type Options struct {
 	// Region and Account appear in every ARN; by default us-east-1 and 123456789012. Requests signed for another region
 	// are refused.
 	Region, Account string
 	// Start is the first time on the clock; by default 2026-01-05 09:00 UTC.
 	Start time.Time
-	// Speed makes the clock follow the real one, so many times as fast. At 0 it moves by Advance alone.
+	// Speed makes the clock follow the real clock, multiplied by this factor. At 0 only Advance moves the clock.
 	Speed float64
-	// Timing says how long things take; a duration of zero there means its default.
+	// Timing sets how long transitions take; a duration of zero means its default.
 	Timing Timing
-	// Rollback says what a rollback does with deployments' ids.
+	// Rollback sets how a rollback handles deployments' ids.
 	Rollback Rollback
-	// Instances is the number of container instances of each new cluster, for tasks on EC2; by default 2. A cluster
-	// without any is made with the lever Instances.
+	// Instances is the number of container instances of each new cluster, for tasks on EC2; by default 2. For a cluster without any,
+	// use the lever Instances.
 	Instances int
-	// LimitClock is what the token buckets are refilled by; by default the fake's own clock. Clients that wait in real
-	// time need time.Now.
+	// LimitClock refills the token buckets; by default the fake's own clock. Clients that wait in real time need time.Now.
 	LimitClock func() time.Time
 }
 
-// Rollback is what a rollback does. Guide deployment-circuit-breaker says that the last deployment in a COMPLETED state
-// "changes from a COMPLETED to IN_PROGRESS", and guide ecs_service_deployment_events that a rollback deployment is
-// "started". Both are seen in reports.
+// Rollback is the behaviour of a rollback. Guide deployment-circuit-breaker says that the last deployment in a COMPLETED state "changes
+// from a COMPLETED to IN_PROGRESS", and guide ecs_service_deployment_events that a rollback deployment is "started". Reports confirm
+// both.
 type Rollback int
 
 const (
 	// RollbackPromotes makes the last completed deployment PRIMARY again, with its id.
 	RollbackPromotes Rollback = iota
-	// RollbackStartsAnew starts a new deployment, with an id of its own, of what the last completed one ran.
+	// RollbackStartsAnew starts a new deployment, with its own id, of the configuration of the last completed one.
 	RollbackStartsAnew
 )
 
-// Timing is how long things take on the fake's clock. None of it is documented, but for Settled and Restart.
+// Timing contains the durations on the fake's clock. Only Settled and Restart are documented.
 type Timing struct {
 	Provision   time.Duration // PROVISIONING, network mode awsvpc only: 10 s
 	Pull        time.Duration // PENDING: 10 s
@@ -55,18 +54,18 @@ type Timing struct {
 	Deactivate  time.Duration // DEACTIVATING: 10 s
 	Stop        time.Duration // STOPPING: 5 s
 	Deprovision time.Duration // DEPROVISIONING: 5 s
-	// Settled is how long a task without any health check must run before it counts as healthy: 40 s, as API
-	// DeploymentConfiguration says of minimumHealthyPercent.
+	// Settled is how long a task without any health check must run before it counts as healthy: 40 s, according to API
+	// DeploymentConfiguration, minimumHealthyPercent.
 	Settled time.Duration
-	// Restart is the pause after the third failed task in a row, doubled with each further one up to 27 minutes, the
-	// most that guide service-throttle-logic names: 10 s.
+	// Restart is the pause after the third failed task in a row. Each further failure doubles it, up to 27 minutes, the maximum in
+	// guide service-throttle-logic: 10 s.
 	Restart time.Duration
-	// AlarmBake is how long alarms are watched after the last old task is gone: 60 s. AWS computes it (guide
+	// AlarmBake is how long alarms are watched after the last old task has ended: 60 s. AWS computes it (guide
 	// deployment-alarm-failure).
 	AlarmBake time.Duration
-	// Run is how long a one-off task runs of which no lever says otherwise: 5 s.
+	// Run is the default run time of a one-off task: 5 s.
 	Run time.Duration
-	// Log is how long after it was printed a line can be read: 2 s.
+	// Log is the delay until a printed line can be read: 2 s.
 	Log time.Duration
 	// Purge is how long an INACTIVE service can be described: 1 h.
 	Purge time.Duration
@@ -98,9 +97,9 @@ func (t Timing) orDefaults() Timing {
 	return t
 }
 
-// Server is one account in one region. All its methods may be called at any time from anywhere.
+// Server is one account in one region. Its methods are safe for concurrent use.
 type Server struct {
-	// URL is where it listens, on loopback.
+	// URL is its address, on loopback.
 	URL string
 
 	options    Options
@@ -108,7 +107,7 @@ type Server struct {
 	operations map[string]handler
 	levers     levers
 
-	// mu guards all that follows: one request at a time looks at the world and changes it.
+	// mu guards the following fields: one request at a time reads and changes the state.
 	mu        sync.Mutex
 	clock     clock
 	ids       ids
@@ -118,7 +117,7 @@ type Server struct {
 	unsettled []*service
 }
 
-// New starts a fake, which listens until Close.
+// New starts a fake. It listens until Close.
 func New(options Options) (*Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -156,10 +155,10 @@ func (o Options) orDefaults() Options {
 	return o
 }
 
-// Close ends the listener and every connection, the hanging ones too.
+// Close closes the listener and every connection, including hanging ones.
 func (s *Server) Close() error { return s.http.Close() }
 
-// Client returns a client of the SDK for this server, with keys that mean nothing, after the given changes.
+// Client returns a client of the SDK for this server, with dummy keys, after the given changes.
 func (s *Server) Client(change ...func(*ecs.Options)) *ecs.Client {
 	return ecs.New(ecs.Options{
 		Region:       s.options.Region,
@@ -171,7 +170,7 @@ func (s *Server) Client(change ...func(*ecs.Options)) *ecs.Client {
 	}, change...)
 }
 
-// Now is the time on the fake's clock.
+// Now returns the time on the fake's clock.
 func (s *Server) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +178,7 @@ func (s *Server) Now() time.Time {
 	return s.clock.now
 }
 
-// Advance moves the clock, and with it the tasks and deployments whose time comes.
+// Advance moves the clock, and executes all transitions of tasks and deployments that become due.
 func (s *Server) Advance(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,14 +186,14 @@ func (s *Server) Advance(d time.Duration) {
 	s.until(s.clock.now.Add(d))
 }
 
-// follow catches up with the real clock where Options.Speed asks for that.
+// follow catches up with the real clock if Options.Speed is set.
 func (s *Server) follow() {
 	if target := s.clock.followed(time.Now()); target.After(s.clock.now) {
 		s.until(target)
 	}
 }
 
-// until lets everything happen that is due by target, each thing at its time.
+// until executes everything that is due by target, each at its time.
 func (s *Server) until(target time.Time) {
 	s.settle()
 	for {
@@ -209,7 +208,7 @@ func (s *Server) until(target time.Time) {
 	s.clock.now = target
 }
 
-// settle lets the scheduler look at the services that something happened to.
+// settle runs the scheduler for the services that changed.
 func (s *Server) settle() {
 	for len(s.unsettled) > 0 {
 		v := s.unsettled[0]
@@ -219,7 +218,7 @@ func (s *Server) settle() {
 	}
 }
 
-// touch has the scheduler look at a service before anybody else does.
+// touch queues a service for the scheduler, which runs before the next request reads the service.
 func (s *Server) touch(v *service) {
 	if !v.unsettled {
 		v.unsettled = true

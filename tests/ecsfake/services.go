@@ -23,27 +23,27 @@ const (
 type service struct {
 	cluster *cluster
 	status  string
-	// base is what Describe shows and no deployment changes; shape is what a new deployment would run.
+	// base contains the fields that Describe shows and that start no deployment; shape is the configuration of a new deployment.
 	base    types.Service
 	shape   shape
 	desired int32
 	tags    []types.Tag
 	events  []types.ServiceEvent
-	// deployments has the PRIMARY one first, behind it what it replaces, newest first.
+	// deployments begins with the PRIMARY one, followed by the ones that it replaces, newest first.
 	deployments []*deployment
-	// completed is what a rollback would return to; nil when there is nothing.
+	// completed is the target of a rollback; nil if there is none.
 	completed *deployment
-	// records are the service deployments, newest first; revisions in the order in which they were made.
+	// records are the service deployments, newest first; revisions are in the order of their creation.
 	records   []*record
 	revisions []*types.ServiceRevision
-	// request is what CreateService was asked, for its idempotence.
+	// request is the input of CreateService, for its idempotence.
 	request ecs.CreateServiceInput
 
 	seen      lagged[*types.Service]
 	unsettled bool
 }
 
-// shape is what a deployment runs: changing any of it starts a new one (API UpdateService, "triggers a new service
+// shape is the configuration of a deployment: any change of it starts a new one (API UpdateService, "triggers a new service
 // deployment").
 type shape struct {
 	definition *definition
@@ -68,7 +68,7 @@ func (v *service) controller() types.DeploymentControllerType {
 
 func (v *service) daemon() bool { return v.base.SchedulingStrategy == types.SchedulingStrategyDaemon }
 
-// service finds a service of a cluster by name or ARN, whatever its state.
+// service finds a service of a cluster by name or ARN, in any state.
 func (s *Server) service(c *cluster, ref *string) (*service, error) {
 	name, ok := s.resource("service", text(ref))
 	if ok && strings.HasPrefix(text(ref), "arn:") {
@@ -109,8 +109,8 @@ func (s *Server) createService(in *ecs.CreateServiceInput) (*ecs.CreateServiceOu
 	return &ecs.CreateServiceOutput{Service: s.describe(v)}, nil
 }
 
-// created answers a request for a service that is there: with it for the same client token and the same wishes (API
-// CreateService, clientToken), else as not idempotent.
+// created answers a request for an existing service. With the same client token and an equal request it returns the service (API
+// CreateService, clientToken), otherwise an error that the request is not idempotent.
 func (s *Server) created(v *service, in *ecs.CreateServiceInput) (*ecs.CreateServiceOutput, error) {
 	if v.status == draining {
 		return nil, invalid("Unable to Start a service that is still Draining.")
@@ -121,7 +121,7 @@ func (s *Server) created(v *service, in *ecs.CreateServiceInput) (*ecs.CreateSer
 	return &ecs.CreateServiceOutput{Service: s.describe(v)}, nil
 }
 
-// same compares two requests by what they say.
+// same compares the content of two requests.
 func same(a, b any) bool {
 	left, _ := json.Marshal(a)
 	right, _ := json.Marshal(b)
@@ -141,7 +141,7 @@ func (s *Server) defined(ref *string, controller types.DeploymentControllerType)
 	return s.usable(ref)
 }
 
-// newService is a service as CreateService says it, with AWS's defaults.
+// newService returns a service from the input of CreateService, with AWS's defaults.
 func (s *Server) newService(c *cluster, in *ecs.CreateServiceInput) *service {
 	v := &service{cluster: c, status: active, desired: aws.ToInt32(in.DesiredCount), tags: in.Tags, request: *in}
 	v.base = types.Service{
@@ -179,8 +179,8 @@ func (s *Server) newService(c *cluster, in *ecs.CreateServiceInput) *service {
 	return v
 }
 
-// configured is a deployment configuration with the defaults of API DeploymentConfiguration: what is not said of it
-// stays as it is, at first as AWS begins.
+// configured returns a deployment configuration with the defaults of API DeploymentConfiguration. A missing field keeps its current
+// value, at first AWS's default.
 func (v *service) configured(in *types.DeploymentConfiguration) *types.DeploymentConfiguration {
 	out := types.DeploymentConfiguration{
 		MaximumPercent: aws.Int32(200), MinimumHealthyPercent: aws.Int32(100),
@@ -245,7 +245,7 @@ func (s *Server) updateService(in *ecs.UpdateServiceInput) (*ecs.UpdateServiceOu
 	return &ecs.UpdateServiceOutput{Service: s.describe(v)}, nil
 }
 
-// change applies an update to a copy of a service, and refuses what may not be.
+// change applies an update to a copy of a service, and refuses forbidden changes.
 func (s *Server) change(v *service, in *ecs.UpdateServiceInput) error {
 	if err := v.modelled(in); err != nil {
 		return err
@@ -271,7 +271,7 @@ func (s *Server) change(v *service, in *ecs.UpdateServiceInput) error {
 	return s.checkShape(v)
 }
 
-// modelled refuses what would otherwise be dropped in silence.
+// modelled refuses fields that the fake would otherwise drop silently.
 func (v *service) modelled(in *ecs.UpdateServiceInput) error {
 	if c := in.DeploymentController; c != nil && c.Type != v.controller() || in.GatewayConnectors != nil {
 		return refuse("UnsupportedFeatureException", "changes of the deployment controller and gateways are not modelled by this fake")
@@ -279,7 +279,7 @@ func (v *service) modelled(in *ecs.UpdateServiceInput) error {
 	return modelledConfiguration(in.DeploymentConfiguration)
 }
 
-// rebase takes over what an update says and needs no deployment.
+// rebase applies the fields of an update that need no deployment.
 func (v *service) rebase(in *ecs.UpdateServiceInput) {
 	b := &v.base
 	b.DeploymentConfiguration = v.configured(in.DeploymentConfiguration)
@@ -304,7 +304,7 @@ func (v *service) rebase(in *ecs.UpdateServiceInput) {
 	}
 }
 
-// reshape takes over what an update says of the shape; empty lists remove (API UpdateService).
+// reshape applies the fields of an update that belong to the shape; empty lists remove (API UpdateService).
 func (v *service) reshape(in *ecs.UpdateServiceInput) {
 	next := &v.shape
 	set(&next.platform, in.PlatformVersion)
@@ -330,13 +330,13 @@ func (v *service) reshape(in *ecs.UpdateServiceInput) {
 	}
 }
 
-// equal is whether no deployment is needed. Capacity providers do not count (API UpdateService: "doesn't trigger").
+// equal reports whether no deployment is needed. Capacity providers do not count (API UpdateService: "doesn't trigger").
 func (a shape) equal(b shape) bool {
 	a.strategy, a.launchType = b.strategy, b.launchType
 	return reflect.DeepEqual(a, b)
 }
 
-// foreign refuses what another deployment controller decides (API UpdateService).
+// foreign refuses changes that belong to another deployment controller (API UpdateService).
 func foreign(controller types.DeploymentControllerType, in *ecs.UpdateServiceInput) error {
 	if controller == types.DeploymentControllerTypeEcs {
 		return nil
@@ -392,8 +392,8 @@ func (s *Server) deleteService(in *ecs.DeleteServiceInput) (*ecs.DeleteServiceOu
 	return &ecs.DeleteServiceOutput{Service: s.describe(v)}, nil
 }
 
-// drained makes a service INACTIVE when all its tasks are STOPPING or STOPPED, and forgets it later; its service
-// deployments go at once (API DeleteService; guide service-deployment).
+// drained makes a service INACTIVE when all its tasks are STOPPING or STOPPED, and removes it later. It removes the service deployments
+// at once (API DeleteService; guide service-deployment).
 func (s *Server) drained(v *service) {
 	if slices.ContainsFunc(v.tasks(), func(t *task) bool { return t.status() == "DEACTIVATING" }) {
 		return

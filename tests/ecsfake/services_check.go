@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
-// checkService refuses what API CreateService does not allow, as far as we use it.
+// checkService refuses input that API CreateService does not allow, as far as the tests need it.
 func (s *Server) checkService(v *service, in *ecs.CreateServiceInput) error {
 	if in.ClientToken != nil && len(*in.ClientToken) > 36 {
 		return invalid("The client token must be at most 36 characters.")
@@ -32,7 +32,7 @@ func (s *Server) checkService(v *service, in *ecs.CreateServiceInput) error {
 	return s.checkShape(v)
 }
 
-// modelledConfiguration refuses what would otherwise be dropped in silence.
+// modelledConfiguration refuses fields that the fake would otherwise drop silently.
 func modelledConfiguration(c *types.DeploymentConfiguration) error {
 	if c != nil && c.EarlySuccessCriteria != nil {
 		return refuse("UnsupportedFeatureException", "early success is not modelled by this fake")
@@ -40,7 +40,7 @@ func modelledConfiguration(c *types.DeploymentConfiguration) error {
 	return nil
 }
 
-// checkShape refuses a service whose parts do not fit together.
+// checkShape refuses a service with inconsistent parts.
 func (s *Server) checkShape(v *service) error {
 	if v.desired < 0 {
 		return invalid("Desired count must be zero or more.")
@@ -64,7 +64,7 @@ func (s *Server) checkShape(v *service) error {
 	return checkBalancers(d, v.shape.balancers)
 }
 
-// fits refuses to run a definition where it cannot.
+// fits refuses a definition that cannot run with this shape.
 func (a shape) fits(d *definition) error {
 	vpc := d.view.NetworkMode == types.NetworkModeAwsvpc
 	switch {
@@ -80,8 +80,7 @@ func (a shape) fits(d *definition) error {
 	return nil
 }
 
-// checkConfiguration refuses a deployment configuration that API DeploymentConfiguration does not allow, or that is not
-// modelled.
+// checkConfiguration refuses a deployment configuration that API DeploymentConfiguration does not allow, or that is not modelled.
 func (v *service) checkConfiguration() error {
 	c := v.base.DeploymentConfiguration
 	low, high := aws.ToInt32(c.MinimumHealthyPercent), aws.ToInt32(c.MaximumPercent)
@@ -98,7 +97,7 @@ func (v *service) checkConfiguration() error {
 	return checkDetection(c, v.controller())
 }
 
-// checkDetection refuses a breaker or alarms that nobody would look at (guide deployment-failure-detection).
+// checkDetection refuses a breaker or alarms that have no effect (guide deployment-failure-detection).
 func checkDetection(c *types.DeploymentConfiguration, controller types.DeploymentControllerType) error {
 	ours := controller == types.DeploymentControllerTypeEcs
 	switch alarmed := c.Alarms != nil && c.Alarms.Enable; {
@@ -133,12 +132,12 @@ func (a shape) fargate() bool {
 		})
 }
 
-// checkedHealth is whether anything finds out that a task is unhealthy: a load balancer or a container's own check.
+// checkedHealth reports whether a load balancer or a container's own check detects an unhealthy task.
 func (a shape) checkedHealth() bool {
 	return len(a.balancers) > 0 || a.definition != nil && a.definition.checkedHealth()
 }
 
-// checkedHealth is whether an essential container has a health check (API DeploymentConfiguration, minimumHealthyPercent).
+// checkedHealth reports whether an essential container has a health check (API DeploymentConfiguration, minimumHealthyPercent).
 func (d *definition) checkedHealth() bool {
 	return slices.ContainsFunc(d.view.ContainerDefinitions, func(c types.ContainerDefinition) bool {
 		return c.HealthCheck != nil && aws.ToBool(c.Essential)

@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
-// checkTags refuses what API Tag does not allow of the tags that a resource would have with those added.
+// checkTags refuses tags that API Tag does not allow, after the new tags are added to those of the resource.
 func checkTags(have, added []types.Tag) error {
 	keys := map[string]bool{}
 	for _, t := range added {
@@ -32,7 +32,7 @@ func checkTags(have, added []types.Tag) error {
 	return nil
 }
 
-// tagged are tags with others added, which win.
+// tagged merges tags; the added ones win.
 func tagged(have, added []types.Tag) []types.Tag {
 	out := slices.Clone(have)
 	for _, t := range added {
@@ -46,8 +46,8 @@ func tagged(have, added []types.Tag) []types.Tag {
 	return out
 }
 
-// tags finds those of a resource by its ARN (API TagResource: task definitions, services, clusters and tasks). What is
-// INACTIVE cannot be tagged, nor can its tags be listed; the wording is not documented.
+// tags finds the tags of a resource by its ARN (API TagResource: task definitions, services, clusters and tasks). The tags of an
+// INACTIVE resource can be neither changed nor listed; the wording is not documented.
 func (s *Server) tags(arn *string) (*[]types.Tag, func(), error) {
 	none := func() {}
 	ref := text(arn)

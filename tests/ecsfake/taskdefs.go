@@ -13,7 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
-// family is the revisions of one name. Numbers are never given twice, also after all were deleted (API DeleteTaskDefinitions).
+// family contains the revisions of one name. Numbers are never reused, even after all revisions were deleted (API
+// DeleteTaskDefinitions).
 type family struct {
 	name      string
 	last      int32
@@ -24,7 +25,7 @@ type family struct {
 type definition struct {
 	view types.TaskDefinition
 	tags []types.Tag
-	// seen is nil in the past of what was registered lately.
+	// seen is nil for the time before a recent registration.
 	seen lagged[*types.TaskDefinition]
 }
 
@@ -32,7 +33,7 @@ func (d *definition) name() string { return fmt.Sprintf("%s:%d", text(d.view.Fam
 
 func (d *definition) arn() string { return text(d.view.TaskDefinitionArn) }
 
-// registerTaskDefinition adds a revision, whatever the one before it says (API RegisterTaskDefinition: no client token).
+// registerTaskDefinition adds a revision, even if it equals the last one (API RegisterTaskDefinition: no client token).
 func (s *Server) registerTaskDefinition(in *ecs.RegisterTaskDefinitionInput) (*ecs.RegisterTaskDefinitionOutput, error) {
 	if err := checkDefinition(in); err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func (s *Server) registerTaskDefinition(in *ecs.RegisterTaskDefinitionInput) (*e
 	return &ecs.RegisterTaskDefinitionOutput{TaskDefinition: &view, Tags: d.tags}, nil
 }
 
-// registered is what AWS keeps of a registration.
+// registered returns the form in which AWS stores a registration.
 func (s *Server) registered(in *ecs.RegisterTaskDefinitionInput, revision int32) types.TaskDefinition {
 	view := types.TaskDefinition{
 		TaskDefinitionArn: aws.String(s.arn(fmt.Sprintf("task-definition/%s:%d", *in.Family, revision))),
@@ -72,9 +73,9 @@ func (s *Server) registered(in *ecs.RegisterTaskDefinitionInput, revision int32)
 	return view
 }
 
-// filled are the containers with what AWS fills in: the classic false drift. Defaults are those of API
-// ContainerDefinition and PortMapping; that the environment comes back in another order is not documented, but no order
-// is promised, so it comes back sorted.
+// filled returns the containers with the defaults of AWS, a frequent cause of false drift. The defaults are those of API
+// ContainerDefinition and PortMapping. It is not documented that the environment is returned in another order, but no order is
+// promised, so it is returned sorted.
 func filled(in *ecs.RegisterTaskDefinitionInput) []types.ContainerDefinition {
 	containers := slices.Clone(in.ContainerDefinitions)
 	for i := range containers {
@@ -103,7 +104,7 @@ func filled(in *ecs.RegisterTaskDefinitionInput) []types.ContainerDefinition {
 	return containers
 }
 
-// checked is a health check with the defaults of API HealthCheck.
+// checked returns a health check with the defaults of API HealthCheck.
 func checked(h *types.HealthCheck) *types.HealthCheck {
 	if h == nil {
 		return nil
@@ -140,8 +141,8 @@ func units(value *string, unit string) *string {
 	return aws.String(strconv.Itoa(int(n * 1024)))
 }
 
-// definition finds a revision by ARN, family:revision, or the newest active one by family (API DescribeTaskDefinition);
-// nil when there is none.
+// definition finds a revision by ARN, family:revision, or the newest active one by family (API DescribeTaskDefinition); nil if there is
+// none.
 func (s *Server) definition(ref string) *definition {
 	name, ok := s.resource("task-definition", ref)
 	if !ok {
@@ -161,7 +162,7 @@ func (s *Server) definition(ref string) *definition {
 	return nil
 }
 
-// usable is a definition from which tasks may be started: INACTIVE and DELETE_IN_PROGRESS ones are refused (API
+// usable returns a definition from which tasks may be started. It refuses INACTIVE and DELETE_IN_PROGRESS ones (API
 // DeregisterTaskDefinition, DeleteTaskDefinitions).
 func (s *Server) usable(ref *string) (*definition, error) {
 	d := s.definition(text(ref))
@@ -196,7 +197,7 @@ func (s *Server) describeTaskDefinition(in *ecs.DescribeTaskDefinitionInput) (*e
 	return out, nil
 }
 
-// deregisterTaskDefinition makes a revision INACTIVE: it can still be described, and what runs of it runs on (API
+// deregisterTaskDefinition makes a revision INACTIVE: it can still be described, and its tasks continue to run (API
 // DeregisterTaskDefinition).
 func (s *Server) deregisterTaskDefinition(in *ecs.DeregisterTaskDefinitionInput) (*ecs.DeregisterTaskDefinitionOutput, error) {
 	name, _ := s.resource("task-definition", text(in.TaskDefinition))
@@ -215,7 +216,7 @@ func (s *Server) deregisterTaskDefinition(in *ecs.DeregisterTaskDefinitionInput)
 	return &ecs.DeregisterTaskDefinitionOutput{TaskDefinition: &view}, nil
 }
 
-// rewrite gives a revision another status; readers may see the old one for a while.
+// rewrite changes the status of a revision; readers may see the old one for a while.
 func (s *Server) rewrite(d *definition, status types.TaskDefinitionStatus) {
 	if s.levers.lag > 0 {
 		before := d.view
@@ -224,7 +225,7 @@ func (s *Server) rewrite(d *definition, status types.TaskDefinitionStatus) {
 	d.view.Status = status
 }
 
-// deleteTaskDefinitions deletes what is INACTIVE; what is used stays DELETE_IN_PROGRESS (API DeleteTaskDefinitions).
+// deleteTaskDefinitions deletes INACTIVE revisions; used ones stay DELETE_IN_PROGRESS (API DeleteTaskDefinitions).
 func (s *Server) deleteTaskDefinitions(in *ecs.DeleteTaskDefinitionsInput) (*ecs.DeleteTaskDefinitionsOutput, error) {
 	if n := len(in.TaskDefinitions); n == 0 || n > 10 {
 		return nil, invalid("You may specify between 1 and 10 task definitions.")
@@ -256,7 +257,7 @@ func (s *Server) deleteTaskDefinitions(in *ecs.DeleteTaskDefinitionsInput) (*ecs
 	return out, nil
 }
 
-// forget drops the revisions in deletion that no service or task refers to any more.
+// forget removes the revisions in deletion that no service or task references any more.
 func (s *Server) forget() {
 	for _, f := range s.families {
 		f.revisions = slices.DeleteFunc(f.revisions, func(d *definition) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
-// checkDefinition refuses what API RegisterTaskDefinition does not allow, as far as we use it.
+// checkDefinition refuses input that API RegisterTaskDefinition does not allow, as far as the tests need it.
 func checkDefinition(in *ecs.RegisterTaskDefinitionInput) error {
 	if in.Family == nil || !nameForm.MatchString(*in.Family) {
 		return client("Family should be between 1 and 255 letters, numbers, hyphens and underscores.")
@@ -63,7 +63,8 @@ func checkContainer(in *ecs.RegisterTaskDefinitionInput, c types.ContainerDefini
 	return nil
 }
 
-// checkFargate refuses what cannot run on Fargate (API RegisterTaskDefinition, cpu and memory; guide fargate-tasks-services).
+// checkFargate refuses a definition that cannot run on Fargate (API RegisterTaskDefinition, cpu and memory; guide
+// fargate-tasks-services).
 func checkFargate(in *ecs.RegisterTaskDefinitionInput) error {
 	if in.NetworkMode != types.NetworkModeAwsvpc {
 		return client("Fargate only supports network mode ‘awsvpc’.")
@@ -79,7 +80,7 @@ func checkFargate(in *ecs.RegisterTaskDefinitionInput) error {
 	return nil
 }
 
-// sized is Fargate's table: for so many units of CPU, memory from, to and by steps of so many GB.
+// sized implements Fargate's table: for each number of CPU units, the minimum, maximum and step of the memory in GB.
 func sized(cpu, memory int) bool {
 	table := map[int][3]int{512: {1, 4, 1}, 1024: {2, 8, 1}, 2048: {4, 16, 1}, 4096: {8, 30, 1}, 8192: {16, 60, 4}, 16384: {32, 120, 8}}
 	if cpu == 256 {

@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
-// longestPause is the longest between two starts of a task that keeps failing (guide service-throttle-logic).
+// longestPause is the maximum pause between two starts of a task that fails repeatedly (guide service-throttle-logic).
 const longestPause = 27 * time.Minute
 
 // task is one task on its way from PROVISIONING to STOPPED (guide task-lifecycle-explanation).
@@ -24,15 +24,15 @@ type task struct {
 	behaviour  Behaviour
 	view       types.Task
 	tags       []types.Tag
-	// service and deployment are nil for a one-off task, whose end is run.
+	// service and deployment are nil for a one-off task; run then defines how it ends.
 	service    *service
 	deployment *deployment
 	run        Run
-	// healthy is whether the scheduler counts it as healthy; leaving that it is to stop or has stopped.
+	// healthy reports whether the scheduler counts it as healthy; leaving reports that it is to stop or has stopped.
 	healthy, leaving bool
-	// step counts what happened, so that a timer of the past does nothing.
+	// step counts the transitions, so that an outdated timer has no effect.
 	step int
-	// hidden is until when readers do not see it, while reads lag.
+	// hidden is the time until which readers do not see it, while reads lag.
 	hidden time.Time
 }
 
@@ -100,7 +100,7 @@ func (s *Server) newTask(c *cluster, d *definition) *task {
 	return t
 }
 
-// becomes gives the task and its containers another status.
+// becomes changes the status of the task and its containers.
 func (t *task) becomes(status string) {
 	t.step++
 	t.view.LastStatus = &status
@@ -120,7 +120,7 @@ func (t *task) becomes(status string) {
 	}
 }
 
-// after does something later, unless the task has gone on by then.
+// after schedules a transition, which has no effect if the task has changed in the meantime.
 func (t *task) after(d time.Duration, do func()) {
 	step := t.step
 	t.server.after(d, func() {
@@ -163,7 +163,7 @@ func (t *task) pulled() {
 	}
 }
 
-// contain changes the first container; those beside it follow.
+// contain changes the first container; the other containers follow it.
 func (t *task) contain(change func(*types.Container)) {
 	containers := slices.Clone(t.view.Containers)
 	change(&containers[0])
@@ -183,8 +183,8 @@ func (t *task) runs() {
 	t.watch()
 }
 
-// watch lets the task become healthy or not. Without any check it counts as healthy after 40 seconds, with one when that
-// passes (API DeploymentConfiguration, minimumHealthyPercent); the grace period ignores it for a time (API UpdateService,
+// watch makes the task healthy or unhealthy. Without any check it counts as healthy after 40 seconds, with a check when that passes
+// (API DeploymentConfiguration, minimumHealthyPercent). The grace period ignores the check for a time (API UpdateService,
 // healthCheckGracePeriodSeconds).
 func (t *task) watch() {
 	timing := t.server.options.Timing
@@ -223,7 +223,7 @@ func (t *task) health(status types.HealthStatus) {
 	}
 }
 
-// sick has the scheduler stop an unhealthy task, which counts as failed; a one-off task runs on. The reasons are those of
+// sick makes the scheduler stop an unhealthy task, which counts as failed; a one-off task continues to run. The reasons are those of
 // guide stopped-task-error-codes, the events those of guide service-unhealthy-event-messages.
 func (t *task) sick() {
 	t.health(types.HealthStatusUnhealthy)
@@ -241,13 +241,13 @@ func (t *task) sick() {
 	t.stop(types.TaskStopCodeServiceSchedulerInitiated, reason)
 }
 
-// exits ends the task with its first container, an essential one. One that never was RUNNING counts as failed.
+// exits ends the task with its first container, which is essential. A task that never was RUNNING counts as failed.
 func (t *task) exits(code int32, failed bool) {
 	t.contain(func(c *types.Container) { c.ExitCode = &code })
 	t.ends(types.TaskStopCodeEssentialContainerExited, "Essential container in task exited", failed)
 }
 
-// ends is a task that stops by itself.
+// ends handles a task that stops without a request.
 func (t *task) ends(code types.TaskStopCode, reason string, failed bool) {
 	t.leave(code, reason)
 	if failed && t.service != nil {
@@ -264,7 +264,7 @@ func (t *task) leave(code types.TaskStopCode, reason string) {
 	t.step++
 }
 
-// stop stops a task from outside: DEACTIVATING takes it out of its load balancers, STOPPING waits for its containers.
+// stop stops a task on request: DEACTIVATING removes it from its load balancers, STOPPING waits for its containers.
 func (t *task) stop(code types.TaskStopCode, reason string) {
 	if t.leaving {
 		return
@@ -291,7 +291,7 @@ func (t *task) deprovision() {
 	t.after(t.server.options.Timing.Deprovision, t.stopped)
 }
 
-// stopped ends the task; for an hour it can be described (API DescribeTasks).
+// stopped ends the task; it can be described for an hour (API DescribeTasks).
 func (t *task) stopped() {
 	t.becomes("STOPPED")
 	t.view.StoppedAt = moments(t.server.clock.now)
@@ -301,7 +301,7 @@ func (t *task) stopped() {
 	t.after(time.Hour, func() { delete(t.cluster.tasks, t.id) })
 }
 
-// task finds a task of a cluster by id or ARN; nil when there is none.
+// task finds a task of a cluster by id or ARN; nil if there is none.
 func (s *Server) task(c *cluster, ref string) *task {
 	id, ok := s.resource("task", ref)
 	if ok && strings.HasPrefix(ref, "arn:") {
@@ -341,7 +341,7 @@ func (s *Server) describeTasks(in *ecs.DescribeTasksInput) (*ecs.DescribeTasksOu
 	return out, nil
 }
 
-// listTasks lists what is to run, or what is to have stopped; startedBy goes with no other filter (API ListTasks).
+// listTasks lists the tasks by desired status, running or stopped; startedBy allows no other filter (API ListTasks).
 func (s *Server) listTasks(in *ecs.ListTasksInput) (*ecs.ListTasksOutput, error) {
 	c, err := s.cluster(in.Cluster)
 	if err != nil {
@@ -370,7 +370,7 @@ func (s *Server) listTasks(in *ecs.ListTasksInput) (*ecs.ListTasksOutput, error)
 	return &ecs.ListTasksOutput{TaskArns: arns, NextToken: next}, nil
 }
 
-// among is whether a task is one of those asked for.
+// among reports whether a task matches the request.
 func (t *task) among(in *ecs.ListTasksInput) bool {
 	status := "RUNNING"
 	if in.DesiredStatus != "" {
@@ -383,7 +383,7 @@ func (t *task) among(in *ecs.ListTasksInput) bool {
 		(in.ServiceName == nil || t.service != nil && t.service.name() == *in.ServiceName)
 }
 
-// stopTask stops a task; of a service, which then starts another (API StopTask).
+// stopTask stops a task; the service of the task then starts another one (API StopTask).
 func (s *Server) stopTask(in *ecs.StopTaskInput) (*ecs.StopTaskOutput, error) {
 	c, err := s.cluster(in.Cluster)
 	if err != nil {

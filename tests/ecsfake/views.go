@@ -9,14 +9,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ecs/types"
 )
 
-// remember keeps what readers see of a service before a write, while reads lag.
+// remember stores the view of a service before a write, for readers that lag.
 func (s *Server) remember(v *service) {
 	if s.levers.lag > 0 {
 		v.seen.was(s.describe(v), s.clock.now.Add(s.levers.lag))
 	}
 }
 
-// visible is a service as readers see it now; nil when they do not.
+// visible returns the service as readers see it now; nil if they do not see it.
 func (s *Server) visible(v *service) *types.Service {
 	if view, past := v.seen.seen(s.clock.now); past {
 		return view
@@ -24,7 +24,7 @@ func (s *Server) visible(v *service) *types.Service {
 	return s.describe(v)
 }
 
-// describeServices knows ten names at a time; what is not there is a failure in an answer of 200 (API DescribeServices).
+// describeServices accepts ten names at a time; an unknown service is a failure in an answer with status 200 (API DescribeServices).
 func (s *Server) describeServices(in *ecs.DescribeServicesInput) (*ecs.DescribeServicesOutput, error) {
 	c, err := s.cluster(in.Cluster)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Server) describeServices(in *ecs.DescribeServicesInput) (*ecs.DescribeS
 	return out, nil
 }
 
-// listServices lists what is ACTIVE: what drains is not shown (API DeleteService), 10 by default and 100 at most (API
+// listServices lists ACTIVE services: draining ones are not shown (API DeleteService). It returns 10 by default and 100 at most (API
 // ListServices).
 func (s *Server) listServices(in *ecs.ListServicesInput) (*ecs.ListServicesOutput, error) {
 	c, err := s.cluster(in.Cluster)
@@ -79,14 +79,15 @@ func (s *Server) listServices(in *ecs.ListServicesInput) (*ecs.ListServicesOutpu
 	return &ecs.ListServicesOutput{ServiceArns: arns, NextToken: next}, nil
 }
 
-// listing is what a list needs of a service.
+// listing contains the fields of a service that a list needs.
 type listing struct {
 	arn        string
 	launchType types.LaunchType
 	strategy   types.SchedulingStrategy
 }
 
-// listed is a service as it is listed now; nil when it is not. It does not describe it: there may be thousands.
+// listed returns the current list entry of a service; nil if it is not listed. It does not call describe, because there may be
+// thousands of services.
 func (s *Server) listed(v *service) *listing {
 	status := v.status
 	if view, past := v.seen.seen(s.clock.now); past {
@@ -101,7 +102,7 @@ func (s *Server) listed(v *service) *listing {
 	return &listing{v.arn(), v.shape.launchType, v.base.SchedulingStrategy}
 }
 
-// describe is a service as it is now.
+// describe returns the current view of a service.
 func (s *Server) describe(v *service) *types.Service {
 	view := v.base
 	view.Status, view.DesiredCount = aws.String(v.status), int32(v.wanted())
@@ -123,8 +124,7 @@ func (s *Server) describe(v *service) *types.Service {
 			view.CurrentServiceDeployment = v.records[0].view.ServiceDeploymentArn
 		}
 	default:
-		// Task sets belong to another controller (API Service, taskSets); EXTERNAL ones are made by calls that are not
-		// modelled.
+		// Task sets belong to another controller (API Service, taskSets). The calls that create EXTERNAL ones are not modelled.
 		view.TaskSets = []types.TaskSet{}
 		for _, p := range v.deployments {
 			view.TaskSets = append(view.TaskSets, taskSet(v, p))

@@ -19,15 +19,15 @@ import (
 const (
 	target      = "AmazonEC2ContainerServiceV20141113."
 	contentType = "application/x-amz-json-1.1"
-	// No request of ECS is allowed to be larger than a task definition, 64 KiB (guide service-quotas), by much.
+	// No request of ECS may be much larger than a task definition, 64 KiB (guide service-quotas).
 	largest = 1 << 20
 )
 
-// handler answers one operation; it is called with the world locked.
+// handler answers one operation. The caller holds the server's lock.
 type handler func(body []byte) (smithy.Serializable, error)
 
-// answer makes a handler of a method in terms of the SDK's structs. Names are matched without regard to case, and so the
-// SDK's inputs can be read as they are.
+// answer makes a handler of a method that uses the SDK's structs. Names are matched case-insensitively, so that the SDK's inputs can be
+// decoded directly.
 func answer[In any, Out smithy.Serializable](call func(*In) (Out, error)) handler {
 	return func(body []byte) (smithy.Serializable, error) {
 		in := new(In)
@@ -42,12 +42,12 @@ func answer[In any, Out smithy.Serializable](call func(*In) (Out, error)) handle
 	}
 }
 
-// apiError is what the API answers instead of a result.
+// apiError is an error answer of the API.
 type apiError struct {
 	code, message string
-	// status is 400 unless it says otherwise.
+	// status is 400 by default.
 	status int
-	// resources are the ids that a ConflictException carries.
+	// resources are the ids in a ConflictException.
 	resources []string
 }
 
@@ -82,7 +82,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, operation, func() ([]byte, error) { return s.perform(handle, body) })
 }
 
-// serve is a request on its way through the levers.
+// serve processes a request with the faults that apply to it.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, operation string, perform func() ([]byte, error)) {
 	if err := s.signed(r); err != nil {
 		s.fail(w, err)
@@ -113,7 +113,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, operation string,
 	s.send(w, http.StatusOK, out)
 }
 
-// signed refuses what AWS would before it looks at a request: one without a signature, or signed for another region.
+// signed refuses requests that AWS refuses before it parses them: requests without a signature, or signed for another region.
 func (s *Server) signed(r *http.Request) error {
 	authorization := r.Header.Get("Authorization")
 	if authorization == "" {
@@ -129,7 +129,7 @@ func (s *Server) signed(r *http.Request) error {
 	return nil
 }
 
-// perform runs an operation and writes its answer down while the world stands still.
+// perform runs an operation and encodes its answer while it holds the lock.
 func (s *Server) perform(handle handler, body []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,13 +142,13 @@ func (s *Server) perform(handle handler, body []byte) ([]byte, error) {
 	return encode(out)
 }
 
-// encode writes a result by the SDK's own serialisers. The protocol has them for requests, and both directions look alike.
+// encode encodes a result with the SDK's own serializers. They are written for requests, but both directions have the same format.
 func encode(out smithy.Serializable) ([]byte, error) {
 	request, ok := smithyhttp.NewStackRequest().(*smithyhttp.Request)
 	if !ok {
 		return nil, fmt.Errorf("smithy-go makes another kind of request")
 	}
-	// The operation's name goes into a header that nobody reads.
+	// The operation's name is sent in a header that is not read.
 	operation := smithy.NewOperationSchema(schemas.DescribeServices, schemas.DescribeServicesRequest, schemas.DescribeServicesResponse)
 	protocol := awsjson.New11(schemas.AmazonEC2ContainerServiceV20141113)
 	if err := protocol.SerializeRequest(context.Background(), operation, out, request); err != nil {

@@ -1,7 +1,7 @@
-// Package follow keeps up with many services for little: it asks Temporal once for all of them, and a service itself only when that says
-// that something happened, or while it moves. What costs nothing to ask is not asked often either: while nothing changes, ever later.
+// Package follow tracks many services at low cost. It queries Temporal once for all of them. It queries a service only when the list
+// shows a change, or while the service moves. Even the cheap query is not frequent: while nothing changes, its interval grows.
 //
-// It knows how services are asked and when, and nothing of how they are shown.
+// The package knows how and when to query services, and nothing about their display.
 package follow
 
 import (
@@ -20,42 +20,42 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// How often services are looked at: soon after something happened, and ever later while nothing does.
+// The poll intervals: short after a change, and growing while nothing changes.
 const (
 	soon = 400 * time.Millisecond
 	late = 2 * time.Second
 )
 
-// How many services are asked at a look: of those that move or changed, in turns, and of those at rest, one after the other, in case
-// that something happened to them that the list does not tell.
+// The maximum number of services that one poll queries: moving or changed services take turns. Steady ones are queried one after the
+// other, in case they changed in a way that the list does not show.
 const (
 	movingAtOnce = 20
 	restingOnce  = 3
 )
 
-// Services are the services of an application, as they were last seen.
+// Services are the last known states of the services of an application.
 type Services struct {
 	client      client.Client
 	application string
-	keys        []string // in the order in which they are shown
+	keys        []string // in display order
 	seen        map[string]*service
-	next        int // of those at rest
+	next        int // next steady service to query
 	wait        time.Duration
 }
 
-// service is what is known of one.
+// service is the known state of one service.
 type service struct {
-	row    string // as it was listed when it was asked last
-	listed string // as it is now
+	row    string // its list entry at the last query
+	listed string // its current list entry
 	status protocol.Status
 	known  bool
 	turn   int
 }
 
-// New follows nothing yet.
+// New returns Services without any service.
 func New(c client.Client) *Services { return &Services{client: c, seen: map[string]*service{}} }
 
-// Of says which services there are, by the names that workflows have, in the order in which they are shown. They are looked at soon.
+// Of sets the services to follow by their workflow names, in display order. The next poll is soon.
 func (f *Services) Of(application string, keys []string) {
 	if application != f.application {
 		f.seen = map[string]*service{}
@@ -68,11 +68,11 @@ func (f *Services) Of(application string, keys []string) {
 	}
 }
 
-// Wait is how long to wait until the next look.
+// Wait returns the time until the next poll.
 func (f *Services) Wait() time.Duration { return max(f.wait, soon) }
 
-// Look asks once, and returns the services that were asked themselves, since they may have changed. All are known once every one was
-// asked.
+// Look polls once, and returns the services that it queried, because they may have changed. All services are known once each was
+// queried.
 func (f *Services) Look(ctx context.Context) (asked []protocol.Status, err error) {
 	if len(f.keys) == 0 {
 		return nil, nil
@@ -97,7 +97,7 @@ func (f *Services) Look(ctx context.Context) (asked []protocol.Status, err error
 	return asked, nil
 }
 
-// All are the services as they were last seen, when all were.
+// All returns the last known state of all services, if all are known.
 func (f *Services) All() (all []protocol.Status, known bool) {
 	for _, key := range f.keys {
 		s := f.seen[key]
@@ -109,7 +109,7 @@ func (f *Services) All() (all []protocol.Status, known bool) {
 	return all, len(all) > 0
 }
 
-// list asks what Temporal lists of all services: what they show there changes when something happens.
+// list reads Temporal's list of all services: its attributes change when something happens.
 func (f *Services) list(ctx context.Context) error {
 	request := &workflowservice.ListWorkflowExecutionsRequest{PageSize: 1000, Query: fmt.Sprintf(
 		"WorkflowType = '%s' AND %s = '%s' AND ExecutionStatus = 'Running'", protocol.ServiceWorkflow, protocol.AttrApplication, f.application)}
@@ -135,7 +135,7 @@ func (f *Services) list(ctx context.Context) error {
 	}
 }
 
-// due are the services to be asked now.
+// due returns the services to query now.
 func (f *Services) due() []string {
 	var moving, resting []string
 	for _, key := range f.keys {
@@ -175,7 +175,7 @@ func (f *Services) ask(ctx context.Context, key string) (s protocol.Status, err 
 	return s, nil
 }
 
-// Moves tells whether something goes on by itself.
+// Moves reports whether a service changes without a person.
 func Moves(s protocol.Status) bool {
 	return len(s.Channels) == 0 || slices.ContainsFunc(s.Channels, func(c protocol.ChannelStatus) bool {
 		return entities.Status(c.Status).Row().Exit == entities.ExitGoesOn
@@ -191,7 +191,7 @@ func newest(s protocol.Status) int64 {
 	return s.Journal[len(s.Journal)-1].N
 }
 
-// row is what is listed of a service, as text: of another run it is another one.
+// row returns a list entry as text. It differs for another run.
 func row(run string, attributes map[string]*commonpb.Payload) string {
 	text := run
 	for _, name := range []string{protocol.AttrStatus, protocol.AttrVersion, protocol.AttrWaitingFor} {

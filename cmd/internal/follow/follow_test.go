@@ -20,7 +20,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// server answers what a Temporal server answers about services, and counts what it is asked.
+// server simulates the service queries of a Temporal server, and counts its requests.
 type server struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 
@@ -62,7 +62,7 @@ func (s *server) QueryWorkflow(_ context.Context, r *workflowservice.QueryWorkfl
 	return &workflowservice.QueryWorkflowResponse{QueryResult: answer}, err
 }
 
-// requests are all that were made since the last time, and of which services.
+// requests returns the number of requests since the last call, in total and by service.
 func (s *server) requests() (all int, of map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *server) requests() (all int, of map[string]int) {
 	return all, of
 }
 
-// set has a service be in a status with so many lines in its journal, and the list tell that, or not.
+// set sets the status of a service and the number of its journal lines. Tell says whether the list shows the change.
 func (s *server) set(id string, status entities.Status, lines int64, tell bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func follows(t *testing.T, n int) (*server, *Services, []string) {
 	return s, f, keys
 }
 
-// Services at rest cost a bounded number of requests a minute, however many they are, and looks come less often.
+// Steady services cause a bounded number of requests per minute, regardless of their number, and polls become less frequent.
 func TestServicesAtRestCostABoundedNumberOfRequests(t *testing.T) {
 	const looks = 100
 	perLook := map[int]int{}
@@ -137,7 +137,7 @@ func TestServicesAtRestCostABoundedNumberOfRequests(t *testing.T) {
 	require.LessOrEqual(t, perLook[300]*int(time.Minute/late), 120, "requests a minute")
 }
 
-// A service to which something happened is asked at the next look, and at each as long as it moves.
+// A service that changed is queried at the next poll, and at each poll while it moves.
 func TestWhatChangesIsAskedAtOnce(t *testing.T) {
 	s, f, keys := follows(t, 300)
 	for range 20 {
@@ -162,7 +162,7 @@ func TestWhatChangesIsAskedAtOnce(t *testing.T) {
 	require.Equal(t, soon, f.Wait())
 }
 
-// What the list does not tell is seen as well, a little later: those at rest are asked in turns.
+// A change that the list does not show is detected a little later: steady services are queried in turn.
 func TestWhatIsNotListedIsSeenLater(t *testing.T) {
 	const n = 30
 	s, f, keys := follows(t, n)

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// checkout is the directory at or above the working directory that this program was compiled from. Another directory that
-// looks like a checkout is not built: it may be a configuration that somebody else wrote, and building it would run its code.
+// checkout returns the checkout that this program was compiled from, if it is at or above the working directory. It does not build
+// another directory that looks like a checkout: another person may have written that configuration, and building it would run its code.
 func (l *launcher) checkout() (string, bool) {
 	dir, err := l.workDir()
 	if err != nil {
@@ -45,7 +45,7 @@ func sameDirectory(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// sourceRoot is the checkout that this program was compiled from; "" when that is not known, as with -trimpath.
+// sourceRoot returns the checkout that this program was compiled from, or "" if it is unknown, as with -trimpath.
 func sourceRoot() string {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok || !filepath.IsAbs(file) {
@@ -65,8 +65,8 @@ func (l *launcher) isModuleRoot(dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// build leaves the program in the user's cache directory, one for each checkout, because the go command then sees by
-// itself whether it is still up to date and links it only when something changed.
+// build writes the program to the user's cache directory, one per checkout. So the go command detects whether it is up to date, and
+// links it only after a change.
 func (l *launcher) build(ctx context.Context, goCommand, checkout string) (string, error) {
 	cache, err := l.cacheDir()
 	if err != nil {
@@ -80,11 +80,11 @@ func (l *launcher) build(ctx context.Context, goCommand, checkout string) (strin
 	program := filepath.Join(dir, l.Name+"-"+hex.EncodeToString(sum[:6]))
 	_, statErr := os.Stat(program)
 
-	// Without debugging information it links in half the time; stack traces keep their names and lines.
-	// Without a stamp of the version control it is not linked again because an example was edited.
+	// Without debugging information, linking takes half the time; stack traces keep their names and lines. Without a version control
+	// stamp, an edited example does not cause a new link.
 	command := exec.CommandContext(ctx, goCommand, "build", "-v", "-buildvcs=false", "-tags="+l.tags, "-ldflags=-s -w", "-o", program, "./"+l.mainPackage())
 	command.Dir = checkout
-	// Linked on the file system where the program goes, it is moved there: a copy would fail on one that is running.
+	// The linker writes to the target's file system, and the program is moved: a copy would fail while the old program is running.
 	command.Env = append(os.Environ(), "GOTMPDIR="+dir)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.WaitDelay = 10 * time.Second
@@ -107,8 +107,8 @@ func (l *launcher) build(ctx context.Context, goCommand, checkout string) (strin
 	return program, nil
 }
 
-// buildOutput counts the modules and packages that `go build -v` names, one to a line, as they are downloaded and compiled,
-// and keeps the rest, which matters when the build fails.
+// buildOutput counts the modules and packages that `go build -v` lists, one per line, as they are downloaded and compiled. It keeps the
+// other lines for the case that the build fails.
 type buildOutput struct {
 	mu      sync.Mutex
 	partial []byte
@@ -116,7 +116,7 @@ type buildOutput struct {
 	rest    []string
 }
 
-// counts are what a build has done so far.
+// counts are the numbers of a build so far.
 type counts struct{ modules, packages int }
 
 func (c counts) String() string {
@@ -155,7 +155,7 @@ func (o *buildOutput) count() counts {
 	return o.counted
 }
 
-// messages returns the last lines of what the compiler said.
+// messages returns the last lines of the compiler's output.
 func (o *buildOutput) messages() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -170,15 +170,15 @@ func (o *buildOutput) messages() string {
 	return strings.Join(lines, "\n")
 }
 
-// progress shows what is going on to who waits for a build: on a terminal a line that is rewritten every second,
-// elsewhere a line every ten seconds. A build that is done within the patience is not worth a word.
+// progress shows a waiting user the progress of a build: on a terminal a line that is rewritten every second, elsewhere a line every
+// ten seconds. A build that ends within the patience prints nothing.
 type progress struct {
 	out      io.Writer
 	terminal bool
 	patience time.Duration
 }
 
-// start returns what is to be called when the build has ended.
+// start returns the function to call when the build has ended.
 func (p progress) start(message string, count func() counts) (stop func(done bool)) {
 	ended, said := make(chan bool), make(chan struct{})
 	go func() {

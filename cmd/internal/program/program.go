@@ -1,11 +1,11 @@
-// Package program finds the programs of Converge that are apart from the command line, for what they have inside: converge-dev
-// has a Temporal server, converge-render the engines of Helm and Kustomize. Each multiplies the size, the build and the start-up of
-// whatever links it, and most commands want neither; nobody should have to know of them.
+// Package program finds the programs of Converge that are separate from the command line because of what they link: converge-dev
+// links a Temporal server, converge-render the engines of Helm and Kustomize. Each of these multiplies the size, the build time and the
+// start-up time of a program, and most commands need neither. Users should not need to know about these programs.
 //
-// A launcher looks, in this order, beside this executable (installed or built together), in the checkout that this program was
-// compiled from when the working directory is in it (as with `go run ./cmd/converge dev`), where it builds the program, and on
-// the PATH. The checkout comes before the PATH: a developer expects the present code, not last month's. No other checkout is
-// built, since a directory that looks like one may be somebody else's configuration.
+// A launcher searches in this order: next to this executable (installed or built together); in the checkout that this program was
+// compiled from, if the working directory is in it (as with `go run ./cmd/converge dev`), where it builds the program; and on the PATH.
+// The checkout comes before the PATH, because a developer expects the current code, not last month's. No other checkout is built,
+// because a directory that looks like one may be the configuration of another person.
 //
 // It may import only the standard library and golang.org/x.
 package program
@@ -28,27 +28,27 @@ import (
 
 const module = "github.com/converge-engine/converge"
 
-// Program is one that can be found.
+// Program is a program that the launcher can find.
 type Program struct {
-	// Name is that of its file, and of its folder in cmd.
+	// Name is the name of its file, and of its folder in cmd.
 	Name string
-	// tags of its build.
+	// tags are its build tags.
 	tags string
-	// about is said when it is built for the first time: what is inside, and how long that takes.
+	// about is printed before its first build: what it contains, and how long the build takes.
 	about string
 }
 
-// The programs. The numbers are those of empty caches; lines fit a narrow terminal.
+// The programs. The numbers are for empty caches; the lines fit a narrow terminal.
 var (
 	// Dev runs a Temporal server, its Web UI and a worker, and follows a directory.
 	//
-	// The tag leaves out 150 packages by which the server's archive on Google Cloud Storage finds balancers
-	// (cloud.google.com/go/storage, "gRPC modules"): half a minute of a processor, for what nobody uses here.
+	// The tag excludes 150 packages with which the server's archive on Google Cloud Storage finds balancers
+	// (cloud.google.com/go/storage, "gRPC modules"). They cost half a minute of a processor and are unused here.
 	Dev = Program{
 		Name: "converge-dev", tags: "disable_grpc_modules",
 		about: "has a Temporal server and its Web UI inside:\n  about 180 modules and 2000 packages, some minutes, this once",
 	}
-	// Render makes objects of Helm charts and kustomizations.
+	// Render renders Helm charts and kustomizations.
 	Render = Program{Name: "converge-render", about: "has Helm and Kustomize inside: a minute, this once"}
 )
 
@@ -58,14 +58,14 @@ func (p Program) installCommand() string {
 	return "go install " + module + "/" + p.mainPackage() + "@latest"
 }
 
-// Exec replaces this process by the program with these arguments: same process id, terminal and environment, so that
-// Ctrl-C reaches it and nothing stays in between. It returns only an error. When the program has to be built first it
-// says so on stderr, and how far it is; ctx ends the build.
+// Exec replaces this process by the program with these arguments. Process id, terminal and environment stay the same, so that Ctrl-C
+// reaches the program and no process stays in between. Exec returns only on an error. If it has to build the program first, it reports
+// the progress on stderr; ctx cancels the build.
 func (p Program) Exec(ctx context.Context, args []string, stderr io.Writer) error {
 	return p.launcher(stderr).exec(ctx, args)
 }
 
-// Find is the path of the program, which is built first where that is the way to have it.
+// Find returns the path of the program. It builds the program first if necessary.
 func (p Program) Find(ctx context.Context, stderr io.Writer) (string, error) {
 	return p.launcher(stderr).find(ctx)
 }
@@ -88,7 +88,7 @@ func (p Program) launcher(stderr io.Writer) *launcher {
 	return l
 }
 
-// launcher holds what the search and the build ask of the system.
+// launcher contains the system functions that the search and the build use.
 type launcher struct {
 	Program
 	executable, workDir, cacheDir func() (string, error)
@@ -96,7 +96,7 @@ type launcher struct {
 	version                       func(path string) (string, error)
 	replace                       func(path string, argv, env []string) error
 	own                           string // version of this program
-	source                        string // the checkout that it was compiled from
+	source                        string // the checkout that this program was compiled from
 	progress                      progress
 }
 
@@ -136,7 +136,7 @@ func (l *launcher) locate(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("it is neither beside this program nor on the PATH; install it with\n\t%s", l.installCommand())
 }
 
-// besideExecutable looks in the directory of this program's file and, should that be a link, of the file linked to.
+// besideExecutable searches the directory of this program's file, and, if that is a link, the directory of its target.
 func (l *launcher) besideExecutable() (string, bool) {
 	executable, err := l.executable()
 	if err != nil {
@@ -155,8 +155,8 @@ func (l *launcher) besideExecutable() (string, bool) {
 	return "", false
 }
 
-// checkVersion refuses a program of that name which is not ours and warns of one from another release: it would speak
-// to workflows of its own version, with commands of this one.
+// checkVersion refuses a foreign program of that name. It warns about one from another release, because that would speak to workflows
+// of its own version with commands of this version.
 func (l *launcher) checkVersion(path string) error {
 	found, err := l.version(path)
 	if err != nil {

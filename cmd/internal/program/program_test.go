@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stage is a file system with what the row of a test puts there, and a launcher that sees nothing else.
+// stage is a file system with the files of a test case, and a launcher that sees only those.
 type stage struct {
 	t    *testing.T
 	dir  string
@@ -68,7 +68,7 @@ func (s *stage) write(name, content string, mode os.FileMode) {
 
 func (s *stage) program(name string) { s.write(name, "", 0o755) }
 
-// goCommand puts a go command on the path that runs the lines of shell in place of a build.
+// goCommand puts a go command on the PATH that runs these lines of shell instead of a build.
 func (s *stage) goCommand(lines ...string) {
 	programtest.Write(s.t, filepath.Join(s.dir, "path/go"), "#!/bin/sh\nset -e\n"+strings.Join(lines, "\n")+"\n")
 }
@@ -149,7 +149,7 @@ func TestWhereItIsFound(t *testing.T) {
 	}
 }
 
-// A forged checkout inside of the real one is passed over.
+// A forged checkout inside the real one is ignored.
 func TestForgedCheckoutInsideTheRealOne(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -161,7 +161,7 @@ func TestForgedCheckoutInsideTheRealOne(t *testing.T) {
 	require.ErrorContains(t, s.run(), "replaced")
 }
 
-// What this program was compiled from is the checkout that these tests are in.
+// This program was compiled from the checkout that contains these tests.
 func TestSourceRoot(t *testing.T) {
 	t.Parallel()
 	require.True(t, sameDirectory(sourceRoot(), filepath.Join("..", "..", "..")))

@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile is text that would clear a screen, recolour it, fake a line of its own, turn what follows around, or hide.
+// hostile is text that would clear the screen, change its colours, fake a line, reverse the following text, or hide.
 const hostile = "v1\x1b[2J\x1b]0;title\a\r\nPASS approval/go-live\u202e\u200b\u009b31m\ttab"
 
 const hostileShown = `v1\x1b[2J\x1b]0;title\a\r\nPASS approval/go-live\u202e\u200b\u009b31m\ttab`
 
-// By whatever way text from outside comes to a terminal or a pipe, it is seen and does nothing.
+// External text never controls a terminal: on every path to a terminal or a pipe its control characters are made visible.
 func TestNothingReachesATerminalUnescaped(t *testing.T) {
 	for name, write := range map[string]func(s Screen) error{
 		"lines": func(s Screen) error { return s.Lines("a " + hostile) },

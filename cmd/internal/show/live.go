@@ -8,24 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// Live shows one text after another: on a terminal each replaces the one before, when piped only
-// the lines that were not in the last one are appended.
+// Live shows a sequence of texts: on a terminal each replaces the last one; when piped it appends only the lines that the last one did
+// not contain.
 type Live struct {
 	screen Screen
 	drawn  []string        // lines on the terminal
 	seen   map[string]bool // lines of the last frame, when piped
 }
 
-// NewLive starts with an empty screen.
+// NewLive returns a Live with an empty screen.
 func NewLive(s Screen) *Live { return &Live{screen: s, seen: map[string]bool{}} }
 
-// Below leaves the frame where it is, because something else was written after it: the next one is
-// drawn underneath.
+// Below leaves the last frame on the screen, because other output follows it. The next frame is drawn below.
 func (l *Live) Below() { l.drawn = nil }
 
-// Frame shows the text. A frame taller than the terminal is cut, with a count of what is missing,
-// and lines wider than it are cut too: a wrapped line would leave a trace behind. Each line is written over the one that
-// stood there, and only its rest is cleared, so that nothing flickers.
+// Frame shows the text. It cuts a frame that is taller than the terminal, and adds the number of missing lines. It also cuts lines that
+// are too wide: a wrapped line would leave remains on the screen. It overwrites each line and clears only its rest, so that nothing
+// flickers.
 func (l *Live) Frame(text string) error {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	if !l.screen.TTY {
@@ -53,7 +52,7 @@ func (l *Live) size() (width, height int) {
 	return l.screen.Size()
 }
 
-// rows is how many rows lines take by now: a terminal that was made narrower has wrapped them.
+// rows returns the current number of rows of some lines: a terminal that became narrower has wrapped them.
 func rows(lines []string, width int) int {
 	n := 0
 	for _, line := range lines {
@@ -97,8 +96,7 @@ var escape = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 func visibleLength(line string) int { return utf8.RuneCountInString(escape.ReplaceAllString(line, "")) }
 
-// cutTo keeps the first width visible characters; escape sequences take no room, and a colour that
-// was begun is ended.
+// cutTo keeps the first width visible characters. Escape sequences have no width, and an open colour is closed.
 func cutTo(line string, width int) string {
 	if visibleLength(line) <= width {
 		return line

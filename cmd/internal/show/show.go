@@ -1,9 +1,7 @@
-// Package show writes what the CLI has to say: tables that are aligned on a terminal and
-// tab-separated when piped, JSON, and frames that replace each other while watching. Colour marks
-// statuses only, on a terminal only, and never against NO_COLOR.
+// Package show formats the output of the CLI: tables that are aligned on a terminal and tab-separated when piped, JSON, and frames that
+// replace each other while watching. Colour marks only statuses, only on a terminal, and never if NO_COLOR is set.
 //
-// It knows nothing of services; it may import entities for the meaning of a status, and the
-// terminal library.
+// It does not depend on services. It may import entities for the meaning of a status, and the terminal library.
 package show
 
 import (
@@ -21,19 +19,19 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// Screen is where data goes and what that place can do.
+// Screen is the destination of the output and its capabilities.
 type Screen struct {
 	Out    io.Writer
 	TTY    bool
 	Colour bool
-	// Size gives columns and rows; nil or zero values: unlimited.
+	// Size returns columns and rows; nil or zero values: unlimited.
 	Size func() (width, height int)
 }
 
-// NewScreen looks at what out is. The environment is asked for NO_COLOR and TERM.
+// NewScreen detects the capabilities of out. It reads NO_COLOR and TERM from the environment.
 func NewScreen(out io.Writer, env func(string) string) Screen {
 	if safe, ok := out.(*safe); ok {
-		out = safe.Writer // a screen writes nothing that it did not look at
+		out = safe.Writer // a screen writes only text that it checked
 	}
 	s := Screen{Out: out}
 	f, ok := out.(*os.File)
@@ -52,8 +50,8 @@ func NewScreen(out io.Writer, env func(string) string) Screen {
 	return s
 }
 
-// Safe is a writer that shows what cannot be seen instead of doing it, whatever it is given: all but lines and tabs
-// (entities.VisibleLines). What has colours or moves on the screen is written by a Screen.
+// Safe returns a writer that makes all invisible characters except line ends and tabs visible (entities.VisibleLines). Only a Screen
+// writes colours and cursor movements.
 func Safe(out io.Writer) io.Writer { return &safe{out} }
 
 type safe struct{ io.Writer }
@@ -65,16 +63,16 @@ func (s *safe) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Table is rows under a header. What of a cell cannot be seen, tabs and line ends too, is shown.
+// Table is rows under a header. Invisible characters of a cell, including tabs and line ends, are made visible.
 type Table struct {
 	Header []string
 	Rows   [][]string
 	Right  int  // 1-based column whose values are aligned to the right (ages); 0 for none
 	Status int  // 1-based column that is coloured as a status; 0 for none
-	Phases bool // what is a phase of a release, or a state of a plan's node, is coloured, wherever it stands
+	Phases bool // colour phases of a release and states of a plan's node in any column
 }
 
-// String lays the table out for the screen: aligned on a terminal, tabs and no header when piped.
+// String formats the table for the screen: aligned on a terminal, with tabs and no header when piped.
 func (s Screen) String(t Table) string {
 	t = visible(t)
 	if !s.TTY {
@@ -89,7 +87,7 @@ func (s Screen) Table(t Table) error {
 	return err
 }
 
-// visible is a table in which all can be seen.
+// visible returns a table without invisible characters.
 func visible(t Table) Table {
 	rows := make([][]string, 0, len(t.Rows))
 	for _, row := range t.Rows {
@@ -103,13 +101,13 @@ func visible(t Table) Table {
 	return t
 }
 
-// Laid writes text that String, Paint and Sign made, as it is.
+// Laid writes the output of String, Paint and Sign unchanged.
 func (s Screen) Laid(text string) error {
 	_, err := io.WriteString(s.Out, text)
 	return err
 }
 
-// Lines writes lines: each is one, whatever it holds.
+// Lines writes lines. A line with line ends stays one line.
 func (s Screen) Lines(lines ...string) error {
 	for _, l := range lines {
 		if _, err := fmt.Fprintln(s.Out, entities.Visible(l)); err != nil {
@@ -122,11 +120,11 @@ func (s Screen) Lines(lines ...string) error {
 // JSON writes v as an indented document and a newline.
 func (s Screen) JSON(v any) error { return s.encode(v, "  ") }
 
-// JSONLine writes v as one line: a stream of them is what `--watch --output json` gives.
+// JSONLine writes v as one line. `--watch --output json` writes a stream of them.
 func (s Screen) JSONLine(v any) error { return s.encode(v, "") }
 
-// encode writes JSON in which nothing does anything to a terminal: what the standard library leaves as it is stands in
-// texts alone, and means the same there when it is escaped.
+// encode writes JSON without terminal control characters. The standard library leaves some of them unescaped, but only inside strings,
+// where the escaped form has the same meaning.
 func (s Screen) encode(v any, indent string) error {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
@@ -179,7 +177,7 @@ func (s Screen) aligned(t Table) string {
 	return b.String()
 }
 
-// measure gives each column's width, header included, and that of the right-aligned values alone.
+// measure returns each column's width, including the header, and the width of the right-aligned values alone.
 func measure(t Table) (widths []int, ages int) {
 	widths = make([]int, len(t.Header))
 	for i, h := range t.Header {
@@ -197,7 +195,7 @@ func measure(t Table) (widths []int, ages int) {
 	return widths, ages
 }
 
-// none is how a header is painted.
+// none leaves a header uncoloured.
 func none(_ int, cell string) string { return cell }
 
 func (s Screen) row(cells []string, widths []int, paint func(column int, cell string) string) string {
@@ -217,8 +215,7 @@ func (s Screen) row(cells []string, widths []int, paint func(column int, cell st
 	return b.String() + "\n"
 }
 
-// Paint colours a status by what waiting for it would end with: green done, red failed, yellow a
-// person, cyan on its way.
+// Paint colours a status by the result of waiting for it: green done, red failed, yellow needs a person, cyan in progress.
 func (s Screen) Paint(status string) string {
 	if !s.Colour || status == "" {
 		return status
@@ -235,7 +232,7 @@ func (s Screen) Paint(status string) string {
 	return coloured(colour, status)
 }
 
-// phase colours the phase of a release likewise: what waits is left as it is.
+// phase colours the phase of a release in the same way. It leaves a waiting phase uncoloured.
 func (s Screen) phase(of string) string {
 	colours := map[string]string{
 		"succeeded": "32", "in progress": "36", "failed": "31", "rolled back": "31",
@@ -247,8 +244,8 @@ func (s Screen) phase(of string) string {
 	return of
 }
 
-// Sign colours text by the sign of a change that it stands for: + made, ~ changed, - removed, -/+
-// made anew, ! refused, o left in place. Any other sign leaves it as it is.
+// Sign colours text by the sign of its change: + created, ~ changed, - removed, -/+ replaced, ! refused, o left in place. Any other
+// sign leaves it uncoloured.
 func (s Screen) Sign(sign, text string) string {
 	colours := map[string]string{"+": "32", "~": "33", "-": "31", "-/+": "31", "!": "31", "o": "36"}
 	colour, known := colours[sign]

@@ -19,8 +19,8 @@ const (
 	lookEvery     = 20 * time.Millisecond
 )
 
-// apply makes the channel's server one that serves what is wished. Nothing happens when it already
-// does, so that an apply can be repeated.
+// apply makes the channel's server serve the desired version. It does nothing if the server already does, so that an apply is
+// idempotent.
 func apply() error {
 	w, err := wished()
 	if err != nil {
@@ -45,9 +45,8 @@ func apply() error {
 	return start(w)
 }
 
-// start runs `serve` in a session of its own: neither a Ctrl-C in the terminal nor the end of this
-// command and its process group reaches it. The server inherits the open port, so a port that is
-// taken is found out here.
+// start runs `serve` in its own session, so that neither a Ctrl-C in the terminal nor the end of this command and its process group
+// reaches it. The server inherits the open port, so a port that is already in use is detected here.
 func start(w wish) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:"+w.Port)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -77,7 +76,7 @@ func start(w wish) error {
 	}
 	server := exec.Command(self, "serve")
 	server.Stdout, server.Stderr = log, log
-	server.ExtraFiles = []*os.File{port} // file descriptor 3 over there
+	server.ExtraFiles = []*os.File{port} // file descriptor 3 in the server
 	server.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := server.Start(); err != nil {
 		return err
@@ -91,7 +90,7 @@ var errStarting = errors.New("it is still starting")
 func answered(server *exec.Cmd, w wish) error {
 	ended := make(chan struct{})
 	go func() {
-		_ = server.Wait() // how it ended stands in its ProcessState
+		_ = server.Wait() // its ProcessState records how it ended
 		close(ended)
 	}()
 	look := time.NewTicker(lookEvery)
@@ -111,14 +110,14 @@ func answered(server *exec.Cmd, w wish) error {
 		case <-ended:
 			return tryLater{fmt.Errorf("the server ended at once, %s: %s", server.ProcessState, lastLine(w.file(".log")))}
 		case <-patience:
-			_ = server.Process.Kill() // half a server is worse than none; its end is not waited for
+			_ = server.Process.Kill() // half a server is worse than none; do not wait for its end
 			return tryLater{fmt.Errorf("the server does not answer: %w", err)}
 		}
 	}
 }
 
-// end stops a server and returns when it is gone. The process is looked up before its mark is
-// compared, so that on Linux not even a process id that is given away in between is hit.
+// end stops a server and returns when it is gone. It opens the process before it compares the mark, so that on Linux it never kills a
+// process that gets the same id in between.
 func (s state) end() error {
 	p, err := os.FindProcess(s.PID)
 	if !s.alive() {

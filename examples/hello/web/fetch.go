@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The structured fetch document: what Converge reads from stdout.
+// The structured fetch document, which Converge reads from stdout.
 type (
 	document struct {
 		Objects []object `json:"objects"`
@@ -40,8 +40,7 @@ type (
 	}
 )
 
-// fetch reports the server of one channel. It changes nothing and needs no port: where to look
-// stands in the state.
+// fetch reports the server of one channel. It changes nothing and needs no port: the state contains the address.
 func fetch() error {
 	w, err := wished()
 	if err != nil {
@@ -58,8 +57,8 @@ func fetch() error {
 	return json.NewEncoder(os.Stdout).Encode(document{[]object{o}})
 }
 
-// report describes what is there. A server that is gone has no version, so it is not converged and
-// gets applied again; one started for a service with another id has an unknown version.
+// report describes the current server. A server that is gone has no version, so it is not converged and is applied again. A server that
+// was started for a service with another id has an unknown version.
 func report(w wish, s state) (object, error) {
 	o := object{Name: w.Service, Type: "process", Status: "PENDING", Events: s.Events}
 	if s.PID == 0 {
@@ -97,13 +96,13 @@ func report(w wish, s state) (object, error) {
 	return o, nil
 }
 
-// health is what a server answers at /healthz: enough to tell that it is the one meant.
+// health is a server's answer at /healthz. It identifies the server.
 type health struct {
 	Service, Channel, Version string
 	PID                       int
 }
 
-// healthy asks the server itself. Another program that answers on the port is not healthy.
+// healthy queries the server itself. Another program that answers on the port is not healthy.
 func (s state) healthy() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -116,7 +115,7 @@ func (s state) healthy() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }() // read to its end or not wanted
+	defer func() { _ = answer.Body.Close() }() // read to its end, or not needed
 	body, err := io.ReadAll(io.LimitReader(answer.Body, 4096))
 	if err != nil {
 		return err

@@ -1,10 +1,9 @@
-// Program web is the custom runtime of the hello and the gates example, and the server that it runs:
-// `apply` starts the server of one release channel as a process of its own, `fetch` reports it as a
-// structured fetch document, `remove` and `stop` end it, `probe` asks it whether its requests fail, and
-// `serve` is the server itself.
+// Program web is the custom runtime of the hello and the gates example, and the server that it runs: `apply` starts the server of one
+// release channel in its own process, `fetch` reports it as a structured fetch document, `remove` and `stop` end it, `probe` checks
+// whether its requests fail, and `serve` is the server itself.
 //
-// It uses nothing but the standard library, and nothing of Converge: what a custom runtime needs is
-// the contract of environment variables, exit codes and one JSON document.
+// It uses only the standard library, and nothing of Converge: a custom runtime needs only the contract of environment variables, exit
+// codes and one JSON document.
 package main
 
 import (
@@ -13,7 +12,7 @@ import (
 	"os"
 )
 
-// Exit codes. The runtime's definition lists 75 as worth another attempt; 1 is for good.
+// Exit codes. The runtime's definition lists 75 as retryable; 1 is permanent.
 const (
 	exitFailed    = 1
 	exitTryLater  = 75 // EX_TEMPFAIL of sysexits.h
@@ -33,7 +32,7 @@ func main() {
 		os.Exit(exitBadUsage)
 	}
 	if err := verb(); err != nil {
-		if errors.Is(err, waits{}) { // why stands on stdout
+		if errors.Is(err, waits{}) { // the reason is on stdout
 			os.Exit(exitWait)
 		}
 		fmt.Fprintln(os.Stderr, err)
@@ -50,5 +49,5 @@ type waits struct{}
 
 func (waits) Error() string { return "not now" }
 
-// tryLater is a failure that may go away by itself.
+// tryLater is a failure that a retry may fix.
 type tryLater struct{ error }

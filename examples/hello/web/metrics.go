@@ -7,20 +7,19 @@ import (
 	"sync/atomic"
 )
 
-// traffic counts the requests of pages, and fails a share of them: what a bad version looks like to
-// whoever watches it.
+// traffic counts the requests of pages, and fails a share of them, to simulate a bad version.
 type traffic struct {
-	faults int // in a hundred
+	faults int // percent of the requests
 	served atomic.Int64
 	failed atomic.Int64
 }
 
 func newTraffic(faults string) *traffic {
-	share, _ := strconv.Atoi(faults) // none, or nonsense: no faults
+	share, _ := strconv.Atoi(faults) // missing or invalid: no faults
 	return &traffic{faults: min(max(share, 0), 100)}
 }
 
-// count passes requests on, but for the share that fails: evenly spread, so that a few tell.
+// count passes requests on, except the share that fails. The failures are evenly distributed, so that a few requests show the rate.
 func (t *traffic) count(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		n := t.served.Add(1)

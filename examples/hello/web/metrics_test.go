@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Three of ten requests fail, the first ten as well as any, and /metrics counts both kinds.
+// Three of ten requests fail, already among the first ten, and /metrics counts both kinds.
 func TestFaultsAreCounted(t *testing.T) {
 	s := state{wish: wish{Service: "web", Version: "v2", Greeting: "Hello", Faults: "30"}}
 	pages, codes := s.pages(), map[int]int{}

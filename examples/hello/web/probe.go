@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	exitWait     = 2  // of a protection: not now
+	exitWait     = 2  // of a protection: wait
 	probes       = 20 // requests of one probe
 	probePatient = 2 * time.Second
 )
 
-// probe asks the page of a channel's server twenty times, and passes when no more than so many in a
-// hundred requests fail: a protection for who has no metrics to query.
+// probe requests the page of a channel's server twenty times. It passes if the percentage of failures is within the limit. It is a
+// protection for users without metrics.
 func probe() error {
 	w, err := wished()
 	if err != nil {
@@ -54,7 +54,7 @@ func probe() error {
 	return nil
 }
 
-// remove ends the server of the channel that it is asked about, and forgets it.
+// remove ends the server of the requested channel, and deletes its state.
 func remove() error {
 	w, err := wished()
 	if err != nil {

@@ -63,7 +63,7 @@ func serve() error {
 	}
 	bounded, cancel := context.WithTimeout(context.Background(), stopPatience/2)
 	defer cancel()
-	_ = server.Shutdown(bounded) // requests that take longer are cut off
+	_ = server.Shutdown(bounded) // longer requests are cut off
 	s.Exited = true
 	s.tell("%s ended: process %d was asked to stop", s.Version, s.PID)
 	log.Print(s.Events[len(s.Events)-1].Message)

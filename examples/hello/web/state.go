@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// wish is what Converge asks for, from a command's environment.
+// wish is the desired state that Converge passes in a command's environment.
 type wish struct {
 	Service   string
 	Channel   string
@@ -18,7 +18,7 @@ type wish struct {
 	Version   string
 	Port      string
 	Greeting  string
-	Faults    string // in a hundred requests, so many fail
+	Faults    string // percent of the requests that fail
 }
 
 func wished() (wish, error) {
@@ -33,14 +33,14 @@ func wished() (wish, error) {
 	return w, nil
 }
 
-// state is what the server of one channel writes down about itself when it starts. It is written by
-// the server and not by who starts it, so that none can ever run unrecorded.
+// state is what the server of one channel records about itself when it starts. The server writes it, not the process that starts the
+// server, so that no server runs unrecorded.
 type state struct {
 	wish
 	PID     int
-	Mark    string // tells this process from a later one with the same id
+	Mark    string // distinguishes this process from a later one with the same id
 	Started time.Time
-	Exited  bool // it ended because it was asked to
+	Exited  bool // it ended on request
 	Events  []event
 }
 
@@ -58,12 +58,12 @@ func (s state) url() string { return "http://127.0.0.1:" + s.Port + "/" }
 
 func (s state) alive() bool { return s.PID > 0 && s.Mark != "" && processMark(s.PID) == s.Mark }
 
-// file is where a channel's state is kept, beside its log.
+// file returns the path of a channel's state, next to its log.
 func (w wish) file(kind string) string {
 	return filepath.Join(defaultFolder, w.Service+"-"+w.Channel+kind)
 }
 
-// load returns the zero state when nothing was ever started.
+// load returns the zero state if nothing was ever started.
 func load(path string) (s state, err error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +78,7 @@ func load(path string) (s state, err error) {
 	return s, nil
 }
 
-// save replaces the file at once: a reader sees the old state or the new one.
+// save replaces the file atomically: a reader sees the old state or the new one.
 func (s state) save() error {
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

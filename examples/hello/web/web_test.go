@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// place is a directory of its own with the example's runtime in it; its servers end with the test.
+// place is a separate directory with the example's runtime; its servers end with the test.
 type place struct {
 	*testing.T
 	*custom.Runtime
@@ -69,7 +69,7 @@ func newPlace(t *testing.T) *place {
 
 var nextPort = 10000 + os.Getpid()%20000
 
-// freePort is below those that systems give to outgoing connections, which would come and go.
+// freePort returns a port below the range that systems use for outgoing connections, because those ports become busy at random.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 1000 {
@@ -139,7 +139,7 @@ func (p *place) page() string {
 	return string(b)
 }
 
-// The example keeps every promise of a runtime.
+// The example conforms to the contract of a runtime.
 func TestConformance(t *testing.T) {
 	runtimetest.Run(t, runtimetest.Harness{New: func(t *testing.T) runtimetest.Subject {
 		p := newPlace(t)
@@ -179,7 +179,7 @@ func TestServesItsVersionAndConfiguration(t *testing.T) {
 	require.Regexp(t, `^v1-i2 started as process \d+ on port \d+$`, events[2].Message)
 }
 
-// Killing a served process by its id is seen, and an apply starts it again.
+// The death of a server process is detected, and an apply starts it again.
 func TestKilledProcessIsSeenAndRepaired(t *testing.T) {
 	p := newPlace(t)
 	p.apply("v1")
@@ -215,13 +215,13 @@ func TestHangingProcessIsReplaced(t *testing.T) {
 	require.Equal(t, 0, o.Versions[0].AvailableReplicas)
 	require.Contains(t, o.Message, fmt.Sprintf("process %d does not answer", s.PID))
 
-	require.NoError(t, syscall.Kill(s.PID, syscall.SIGCONT)) // or the polite end would take its whole patience
+	require.NoError(t, syscall.Kill(s.PID, syscall.SIGCONT)) // otherwise the graceful stop would use its whole timeout
 	p.apply("v2")
 	require.Equal(t, entities.ObjectSucceeded, p.look().Status)
 	require.False(t, s.alive())
 }
 
-// A process that was given the id of a server that is gone is not taken for it, and never killed.
+// A process that reuses the id of an ended server is not mistaken for that server, and never killed.
 func TestProcessIDOfAnother(t *testing.T) {
 	p := newPlace(t)
 	p.apply("v1")
@@ -269,8 +269,8 @@ func TestNothingToServe(t *testing.T) {
 	require.True(t, runtimes.IsPermanent(err))
 }
 
-// Ctrl-C in the terminal of `converge dev` goes to that terminal's process group. The server is in
-// a session of its own, and does not mind the signal either.
+// Ctrl-C in the terminal of `converge dev` goes to that terminal's process group. The server is in its own session, and also ignores
+// the signal.
 func TestOutlivesTheTerminal(t *testing.T) {
 	p := newPlace(t)
 	p.apply("v1")
@@ -289,8 +289,8 @@ func TestOutlivesTheTerminal(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("process %d is gone", pid), p.look().Message)
 }
 
-// The script builds what is not there and, before an apply, what changed; outside of a module too,
-// and with no more environment than a custom runtime gives it.
+// The script builds a missing program and, before an apply, a changed one. It also works outside of a module, and with only the
+// environment of a custom runtime.
 func TestRunScript(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(filepath.Join(dir, "web"), os.DirFS(".")))

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// input is what a command of a plan reads.
+// input is the input of a plan's command.
 type input struct {
 	Service  string `json:"service"`
 	Services []struct {
@@ -37,7 +37,7 @@ func read() (in input, err error) {
 	return in, nil
 }
 
-// register has a service known to those that WITH names, by the key that was captured of it.
+// register registers a service with those that WITH names, with the captured key of the service.
 func register() error {
 	in, err := read()
 	if err != nil {
@@ -53,7 +53,7 @@ func register() error {
 	return nil
 }
 
-// capture prints the key that a service made at its first boot, which Converge encrypts and shows to nobody.
+// capture prints the key that a service created at its first boot. Converge encrypts the key and shows it to no user.
 func capture() error {
 	key, err := os.ReadFile(file(os.Getenv("PVN_SERVICE"), ".key"))
 	if err == nil {
@@ -62,7 +62,7 @@ func capture() error {
 	return err
 }
 
-// push gives an aggregator what was collected for it, and has it read that.
+// push sends the collected configuration to an aggregator, and makes the aggregator read it.
 func push() error {
 	in, err := place()
 	if err == nil {
@@ -71,7 +71,7 @@ func push() error {
 	return err
 }
 
-// redeploy is for what reads what was collected only when it starts.
+// redeploy restarts an aggregator that reads the collected configuration only at its start.
 func redeploy() error {
 	in, err := place()
 	if err != nil {
@@ -87,7 +87,7 @@ func redeploy() error {
 	return start(now.wish)
 }
 
-// place puts what was collected where the aggregator reads it. What is no longer collected goes.
+// place writes the collected configuration where the aggregator reads it, and removes entries that are no longer collected.
 func place() (in input, err error) {
 	in, err = read()
 	if err != nil {
@@ -112,7 +112,7 @@ func place() (in input, err error) {
 	return in, err
 }
 
-// search asks an indexer whether it answers, as it does once somebody registered.
+// search checks whether an indexer answers, which it does after the first registration.
 func search() error {
 	in, err := read()
 	if err != nil {

@@ -1,9 +1,9 @@
-// Program stack stands in for the services of a household, and is the custom runtime and the commands that fit them together.
+// Program stack simulates the services of a household. It is their custom runtime, and the commands that connect them.
 //
-// Each service is a small server on a socket of its own below .converge/. They need each other as the real ones do: an application does
-// not start without its database, the indexer answers no search before somebody registered, and the proxy knows only those routes
-// that were pushed to it. `apply`, `fetch` and `remove` are what Converge asks a custom runtime; `register`, `search`, `capture`, `push`, `redeploy` and `dns`
-// are what runs for the nodes of a plan; `serve` is a server itself, and `stop` ends all of them.
+// Each service is a small server on its own socket below .converge/. The services depend on each other like the real ones: an
+// application does not start without its database, the indexer answers no search before the first registration, and the proxy knows
+// only the routes that were pushed to it. Converge calls `apply`, `fetch` and `remove` as a custom runtime. It runs `register`,
+// `search`, `capture`, `push`, `redeploy` and `dns` for the nodes of a plan. `serve` is a server itself, and `stop` ends all servers.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 	"os"
 )
 
-// Exit codes. The runtime's definition lists 75 as worth another attempt; 1 is for good.
+// Exit codes. The runtime's definition lists 75 as retryable; 1 is permanent.
 const (
 	exitFailed   = 1
 	exitTryLater = 75 // EX_TEMPFAIL of sysexits.h
@@ -44,5 +44,5 @@ func main() {
 	}
 }
 
-// tryLater is a failure that may go away by itself.
+// tryLater is a failure that a retry may fix.
 type tryLater struct{ error }

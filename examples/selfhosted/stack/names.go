@@ -17,7 +17,7 @@ import (
 
 const ttl = 60 // seconds
 
-// zone is what a nameserver knows: addresses by name.
+// zone contains the records of a nameserver: addresses by name.
 type zone struct {
 	mu     sync.Mutex
 	origin string
@@ -25,7 +25,7 @@ type zone struct {
 	path   string
 }
 
-// answerNames answers for a zone on the port of a nameserver, and takes updates of it (RFC 2136).
+// answerNames answers for a zone on the port of a nameserver, and accepts updates of it (RFC 2136).
 func answerNames(w wish) (end func(), err error) {
 	z := &zone{origin: dns.Fqdn(w.Zone), names: map[string]string{}, path: file(w.Service, ".zone")}
 	b, err := os.ReadFile(z.path)
@@ -49,12 +49,12 @@ func answerNames(w wish) (end func(), err error) {
 	}
 	return func() {
 		for _, s := range servers {
-			_ = s.Shutdown() // likewise
+			_ = s.Shutdown() // it ends with the process
 		}
 	}, nil
 }
 
-// accept takes updates too.
+// accept accepts updates, too.
 func accept(h dns.Header) dns.MsgAcceptAction {
 	if opcode := int(h.Bits>>11) & 0xF; opcode == dns.OpcodeUpdate {
 		return dns.MsgAccept
@@ -78,7 +78,7 @@ func (z *zone) ServeDNS(w dns.ResponseWriter, r *dns.Msg) {
 	default:
 		z.find(m, q[0])
 	}
-	_ = w.WriteMsg(m) // whoever asks may be gone
+	_ = w.WriteMsg(m) // the client may be gone
 }
 
 func (z *zone) find(m *dns.Msg, q dns.Question) {
@@ -97,7 +97,7 @@ func record(name, address string) dns.RR {
 	return &dns.A{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl}, A: net.ParseIP(address)}
 }
 
-// transfer tells the whole zone, between two times its start of authority.
+// transfer sends the whole zone, between two copies of its start of authority.
 func (z *zone) transfer(m *dns.Msg) {
 	soa := &dns.SOA{Hdr: dns.RR_Header{Name: z.origin, Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: ttl}, Ns: z.origin, Mbox: z.origin, Serial: 1}
 	m.Answer = append(m.Answer, soa)
@@ -107,7 +107,7 @@ func (z *zone) transfer(m *dns.Msg) {
 	m.Answer = append(m.Answer, soa)
 }
 
-// update carries out an update whole.
+// update executes an update as a whole.
 func (z *zone) update(all []dns.RR) (rcode int) {
 	for _, rr := range all {
 		h := rr.Header()
@@ -134,7 +134,7 @@ func (z *zone) update(all []dns.RR) (rcode int) {
 	return dns.RcodeSuccess
 }
 
-// names makes the names of services lead to where they are: one update with what is missing and what is too much.
+// names makes the DNS names of services point to their addresses: one update adds the missing records and removes the surplus ones.
 func names() error {
 	in, err := read()
 	if err != nil {
@@ -185,7 +185,7 @@ func names() error {
 	return nil
 }
 
-// zoneOf asks a nameserver for all that it knows.
+// zoneOf requests all records of a nameserver.
 func zoneOf(server, origin string) (map[string]string, error) {
 	m := new(dns.Msg)
 	m.SetAxfr(origin)

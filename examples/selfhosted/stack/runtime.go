@@ -19,7 +19,7 @@ const (
 	lookEvery = 20 * time.Millisecond
 )
 
-// apply has the server of a service run as wished. Nothing happens when it does already, so that an apply can be repeated.
+// apply makes the server of a service run as desired. It does nothing if the server already does, so that an apply is idempotent.
 func apply() error {
 	w, err := wished()
 	if err != nil {
@@ -35,7 +35,7 @@ func apply() error {
 	return start(w)
 }
 
-// start runs `serve` in a session of its own: neither a Ctrl-C in the terminal nor the end of this command reaches it.
+// start runs `serve` in its own session, so that neither a Ctrl-C in the terminal nor the end of this command reaches it.
 func start(w wish) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
@@ -44,7 +44,7 @@ func start(w wish) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }() // the server has its own
+	defer func() { _ = log.Close() }() // the server has its own copy
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func start(w wish) error {
 		return err
 	}
 	ended := make(chan struct{})
-	go func() { _ = server.Wait(); close(ended) }() // how it ended stands in its log
+	go func() { _ = server.Wait(); close(ended) }() // its log records how it ended
 	err = within(func() error {
 		select {
 		case <-ended:
@@ -79,10 +79,10 @@ func start(w wish) error {
 	return nil
 }
 
-// over is an error that no patience mends.
+// over is an error that a retry does not fix.
 type over struct{ error }
 
-// within tries something again and again.
+// within retries a function.
 func within(try func() error) error {
 	for until := time.Now().Add(patience); ; time.Sleep(lookEvery) {
 		err := try()
@@ -93,7 +93,7 @@ func within(try func() error) error {
 	}
 }
 
-// end asks a server to end and returns when it does not answer any more. One that runs no more is ended.
+// end stops a server and returns when it no longer answers. A server that does not run counts as stopped.
 func end(service string) error {
 	if _, err := ask(service, http.MethodPost, "/-/quit", ""); err != nil {
 		return nil //nolint:nilerr // nobody is there

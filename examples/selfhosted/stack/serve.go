@@ -22,16 +22,16 @@ import (
 	"time"
 )
 
-// server is one service that runs.
+// server is one running service.
 type server struct {
 	health
 	mu     sync.Mutex
-	known  map[string]string // databases, or who registered
-	routes map[string]string // what was pushed: a line "WORD: REST" each, by its word
+	known  map[string]string // databases, or registered services
+	routes map[string]string // pushed routes: a line "WORD: REST" each, by its word
 	quit   context.CancelFunc
 }
 
-// serve answers on the socket of a service until it is asked to end.
+// serve answers on the socket of a service until a request to end.
 func serve() error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
 	w, err := wished()
@@ -75,7 +75,7 @@ func serve() error {
 	return web.Close()
 }
 
-// ready makes what has to be there before a service starts.
+// ready creates everything that a service needs before it starts.
 func (s *server) ready() error {
 	for _, database := range s.Needs {
 		if _, err := ask(database, http.MethodPost, "/databases/"+s.Service, ""); err != nil {
@@ -95,7 +95,7 @@ func (s *server) ready() error {
 	return s.reload()
 }
 
-// reload reads what was pushed.
+// reload reads the pushed configuration.
 func (s *server) reload() error {
 	files, err := filepath.Glob(filepath.Join(file(s.Service, ".d"), "*"))
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *server) reload() error {
 	return nil
 }
 
-// learn keeps a name, and what belongs to it.
+// learn stores a name and its value.
 func (s *server) learn(name, value string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *server) learn(name, value string) error {
 
 func (s *server) pages() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /-/health", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(s.health) }) // whoever asks may be gone
+	mux.HandleFunc("GET /-/health", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(s.health) }) // the client may be gone
 	mux.HandleFunc("POST /-/quit", func(http.ResponseWriter, *http.Request) { time.AfterFunc(lookEvery, s.quit) })
 	mux.HandleFunc("POST /-/reload", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.reload()) })
 	switch s.Kind {
@@ -149,7 +149,7 @@ func (s *server) pages() http.Handler {
 	case "collector":
 		mux.HandleFunc("GET /", s.collected)
 	default:
-		mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, s.Service, s.Version) }) // as above
+		mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, s.Service, s.Version) }) // the client may be gone
 	}
 	return mux
 }
@@ -160,7 +160,7 @@ func answer(w http.ResponseWriter, err error) {
 	}
 }
 
-// takeApp registers an application, which proves with its key who it is.
+// takeApp registers an application, which proves its identity with its key.
 func (s *server) takeApp(w http.ResponseWriter, r *http.Request) {
 	name := filepath.Base(r.PathValue("name"))
 	theirs, err := io.ReadAll(io.LimitReader(r.Body, 1<<10))
@@ -172,7 +172,7 @@ func (s *server) takeApp(w http.ResponseWriter, r *http.Request) {
 	answer(w, s.learn(name, time.Now().UTC().Format(time.RFC3339)))
 }
 
-// search answers only after somebody registered.
+// search answers only after the first registration.
 func (s *server) search(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *server) search(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "nobody is registered here", http.StatusServiceUnavailable)
 		return
 	}
-	_, _ = fmt.Fprintf(w, "found for %d\n", len(s.known)) // whoever asks may be gone
+	_, _ = fmt.Fprintf(w, "found for %d\n", len(s.known)) // the client may be gone
 }
 
 func (s *server) list(w http.ResponseWriter, _ *http.Request) { s.print(w, s.known) }
@@ -195,10 +195,10 @@ func (s *server) print(w http.ResponseWriter, all map[string]string) {
 		lines = append(lines, name+": "+rest+"\n")
 	}
 	slices.Sort(lines)
-	_, _ = io.WriteString(w, strings.Join(lines, "")) // whoever asks may be gone
+	_, _ = io.WriteString(w, strings.Join(lines, "")) // the client may be gone
 }
 
-// proxy leads to the service that has the name that was asked for.
+// proxy forwards a request to the service with the requested name.
 func (s *server) proxy(w http.ResponseWriter, r *http.Request) {
 	host, _, _ := strings.Cut(r.Host, ":")
 	s.mu.Lock()

@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// folder has the sockets of the servers, their logs, and what they remember.
+// folder contains the sockets of the servers, their logs, and their state.
 const folder = ".converge/stack"
 
-// wish is what Converge asks for, from a command's environment.
+// wish is the desired state that Converge passes in a command's environment.
 type wish struct {
 	Service string `json:"service"`
 	Version string `json:"version"`
 	Kind    string `json:"kind"` // app, database, indexer, collector, proxy or nameserver
-	// Needs are databases in which it makes one of its own before it starts.
+	// Needs are databases in which the service creates its own database before it starts.
 	Needs []string `json:"needs,omitempty"`
-	Port  string   `json:"port,omitempty"` // on loopback, beside the socket; of a proxy or a nameserver
+	Port  string   `json:"port,omitempty"` // on loopback, in addition to the socket; for a proxy or a nameserver
 	Zone  string   `json:"zone,omitempty"`
 }
 
@@ -48,7 +48,7 @@ func (w wish) same(o wish) bool {
 
 func file(service, kind string) string { return filepath.Join(folder, service+kind) }
 
-// caller reaches a server by its socket.
+// caller returns a client that connects to a server's socket.
 func caller(service string) *http.Client {
 	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -58,7 +58,7 @@ func caller(service string) *http.Client {
 	}}
 }
 
-// ask asks a server, and returns what it answers unless that is an error.
+// ask sends a request to a server, and returns its answer or an error.
 func ask(service, method, path, body string) (string, error) {
 	request, err := http.NewRequest(method, "http://"+service+path, strings.NewReader(body))
 	if err != nil {
@@ -68,7 +68,7 @@ func ask(service, method, path, body string) (string, error) {
 	if err != nil {
 		return "", tryLater{fmt.Errorf("%s does not answer: %w", service, err)}
 	}
-	defer func() { _ = response.Body.Close() }() // it is read whole
+	defer func() { _ = response.Body.Close() }() // the body is fully read
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
 	text := strings.TrimSpace(string(answer))
 	if err == nil && response.StatusCode >= http.StatusBadRequest {
@@ -77,7 +77,7 @@ func ask(service, method, path, body string) (string, error) {
 	return text, err
 }
 
-// health is what a server says of itself.
+// health is what a server reports about itself.
 type health struct {
 	wish
 	Started time.Time `json:"started"`
@@ -91,7 +91,7 @@ func healthOf(service string) (h health, err error) {
 	return h, err
 }
 
-// write replaces a file at once.
+// write replaces a file atomically.
 func write(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
