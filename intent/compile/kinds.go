@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata"
+	_ "time/tzdata" // the same time zones on every machine
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
@@ -229,8 +229,6 @@ func notEmpty(expected string) func(string) *strict.Fault {
 func changesByItself(kind entities.CheckKind) bool {
 	return slices.Contains([]entities.CheckKind{entities.CheckAllowedTimes, entities.CheckDeniedVersions, entities.CheckAlways}, kind)
 }
-
-// embeds the time zone database, so that all machines use the same
 
 var (
 	hoursRE   = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$`)
