@@ -1,8 +1,7 @@
-// Package bundle has the Kubernetes objects of a service as they are kept: one canonical document with its
-// substitutions open, named by its digest, and filled in right before a runtime sees it.
+// Package bundle contains the stored form of a service's Kubernetes objects: one canonical document with open substitutions, named by
+// its digest. Substitutions are filled in immediately before the objects are sent to a runtime.
 //
-// It knows no kind of object beyond where Kubernetes takes text only, and imports nothing that reads or
-// compiles.
+// It knows no kinds of objects, except for the places where Kubernetes only accepts text. It imports no package that reads or compiles.
 package bundle
 
 import (
@@ -20,23 +19,22 @@ import (
 // MaxBytes bounds the bytes of one bundle.
 const MaxBytes = 16 << 20
 
-// AnnotationSubstitute asks for the text of an object to stay as it is when it is "false".
+// AnnotationSubstitute disables substitution in an object if it is "false".
 const AnnotationSubstitute = "converge/substitute"
 
-// Bundle is a set of Kubernetes objects as compiled, their substitutions open: a canonical JSON
-// array, objects in a stable order and keys sorted, named by the SHA-256 of its bytes. It never
-// changes.
+// Bundle is a set of compiled Kubernetes objects with open substitutions: a canonical JSON array with objects in a stable order and
+// sorted keys, named by the SHA-256 of its bytes. It is immutable.
 type Bundle struct {
 	data   []byte
 	digest string
 	secret bool
 }
 
-// New makes the bundle of objects that are canonical JSON themselves.
+// New makes a bundle of objects in canonical JSON.
 func New(objects [][]byte) Bundle { return named(objects, canonical.Hash) }
 
-// NewSecret is New of objects some of which are Secrets. They are named by a digest that nobody can make who guesses them;
-// nil: as others are.
+// NewSecret is New for objects that include Secrets. Their digest function must not allow an attacker to verify a guess; nil: the
+// default.
 func NewSecret(objects [][]byte, digest func([]byte) string) Bundle {
 	if digest == nil {
 		digest = canonical.Hash
@@ -54,24 +52,22 @@ func named(objects [][]byte, digest func([]byte) string) Bundle {
 	return Bundle{data: b.Bytes(), digest: digest(b.Bytes())}
 }
 
-// Secret tells whether the bundle was made of objects some of which are Secrets.
+// Secret reports whether the objects include Secrets.
 func (b Bundle) Secret() bool { return b.secret }
 
-// Stored is a bundle whose bytes were found to be those of its digest.
+// Stored returns a bundle whose bytes have already been verified against the digest.
 func Stored(data []byte, digest string) Bundle { return Bundle{data: data, digest: digest} }
 
-// Digest is the SHA-256 of the bytes, in hex.
+// Digest returns the SHA-256 of the bytes, in hex.
 func (b Bundle) Digest() string { return b.digest }
 
-// Bytes is the canonical JSON document.
+// Bytes returns the canonical JSON document.
 func (b Bundle) Bytes() []byte { return bytes.Clone(b.data) }
 
-// Objects returns the objects, one canonical JSON document each and in the order of the bundle, with
-// their substitutions replaced by values, by the names that stand in them ("params.replicas"). The
-// values of entities.KubernetesPayload are enough; a name without one is a *Fault. What stands alone
-// in a scalar keeps its type, but where Kubernetes knows only text: labels, annotations, arguments,
-// environment variables and the data of ConfigMaps. Values that hold "${{" themselves are taken as
-// they are.
+// Objects returns the objects, one canonical JSON document each and in the order of the bundle. It replaces their substitutions by
+// values, by name ("params.replicas"). The values of entities.KubernetesPayload are sufficient; a name without a value is a *Fault. A
+// single substitution in a scalar keeps its type, except in places where Kubernetes only accepts text: labels, annotations, arguments,
+// environment variables and the data of ConfigMaps. "${{" in a value is not substituted again.
 func (b Bundle) Objects(values map[string]any) ([]json.RawMessage, error) {
 	var objects []json.RawMessage
 	if err := json.Unmarshal(b.data, &objects); err != nil {
@@ -111,7 +107,7 @@ func fillObject(raw []byte, values map[string]any) ([]byte, error) {
 	return canonical.JSON(filled)
 }
 
-// KeepsText reports whether an object asks for its text to stay as it is, or was encrypted by SOPS and cannot be changed.
+// KeepsText reports whether an object disables substitution, or SOPS encrypted it so that it cannot be changed.
 func KeepsText(object map[string]any) bool {
 	if _, sealed := object["sops"].(string); sealed {
 		return true
@@ -131,10 +127,10 @@ func objectTitle(object map[string]any) string {
 	return fmt.Sprintf("%v/%v", object["kind"], metadata["name"])
 }
 
-// position is where in an object a value stands, as far as it shows whether only text fits there.
+// position is the position of a value in an object, as far as it decides whether only text is valid there.
 type position struct {
 	depth       int
-	parent, key string // of items of a list: the key of the list
+	parent, key string // for items of a list: the key of the list
 }
 
 // isConfig reports whether an object is a ConfigMap or a Secret, whose data is text.
@@ -142,11 +138,10 @@ func isConfig(object map[string]any) bool {
 	return object["apiVersion"] == "v1" && (object["kind"] == "ConfigMap" || object["kind"] == "Secret")
 }
 
-// below is the position of an entry. Items of lists stand at the position of their list.
+// below returns the position of an entry. Items of a list have the position of the list.
 func (p position) below(key string) position { return position{p.depth + 1, p.key, key} }
 
-// textual reports whether Kubernetes takes only text here; config says that the object is one whose
-// data is text.
+// textual reports whether Kubernetes only accepts text here; config: the object's data is text.
 func (p position) textual(config bool) bool {
 	switch p.parent {
 	case "labels", "annotations", "matchLabels", "nodeSelector", "stringData":
@@ -159,7 +154,7 @@ func (p position) textual(config bool) bool {
 	return p.key == "args" || p.key == "command"
 }
 
-// filler replaces substitutions by their values and notes the first name that has none.
+// filler replaces substitutions by their values and records the first name without a value.
 type filler struct {
 	values  map[string]any
 	config  bool

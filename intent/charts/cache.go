@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Differs is a chart that has another digest than it should have.
+// Differs reports a chart with an unexpected digest.
 type Differs struct{ Has, Want string }
 
-// Error names both.
+// Error names both digests.
 func (d *Differs) Error() string {
 	return fmt.Sprintf("its digest is %s, and should be %s", d.Has, d.Want)
 }
 
-// Check compares bytes with a digest; the empty digest is that of anything.
+// Check verifies bytes against a digest; the empty digest matches everything.
 func Check(data []byte, digest string) error {
 	if has := Digest(data); digest != "" && has != digest {
 		return &Differs{has, digest}
@@ -25,8 +25,8 @@ func Check(data []byte, digest string) error {
 	return nil
 }
 
-// cached returns what has a digest, from the user's cache directory, or else brought and kept there. What is kept is checked
-// each time.
+// cached returns the content of a digest from the user's cache directory, or fetches and caches it. It verifies cached content each
+// time.
 func cached(ctx context.Context, digest string, bring func(context.Context) ([]byte, error)) ([]byte, error) {
 	kept := cachePath(digest)
 	if data, err := os.ReadFile(kept); err == nil && Check(data, digest) == nil {
@@ -53,7 +53,7 @@ func cachePath(digest string) string {
 	return filepath.Join(dir, "converge", "charts", strings.TrimPrefix(digest, "sha256:")+".tgz")
 }
 
-// keep writes a file whole or not at all. Failing to costs the next compilation a download.
+// keep writes a file atomically. If that fails, the next compilation downloads it again.
 func keep(name string, data []byte) {
 	if name == "" || os.MkdirAll(filepath.Dir(name), 0o755) != nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Capabilities are what the cluster of a runtime was when it was asked: what charts see of it when they are compiled.
+// Capabilities are the captured Kubernetes version and APIs of a runtime's cluster. Charts see them when they are compiled.
 type Capabilities struct {
 	Runtime     string `yaml:"runtime"`
 	KubeVersion string `yaml:"kubeVersion"`
@@ -21,7 +21,7 @@ type API struct {
 	Kinds        []string `yaml:"kinds,flow"`
 }
 
-// CapabilitiesOf sorts what a cluster says of itself: APIs as GROUP/VERSION, each with its kinds.
+// CapabilitiesOf sorts the discovery results of a cluster: APIs as GROUP/VERSION, each with its kinds.
 func CapabilitiesOf(runtime, kubeVersion string, apis map[string][]string) Capabilities {
 	c := Capabilities{Runtime: runtime, KubeVersion: kubeVersion}
 	for groupVersion, kinds := range apis {
@@ -30,7 +30,7 @@ func CapabilitiesOf(runtime, kubeVersion string, apis map[string][]string) Capab
 	return sortedCapabilities([]Capabilities{c})[0]
 }
 
-// APIVersions are the APIs as templates ask for them: GROUP/VERSION and GROUP/VERSION/KIND.
+// APIVersions returns the APIs in the form for templates: GROUP/VERSION and GROUP/VERSION/KIND.
 func (c Capabilities) APIVersions() []string {
 	var all []string
 	for _, api := range c.APIs {
@@ -42,7 +42,7 @@ func (c Capabilities) APIVersions() []string {
 	return all
 }
 
-// Of are the capabilities that were captured of a runtime.
+// Of returns the captured capabilities of a runtime.
 func (l Lock) Of(runtime string) (Capabilities, bool) {
 	at := slices.IndexFunc(l.Capabilities, func(c Capabilities) bool { return c.Runtime == runtime })
 	if at < 0 {
@@ -51,7 +51,7 @@ func (l Lock) Of(runtime string) (Capabilities, bool) {
 	return l.Capabilities[at], true
 }
 
-// sortedCapabilities are in an order of their own, however a server lists them.
+// sortedCapabilities returns the capabilities in a stable order, independent of the server.
 func sortedCapabilities(all []Capabilities) []Capabilities {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b Capabilities) int { return strings.Compare(a.Runtime, b.Runtime) })
@@ -73,7 +73,7 @@ var (
 	kindRE         = regexp.MustCompile(`^[A-Za-z][-A-Za-z0-9]{0,62}$`)
 )
 
-// Check says what makes no sense of what was captured.
+// Check returns an error if captured capabilities are invalid.
 func (c Capabilities) Check() error {
 	switch {
 	case !runtimeRE.MatchString(c.Runtime):
@@ -115,7 +115,7 @@ func checkCapabilities(all []Capabilities) error {
 	return errors.Join(errs...)
 }
 
-// clip shortens what a damaged file says, for an error of one line.
+// clip shortens content of a damaged file for an error of one line.
 func clip(text string) string {
 	const most = 60
 	if len(text) > most {
@@ -124,7 +124,7 @@ func clip(text string) string {
 	return text
 }
 
-// Difference says in a line how what was captured became another; empty: it did not.
+// Difference describes a change of capabilities in a line; empty: no change.
 func (c Capabilities) Difference(was Capabilities) string {
 	var parts []string
 	if was.KubeVersion != c.KubeVersion {

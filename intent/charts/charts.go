@@ -1,8 +1,8 @@
-// Package charts has Helm charts that are named by repository and version, or in an OCI registry: converge.lock, which says the
-// digest of each, how a version is found when that is written, and how a chart of the lock is fetched when compiling.
+// Package charts locks and fetches Helm charts from repositories and OCI registries. converge.lock contains the digest of each chart.
+// The package resolves versions when it writes the lock, and fetches locked charts for the compiler.
 //
-// It never uses bytes that have another digest than the lock, resolves no version unless that is asked for, and gives
-// credentials to nobody but the host that they are for. What a chart contains it does not look at. It imports nothing else of ours.
+// It never uses bytes with another digest than the lock, resolves versions only on request, and sends credentials only to their host. It
+// does not inspect the content of charts. It imports no other package of this module.
 package charts
 
 import (
@@ -20,19 +20,19 @@ import (
 // MaxChart bounds the bytes of a packed chart.
 const MaxChart = 32 << 20
 
-// Ref is a chart as a configuration names it.
+// Ref is a reference to a chart in a configuration.
 type Ref struct {
-	// Chart is its name in the repository, or its address in a registry: oci://HOST/PATH.
+	// Chart is the chart's name in the repository, or its address in a registry: oci://HOST/PATH.
 	Chart string
-	// Repository is the address of a repository with an index.yaml; empty for a registry.
+	// Repository is the URL of a repository with an index.yaml; empty for a registry.
 	Repository string
-	// Wanted is a version, or a range of versions.
+	// Wanted is a version or a version range.
 	Wanted string
 }
 
 const ociPrefix = "oci://"
 
-// RefOf is a chart as it is written: in a repository, which may be a registry, too.
+// RefOf returns the reference to a chart in a repository, which may be a registry, too.
 func RefOf(chart, repository, wanted string) Ref {
 	repository = strings.TrimRight(repository, "/")
 	if IsOCI(repository) {
@@ -41,10 +41,10 @@ func RefOf(chart, repository, wanted string) Ref {
 	return Ref{Chart: strings.TrimRight(chart, "/"), Repository: repository, Wanted: wanted}
 }
 
-// IsOCI reports whether an address is that of a registry.
+// IsOCI reports whether an address belongs to a registry.
 func IsOCI(address string) bool { return strings.HasPrefix(address, ociPrefix) }
 
-// Name is what the chart has to call itself.
+// Name returns the required name of the chart.
 func (r Ref) Name() string { return path.Base(r.Chart) }
 
 // String is chart 1.4.2 of REPOSITORY.
@@ -55,7 +55,7 @@ func (r Ref) String() string {
 	return fmt.Sprintf("%s %s of %s", r.Chart, r.Wanted, r.Repository)
 }
 
-// Check says what is wrong with a reference, and what would be right.
+// Check returns the problem of a reference, and the expected value.
 func (r Ref) Check() (wrong, expected string) {
 	address := r.Repository
 	if address == "" {
@@ -93,19 +93,19 @@ func checkAddress(address string) string {
 	return fmt.Sprintf("%s:// is not fetched from", u.Scheme)
 }
 
-// Loopback reports whether a host is this machine by its name.
+// Loopback reports whether a hostname means this machine.
 func Loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Digest names bytes: sha256: and hexadecimal digits.
+// Digest returns the digest of bytes: sha256: and hexadecimal digits.
 func Digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// newest is the highest of some versions that is wanted, as the repository spells it; empty: none is.
+// newest returns the highest version that matches, in the repository's spelling; empty: none.
 func newest(versions []string, wanted string) string {
 	constraint, err := semver.NewConstraint(wanted)
 	if err != nil {
@@ -119,7 +119,7 @@ func newest(versions []string, wanted string) string {
 		case text == wanted:
 			return text
 		case err != nil || !constraint.Check(v):
-		case best == nil || v.GreaterThan(best) || v.Equal(best) && text < found: // the same answer whatever their order
+		case best == nil || v.GreaterThan(best) || v.Equal(best) && text < found: // the result does not depend on the order
 			best, found = v, text
 		}
 	}

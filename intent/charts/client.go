@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// fetchTimeout bounds bringing one thing.
+// fetchTimeout bounds one fetch.
 const fetchTimeout = 2 * time.Minute
 
-// Client brings charts. The zero value asks the network, with the credentials that docker's configuration and netrc have.
+// Client fetches charts. The zero value uses the network, with the credentials of docker's configuration and netrc.
 type Client struct {
 	HTTP *http.Client             // nil: the default one
-	Env  func(name string) string // nil: that of the process
+	Env  func(name string) string // nil: the environment of the process
 }
 
 func (c Client) env(name string) string {
@@ -28,12 +28,12 @@ func (c Client) env(name string) string {
 	return c.Env(name)
 }
 
-// FetchAddress returns what has a digest from an https:// address. It is fetched once.
+// FetchAddress returns the content with a digest from an https:// address. The result is cached.
 func (c Client) FetchAddress(ctx context.Context, address, digest string) ([]byte, error) {
 	return cached(ctx, digest, func(ctx context.Context) ([]byte, error) { return c.download(ctx, address, address, MaxChart) })
 }
 
-// Fetch returns the chart of an entry, from the cache where it has been fetched before.
+// Fetch returns the chart of a lock entry, from the cache if possible.
 func (c Client) Fetch(ctx context.Context, e Entry) ([]byte, error) {
 	return cached(ctx, e.Digest, func(ctx context.Context) ([]byte, error) {
 		if e.Repository == "" {
@@ -43,7 +43,7 @@ func (c Client) Fetch(ctx context.Context, e Entry) ([]byte, error) {
 	})
 }
 
-// Resolve finds the newest version of a chart that is wanted, and brings it.
+// Resolve finds the newest matching version of a chart, and fetches it.
 func (c Client) Resolve(ctx context.Context, r Ref) (Entry, []byte, error) {
 	if wrong, expected := r.Check(); wrong != "" {
 		return Entry{}, nil, fmt.Errorf("%s; expected %s", wrong, expected)
@@ -61,7 +61,7 @@ func (c Client) Resolve(ctx context.Context, r Ref) (Entry, []byte, error) {
 	return e, data, err
 }
 
-// download gets something of a repository, whose host alone gets the credentials for it.
+// download fetches a file of a repository. Only the repository's host receives its credentials.
 func (c Client) download(ctx context.Context, repository, address string, limit int64) ([]byte, error) {
 	from, err := url.Parse(repository)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c Client) download(ctx context.Context, repository, address string, limit 
 	if err != nil {
 		return nil, plainly(err)
 	}
-	defer answer.Body.Close() // only read
+	defer answer.Body.Close() // read-only
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the server answered %s", answer.Status)
 	}
@@ -94,7 +94,7 @@ func bounded(from io.Reader, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// plainly leaves the address out of an error: what follows a question mark may be a signature that lets one in.
+// plainly removes the URL from an error, because its query may contain a signature that grants access.
 func plainly(err error) error {
 	if failed := new(url.Error); errors.As(err, &failed) {
 		return failed.Err
@@ -102,7 +102,7 @@ func plainly(err error) error {
 	return err
 }
 
-// guarded is the client for what is of one repository.
+// guarded returns the HTTP client for one repository.
 func (c Client) guarded(from *url.URL, known *credentials) *http.Client {
 	given := cmp.Or(c.HTTP, http.DefaultClient)
 	guarded := *given
@@ -115,15 +115,15 @@ func (c Client) guarded(from *url.URL, known *credentials) *http.Client {
 	return &guarded
 }
 
-// guard is asked before each request, those of redirects and of sign-ins included.
+// guard is the transport that checks each request, including redirects and authentication.
 type guard struct {
 	through http.RoundTripper
 	from    *url.URL
 	known   *credentials // nil: none
 }
 
-// RoundTrip refuses what goes without TLS, and what leads from elsewhere to this machine. Credentials go to the host of the
-// repository and to no other one.
+// RoundTrip rejects requests without TLS, and redirects from other hosts to this machine. Only the host of the repository receives
+// credentials.
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	here := Loopback(r.URL.Hostname())
 	switch {

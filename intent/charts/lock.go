@@ -12,20 +12,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// LockFile is the name of the lock, beside the configuration.
+// LockFile is the name of the lock in the directory of the configuration.
 const LockFile = "converge.lock"
 
-// MaxLock bounds its bytes.
+// MaxLock bounds the size of the lock in bytes.
 const MaxLock = 1 << 20
 
-// lockVersion is that of the format.
+// lockVersion is the version of the format.
 const lockVersion = "converge/v1"
 
-// Lock says which bytes the charts are that a configuration names.
+// Lock pins the bytes of the charts that a configuration refers to.
 type Lock struct {
 	LockVersion string  `yaml:"lockVersion"`
 	Charts      []Entry `yaml:"charts"`
-	// Capabilities are what the clusters of runtimes were when they were asked.
+	// Capabilities are the captured capabilities of the runtimes' clusters.
 	Capabilities []Capabilities `yaml:"capabilities,omitempty"`
 }
 
@@ -35,20 +35,20 @@ type Entry struct {
 	Repository string `yaml:"repository,omitempty"`
 	Wanted     string `yaml:"wanted"`
 	Version    string `yaml:"version"`
-	// URL is where the repository says that it is; empty in a registry, where the digest says it.
+	// URL is the download URL from the repository's index; empty for a registry, where the digest identifies the content.
 	URL    string `yaml:"url,omitempty"`
 	Digest string `yaml:"digest"`
 }
 
-// Ref is what the entry is for.
+// Ref returns the reference that the entry locks.
 func (e Entry) Ref() Ref { return Ref{e.Chart, e.Repository, e.Wanted} }
 
-// String is chart 1.4.2, without where it is from.
+// String is chart 1.4.2, without its origin.
 func (e Entry) String() string { return e.Ref().Name() + " " + e.Version }
 
 var digestRE = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// ParseLock reads a lock strictly.
+// ParseLock parses a lock strictly.
 func ParseLock(data []byte) (Lock, error) {
 	var lock Lock
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -82,7 +82,7 @@ func ParseLock(data []byte) (Lock, error) {
 	return lock, checkCapabilities(lock.Capabilities)
 }
 
-// Find is the entry of a chart.
+// Find returns the entry of a chart.
 func (l Lock) Find(r Ref) (Entry, bool) {
 	at := slices.IndexFunc(l.Charts, func(e Entry) bool { return e.Ref() == r })
 	if at < 0 {
@@ -94,7 +94,7 @@ func (l Lock) Find(r Ref) (Entry, bool) {
 const lockHead = `# Written by "converge lock": the version and the digest of each chart that is named here. Commit it.
 `
 
-// Bytes are those of the file: the same for the same lock.
+// Bytes returns the content of the file, which is the same for equal locks.
 func (l Lock) Bytes() []byte {
 	l.LockVersion = lockVersion
 	l.Charts = slices.Clone(l.Charts)
@@ -106,7 +106,7 @@ func (l Lock) Bytes() []byte {
 	text.WriteString(lockHead)
 	encoder := yaml.NewEncoder(&text)
 	encoder.SetIndent(2)
-	_ = encoder.Encode(l) // texts alone
+	_ = encoder.Encode(l) // strings only
 	_ = encoder.Close()
 	return text.Bytes()
 }

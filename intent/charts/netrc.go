@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// credentials of a host.
+// credentials are the credentials for a host.
 type credentials struct{ user, password string }
 
-// credentialsOf are those that netrc has of a host, or nil.
+// credentialsOf returns the credentials for a host from netrc, or nil.
 func credentialsOf(host string, env func(string) string) (*credentials, error) {
 	user, password, found, err := Netrc(host, env)
 	if err != nil || !found {
@@ -21,8 +21,8 @@ func credentialsOf(host string, env func(string) string) (*credentials, error) {
 	return &credentials{user, password}, nil
 }
 
-// Netrc is what the file that git and curl read says of a host: NETRC, else ~/.netrc. Without a file, or a word of the host in it,
-// nothing is found.
+// Netrc reads the credentials for a host from the file that git and curl use: NETRC, else ~/.netrc. Without a file, or an entry for the
+// host, found is false.
 func Netrc(host string, env func(string) string) (user, password string, found bool, err error) {
 	file := env("NETRC")
 	if file == "" {

@@ -16,7 +16,7 @@ import (
 	dockercredentials "oras.land/oras-go/v2/registry/remote/credentials"
 )
 
-// chartLayer is the media type of the archive in an artifact that Helm made.
+// chartLayer is the media type of the chart archive in a Helm artifact.
 const chartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
 const (
@@ -24,7 +24,7 @@ const (
 	maxTags     = 100_000
 )
 
-// openable is the repository of an address in a registry, which names no version.
+// openable returns the repository of a registry address, which has no version.
 func openable(address string) (*remote.Repository, error) {
 	repository, err := remote.NewRepository(strings.TrimPrefix(address, ociPrefix))
 	if err == nil && repository.Reference.Reference != "" {
@@ -33,8 +33,8 @@ func openable(address string) (*remote.Repository, error) {
 	return repository, err
 }
 
-// open connects to a repository of a registry, with the credentials of `docker login`. Only on this machine it may be without
-// TLS.
+// open connects to a repository of a registry with the credentials of `docker login`. Connections without TLS are only allowed to this
+// machine.
 func (c Client) open(address string) (*remote.Repository, error) {
 	repository, err := openable(address)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c Client) inRegistry(ctx context.Context, r Ref) (Entry, []byte, error) {
 	return e, data, err
 }
 
-// answered words what a registry answered.
+// answered converts an error of a registry to a message.
 func answered(err error) error {
 	if errors.Is(err, auth.ErrBasicCredentialNotFound) {
 		return errors.New("the registry asks who is there, and there are no credentials for it; docker login and helm registry login keep them")
@@ -88,7 +88,7 @@ func answered(err error) error {
 	return plainly(err)
 }
 
-// tagOf is the tag of the newest version that is wanted. Tags have no plus sign, and Helm writes _ in its place.
+// tagOf returns the tag of the newest matching version. Tags cannot contain a plus sign; Helm replaces it by _.
 func tagOf(ctx context.Context, repository *remote.Repository, wanted string) (string, error) {
 	var versions []string
 	err := repository.Tags(ctx, "", func(tags []string) error {
@@ -110,7 +110,7 @@ func tagOf(ctx context.Context, repository *remote.Repository, wanted string) (s
 	return strings.ReplaceAll(version, "+", "_"), nil
 }
 
-// chartOf is the archive of the chart that a tag stands for.
+// chartOf returns the chart archive of a tag.
 func chartOf(ctx context.Context, repository *remote.Repository, tag string) (found ocispec.Descriptor, err error) {
 	at, err := repository.Resolve(ctx, tag)
 	if err != nil {
@@ -135,7 +135,7 @@ func chartOf(ctx context.Context, repository *remote.Repository, tag string) (fo
 	return found, fmt.Errorf("%s is no chart: it has no layer of type %s", tag, chartLayer)
 }
 
-// blob brings what a repository has under a digest. The bytes are not checked here.
+// blob fetches the content of a digest from a repository. The caller verifies the bytes.
 func (c Client) blob(ctx context.Context, address, digest string) ([]byte, error) {
 	repository, err := c.open(address)
 	if err != nil {
@@ -155,6 +155,6 @@ func (c Client) blob(ctx context.Context, address, digest string) ([]byte, error
 	if err != nil {
 		return nil, answered(err)
 	}
-	defer body.Close() // only read
+	defer body.Close() // read-only
 	return bounded(body, MaxChart)
 }

@@ -10,10 +10,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxIndex bounds the bytes of an index; those of large repositories have tens of millions.
+// maxIndex bounds the size of an index in bytes; large repositories have tens of millions.
 const maxIndex = 128 << 20
 
-// index is what a repository says that it has.
+// index is the index of a repository.
 type index struct {
 	Entries map[string][]indexed `yaml:"entries"`
 }
@@ -53,7 +53,7 @@ func (c Client) inRepository(ctx context.Context, r Ref) (Entry, []byte, error) 
 	return e, data, nil
 }
 
-// readIndex keeps the parser's own failures from ending the process.
+// readIndex parses an index, and returns a panic of the parser as an error.
 func readIndex(data []byte) (listed index, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -84,7 +84,7 @@ func (x index) find(r Ref) (indexed, error) {
 	return indexed{}, fmt.Errorf("the repository has no version of it that is %s", r.Wanted)
 }
 
-// address is where the chart is: relative to the repository, or anywhere that can be fetched from.
+// address returns the URL of the chart: relative to the repository, or any URL that can be fetched.
 func (x indexed) address(repository string) (string, error) {
 	if len(x.URLs) == 0 {
 		return "", fmt.Errorf("the index says no address of version %s", x.Version)

@@ -1,6 +1,6 @@
-// Package codec encrypts what Temporal keeps of payloads, with the keys of the store (docs/operating.md, What Temporal
-// keeps). What is not encrypted is read as it is, so that histories that began in plain go on, and people may send verbs in plain.
-// Keys are loaded when a process starts; nothing here is fetched while a workflow decides.
+// Package codec encrypts payloads in Temporal with the keys of the store (docs/operating.md, What Temporal keeps). It reads unencrypted
+// payloads unchanged, so existing histories continue, and users may send unencrypted verbs. Keys are loaded when a process starts;
+// workflow code fetches nothing.
 package codec
 
 import (
@@ -21,28 +21,28 @@ import (
 )
 
 const (
-	// Encoding is what the metadata of an encrypted payload says it is.
+	// Encoding is the encoding in the metadata of an encrypted payload.
 	Encoding = "binary/converge-sealed"
-	// KeyID is the metadata that names the key, as others do that encrypt payloads.
+	// KeyID is the metadata field with the key's id, which other payload codecs use, too.
 	KeyID = "encryption-key-id"
-	// name is what payloads are encrypted under: none lies at a place that could be bound.
+	// name is the name for encryption. Payloads have no location to bind them to.
 	name = "temporal payload"
 )
 
-// Setting is the variable that switches encryption on.
+// Setting is the environment variable that enables encryption.
 const Setting = "CONVERGE_ENCRYPT_PAYLOADS"
 
-// Codec encrypts payloads, if it is to, and decrypts those that are. It implements converter.PayloadCodec. Safe for
-// concurrent use. The zero value has no keys: it says so of what is encrypted.
+// Codec encrypts payloads if enabled, and decrypts encrypted ones. It implements converter.PayloadCodec. It is safe for concurrent use.
+// The zero value has no keys, and returns an error for encrypted payloads.
 type Codec struct {
 	ring    *seal.Ring
 	encrypt bool
-	remote  converter.PayloadCodec // asked instead of a ring, where people look; nil: nobody is
+	remote  converter.PayloadCodec // used instead of the ring, for interactive users; nil: none
 	known   atomic.Pointer[map[string]bool]
 }
 
-// Load makes a codec of keys by reference, as CONVERGE_STORE_KEY has them: the first encrypts, when encrypting is asked for,
-// and all decrypt. Setting is empty, or a truth value. It is an error to ask for encryption without a key.
+// Load makes a codec of key references in the format of CONVERGE_STORE_KEY. The first key encrypts if encryption is enabled, and all
+// keys decrypt. Setting is empty or a boolean. Enabling encryption without a key is an error.
 func Load(keys, setting string) (*Codec, error) {
 	encrypt, err := strconv.ParseBool(setting)
 	if setting != "" && err != nil {
@@ -58,8 +58,8 @@ func Load(keys, setting string) (*Codec, error) {
 	return &Codec{ring: ring, encrypt: encrypt}, nil
 }
 
-// Remote makes a codec without keys that has a codec server encrypt and decrypt, with the header Authorization. It is for people who look,
-// never for a worker, which would ask over the network while a workflow decides.
+// Remote makes a codec without keys that uses a codec server, with the header Authorization. It is for interactive users, never for a
+// worker, where workflow code would wait for the network.
 func Remote(endpoint, authorization, namespace string) *Codec {
 	return &Codec{remote: converter.NewRemotePayloadCodec(converter.RemotePayloadCodecOptions{
 		Endpoint: strings.TrimSuffix(endpoint, "/"),
@@ -74,7 +74,7 @@ func Remote(endpoint, authorization, namespace string) *Codec {
 	})}
 }
 
-// Encrypts is the id of the key that payloads are encrypted with; empty: they are not.
+// Encrypts returns the id of the key that encrypts payloads; empty: they are not encrypted.
 func (c *Codec) Encrypts() string {
 	if c == nil || !c.encrypt {
 		return ""
@@ -82,14 +82,14 @@ func (c *Codec) Encrypts() string {
 	return c.ring.IDs()[0]
 }
 
-// Has tells whether the codec has a key.
+// Has reports whether the codec has a key.
 func (c *Codec) Has(id string) bool { return c != nil && c.ring.Has(id) }
 
-// Keyed tells whether the codec has any key.
+// Keyed reports whether the codec has any key.
 func (c *Codec) Keyed() bool { return c != nil && c.ring != nil }
 
-// Know tells the codec which keys payloads of the installation were encrypted with, by id. A payload that names none of them
-// is somebody's invention, and no reason for a workflow to wait until there is a key. Without this every one is missed.
+// Know sets the ids of the keys that the installation ever used for payloads. A payload with another key id is forged, and a workflow
+// must not wait for that key. Without this call, every unknown key counts as missing.
 func (c *Codec) Know(ids map[string]bool) { c.known.Store(&ids) }
 
 // Encode implements converter.PayloadCodec.
@@ -115,7 +115,7 @@ func (c *Codec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error
 	return out, nil
 }
 
-// Decode implements converter.PayloadCodec. An error says which key is missing, or that a payload is broken.
+// Decode implements converter.PayloadCodec. An error names the missing key, or reports a damaged payload.
 func (c *Codec) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	if c.remote != nil && slices.ContainsFunc(payloads, Is) {
 		return c.remote.Decode(payloads)
@@ -137,16 +137,16 @@ func (c *Codec) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error
 	return out, nil
 }
 
-// Is tells whether a payload says that it is encrypted.
+// Is reports whether a payload is marked as encrypted.
 func Is(p *commonpb.Payload) bool {
 	return string(p.GetMetadata()[converter.MetadataEncoding]) == Encoding
 }
 
-// IsNoKey tells whether an error is that a key is missing.
+// IsNoKey reports whether an error is caused by a missing key.
 func IsNoKey(err error) bool { return errors.Is(err, seal.ErrNoKey) }
 
-// Read decodes payloads that somebody sent, as Converters do. The error IsNoKey when the installation used a key that the
-// codec lacks; a payload that names another is broken. A nil codec reads what is not encrypted.
+// Read decodes received payloads with Converters. The error satisfies IsNoKey if the installation used a key that the codec lacks; a
+// payload with any other unknown key is damaged. A nil codec reads unencrypted payloads only.
 func (c *Codec) Read(payloads *commonpb.Payloads, into ...any) error {
 	if c == nil {
 		c = &Codec{}
@@ -159,7 +159,7 @@ func (c *Codec) Read(payloads *commonpb.Payloads, into ...any) error {
 	return err
 }
 
-// Plain is what a payload holds. The error IsNoKey is as of Read; of one that is broken, the bytes are those that are there.
+// Plain returns the content of a payload. IsNoKey errors are as for Read. For a damaged payload it returns the raw bytes.
 func (c *Codec) Plain(p *commonpb.Payload) ([]byte, error) {
 	plain, err := c.Decode([]*commonpb.Payload{p})
 	switch {
@@ -171,7 +171,7 @@ func (c *Codec) Plain(p *commonpb.Payload) ([]byte, error) {
 	return p.GetData(), nil
 }
 
-// missing tells whether payloads cannot be read for want of a key that the installation has used.
+// missing reports whether payloads cannot be read because a key is missing that the installation has used.
 func (c *Codec) missing(payloads []*commonpb.Payload) bool {
 	known := c.known.Load()
 	for _, p := range payloads {
@@ -183,7 +183,7 @@ func (c *Codec) missing(payloads []*commonpb.Payload) bool {
 	return false
 }
 
-// Refusal is what a text of the server's is to somebody who has no key; other texts are as they are.
+// Refusal converts a server message for users without a key; it does not change other texts.
 func Refusal(message string) string {
 	if strings.TrimSpace(message) == encodedFailure {
 		return "what was answered is encrypted; name the key by CONVERGE_STORE_KEY, or a codec server by TEMPORAL_CODEC_ENDPOINT"
@@ -191,5 +191,5 @@ func Refusal(message string) string {
 	return message
 }
 
-// encodedFailure is what the SDK puts in the place of an encrypted message.
+// encodedFailure is the SDK's replacement for an encrypted message.
 const encodedFailure = "Encoded failure"

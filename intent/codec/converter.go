@@ -9,8 +9,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Converters are what a client of Temporal is made with (client.Options): of payloads, and of failures, whose messages and
-// stack traces are encrypted too.
+// Converters returns the converters for a Temporal client (client.Options): of payloads, and of failures, whose messages and stack
+// traces are encrypted, too.
 func (c *Codec) Converters() (converter.DataConverter, converter.FailureConverter) {
 	data := dataConverter{converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), c), c}
 	return data, temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
@@ -18,7 +18,7 @@ func (c *Codec) Converters() (converter.DataConverter, converter.FailureConverte
 	})
 }
 
-// dataConverter converts by a codec, in workflows by way of inWorkflow.
+// dataConverter converts with a codec. In workflows it uses inWorkflow.
 type dataConverter struct {
 	converter.DataConverter
 	codec *Codec
@@ -32,9 +32,10 @@ func (d dataConverter) WithWorkflowContext(converter.WorkflowContext) converter.
 // WithContext implements converter.ContextAware.
 func (d dataConverter) WithContext(context.Context) converter.DataConverter { return d }
 
-// inWorkflow converts while a workflow decides. Without a key that the installation uses the workflow task fails, with words,
-// and is tried again, here or elsewhere: an error would end the workflow, or lose a signal. What nobody has a key for is no
-// message: it comes as a text that says so, which is refused, with a trace.
+// inWorkflow converts in workflow code. If a key of the installation is missing, it panics with a message. The workflow task fails and
+// is retried, here or on another worker. An error would instead end the workflow or lose a signal. A payload with an unknown key id is
+// not a valid message: it decodes to a text that reports this, which is
+// rejected with a trace.
 type inWorkflow dataConverter
 
 func (d inWorkflow) FromPayload(payload *commonpb.Payload, into any) error {
@@ -65,7 +66,7 @@ func (d inWorkflow) FromPayloads(payloads *commonpb.Payloads, into ...any) error
 	return err
 }
 
-// isMessage: it is one payload that is encrypted.
+// isMessage reports whether there is one encrypted payload.
 func isMessage(payloads *commonpb.Payloads, into []any) bool {
 	return len(into) == 1 && len(payloads.GetPayloads()) > 0 && Is(payloads.GetPayloads()[0])
 }

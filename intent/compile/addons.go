@@ -13,16 +13,16 @@ import (
 	"github.com/converge-engine/converge/intent/sources"
 )
 
-// This file checks what services carry for others to read, and the types of that (D1).
+// This file checks the addons of services, which others read, and the types of addons (D1).
 
-// Bounds of the addons of a service: every check that is told what is known is told of them, too.
+// Bounds of the addons of a service. Every check that receives release data receives the addons, too.
 const (
 	maxAddons     = 20
-	maxAddonBytes = 16 << 10 // as JSON, of all together
-	maxAddonDepth = 8        // of mappings and lists in each other
+	maxAddonBytes = 16 << 10 // as JSON, for all addons together
+	maxAddonDepth = 8        // nesting of mappings and lists
 )
 
-// defineAddonTypes checks the types of addons, those that are imported too. A type without a schema has a nil one.
+// defineAddonTypes checks the types of addons, including imported ones. A type without a schema has a nil schema.
 func (c *compiler) defineAddonTypes(app *config.Document[config.Application]) {
 	for i, t := range app.Spec.AddonTypes {
 		at := strict.Index("addonTypes", i)
@@ -41,7 +41,7 @@ func (c *compiler) defineAddonTypes(app *config.Document[config.Application]) {
 	}
 }
 
-// addons checks what the service carries.
+// addons checks the addons of the service.
 func (s *serviceCompiler) addons() map[string]entities.Addon {
 	all := map[string]entities.Addon{}
 	for i, a := range s.Spec.Addons {
@@ -68,8 +68,8 @@ func (s *serviceCompiler) addons() map[string]entities.Addon {
 	return all
 }
 
-// addonType holds an addon to its type. One that nobody declares is refused: a misspelt one would be checked by nobody, and found by
-// nobody who looks for the right one.
+// addonType validates an addon against its type. It rejects an undeclared type: a misspelt type would never be validated, and consumers
+// that look for the correct one would not find it.
 func (s *serviceCompiler) addonType(at string, addon entities.Addon) {
 	schema, declared := s.addonTypes[addon.Type]
 	if !declared {
@@ -95,7 +95,7 @@ func (s *serviceCompiler) addonType(at string, addon entities.Addon) {
 	}
 }
 
-// pathTo is the path of what keys and places lead to.
+// pathTo returns the path for a list of keys and indexes.
 func pathTo(at string, value any, steps []string) string {
 	for _, step := range steps {
 		switch v := value.(type) {
@@ -112,7 +112,7 @@ func pathTo(at string, value any, steps []string) string {
 	return at
 }
 
-// plainValue refuses what would not be the same wherever an addon is read, and what seems to be substituted.
+// plainValue rejects values that different readers of an addon could interpret differently, and texts that look like substitutions.
 func (s *serviceCompiler) plainValue(at string, value any, depth int) {
 	if depth > maxAddonDepth {
 		s.report(s.Decoder, at, strict.Fault{Code: "too-large", Message: fmt.Sprintf("this is more than %d levels deep", maxAddonDepth), Expected: "a flatter value"})

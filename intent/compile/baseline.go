@@ -13,13 +13,13 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// maxRules bounds the rules of an installation in bytes: workflows read them whole.
+// maxRules bounds the rules of an installation in bytes, because workflows read them in full.
 const maxRules = 32 << 10
 
-// open stands for the names that are known once a protection of the baseline is evaluated.
+// open is a scope of placeholders for names that are known only when a protection of the baseline is evaluated.
 var open = substitute.Scope{Application: "${{ application }}", Service: "${{ service }}", Channel: "${{ channel }}", Owner: "the baseline"}
 
-// baseline compiles what every application gets.
+// baseline compiles the rules for all applications.
 func (c *compiler) baseline(d of, b *config.Baseline) *entities.Baseline {
 	if b == nil {
 		return nil
@@ -102,7 +102,7 @@ func (c *compiler) where(d of, at string, w *config.BaselineWhere) entities.Wher
 	return entities.Where{Applications: w.Applications, Channels: w.ReleaseChannels, Runtimes: w.Runtimes}
 }
 
-// patterns checks a list of names, or patterns of them.
+// patterns checks a list of names or name patterns.
 func (c *compiler) patterns(d of, at string, all []string) {
 	if len(all) == 0 && d.Has(at) && !d.Faulty(at) {
 		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "at least one, or no such field for all"})
@@ -115,7 +115,7 @@ func (c *compiler) patterns(d of, at string, all []string) {
 	}
 }
 
-// most is a bound; none is 0.
+// most returns a bound; 0 if there is none.
 func (c *compiler) most(d of, at string, n *int) int {
 	if n == nil {
 		return 0
@@ -126,7 +126,7 @@ func (c *compiler) most(d of, at string, n *int) int {
 	return *n
 }
 
-// beginners are the scopes of a grant for new applications.
+// beginners returns the scopes of a grant for new applications.
 func (c *compiler) beginners(d of, at string, grant config.InstallationAuthorization) []string {
 	if !d.Has(at + ".applications") {
 		return nil
@@ -143,7 +143,7 @@ func (c *compiler) beginners(d of, at string, grant config.InstallationAuthoriza
 	return strict.Map(grant.Applications, func(pattern string) string { return entities.ScopeApplications + pattern })
 }
 
-// boundRules refuses rules that are too large to be read each time somebody asks for something.
+// boundRules rejects rules that are too large to be read at each request.
 func (c *compiler) boundRules(d of, rules entities.Rules) {
 	if data, err := json.Marshal(rules); err != nil || len(data) > maxRules {
 		c.report(d.Decoder, "kind", strict.Fault{Code: "too-large", Message: fmt.Sprintf("the rules have %d bytes", len(data)), Expected: fmt.Sprintf("at most %d", maxRules)})

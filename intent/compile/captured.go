@@ -12,12 +12,12 @@ import (
 	"github.com/converge-engine/converge/intent/sops"
 )
 
-// This file checks what a plan captures of services, and who uses it (E2).
+// This file checks the secrets that a plan captures from services, and the services that use them (E2).
 
-// maxCaptures bounds the secrets that are captured of a service.
+// maxCaptures bounds the secrets that are captured from a service.
 const maxCaptures = 50
 
-// ownCaptures checks what is captured of the service, once for all channels.
+// ownCaptures checks the captured secrets of the service, once for all channels.
 func (s *serviceCompiler) ownCaptures(app *config.Document[config.Application]) {
 	run := s.Spec.SetupCallback
 	if run == nil || len(run.Captures) == 0 {
@@ -48,7 +48,7 @@ func (s *serviceCompiler) ownCaptures(app *config.Document[config.Application]) 
 	}
 }
 
-// checkRecipients checks for whom captured secrets are encrypted.
+// checkRecipients checks the recipients of captured secrets.
 func (c *compiler) checkRecipients(app *config.Document[config.Application]) {
 	for i, name := range app.Spec.Plan.AgeRecipients {
 		at := strict.Index("plan.ageRecipients", i)
@@ -58,7 +58,7 @@ func (c *compiler) checkRecipients(app *config.Document[config.Application]) {
 	}
 }
 
-// notCaptured says why nothing of that name is ever captured of a service in a channel, or nil.
+// notCaptured returns why no secret of that name is ever captured from a service in a channel, or nil.
 func (c *compiler) notCaptured(channel, service, name string) *strict.Fault {
 	at := slices.IndexFunc(c.config.Services, func(s *config.Document[config.Service]) bool { return string(s.Spec.Name) == service })
 	var fault strict.Fault
@@ -83,7 +83,7 @@ func (c *compiler) notCaptured(channel, service, name string) *strict.Fault {
 	return &fault
 }
 
-// wholeCaptured checks a reference to what is captured, where it is one.
+// wholeCaptured checks a reference to a captured secret. It ignores other values.
 func (c *compiler) wholeCaptured(d *strict.Decoder, at, channel string, v entities.Value) {
 	if v.Captured == "" {
 		return
@@ -93,9 +93,9 @@ func (c *compiler) wholeCaptured(d *strict.Decoder, at, channel string, v entiti
 	}
 }
 
-// takesCaptured tells whether the service has what is captured: in its payload, or in an extension that runs while it is deployed.
+// takesCaptured reports whether the service uses a captured secret: in its payload, or in an extension that runs during its deployment.
 func (s *serviceCompiler) takesCaptured(in *substitute.Scope, d *draft) bool {
-	scope := *in // what is used here is of no interest
+	scope := *in // a copy, because the uses that are recorded here are discarded
 	for _, name := range strict.Keys(d.env) {
 		if v, t := scope.Env(d.env[name].v); t == nil && v.Captured != "" {
 			return true
@@ -104,7 +104,7 @@ func (s *serviceCompiler) takesCaptured(in *substitute.Scope, d *draft) bool {
 	return slices.ContainsFunc(s.extensionsIn(in.Channel, d), s.givenCaptured)
 }
 
-// givenCaptured tells whether an extension is given what is captured, or may be by a value of a parameter.
+// givenCaptured reports whether an extension receives a captured secret, directly or possibly by the value of a parameter.
 func (c *compiler) givenCaptured(use extensionUse) bool {
 	env := use.Env
 	if doc := c.extensions[string(use.Ref)]; doc != nil {
@@ -123,7 +123,7 @@ func (c *compiler) givenCaptured(use extensionUse) bool {
 	return false
 }
 
-// usesCaptured tells whether a command has what is captured.
+// usesCaptured reports whether a command uses a captured secret.
 func usesCaptured(d entities.ExtensionDefinition) bool {
 	for _, name := range entities.SortedKeys(d.Env) {
 		if d.Env[name].Captured != "" {
@@ -133,10 +133,10 @@ func usesCaptured(d entities.ExtensionDefinition) bool {
 	return false
 }
 
-// afterCallback are the kinds of nodes that come after CALLBACK.
+// afterCallback lists the kinds of nodes that run after CALLBACK.
 var afterCallback = []plan.Kind{plan.Sync, plan.Redeploy, plan.Reconcile}
 
-// inTime refuses what is captured in a command that may run before.
+// inTime rejects a captured secret in a command that may run before the capture.
 func (c *compiler) inTime(use extensionUse, kind plan.Kind, run entities.Extension) {
 	if !slices.Contains(afterCallback, kind) && usesCaptured(c.definitions.extensions[run.Definition]) {
 		c.report(use.d, use.at, strict.Fault{Code: "not-captured", Message: "this runs before anything is captured", Expected: "it in a reconciler, or where an aggregator is given what others have"})

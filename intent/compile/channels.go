@@ -15,7 +15,7 @@ import (
 
 var keyRE = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$`)
 
-// defineChannels checks the release channels but for their conditions.
+// defineChannels checks the release channels except for their conditions.
 func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 	c.anyChannel(app)
 	first := map[config.Name]string{}
@@ -24,7 +24,7 @@ func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 		c.plainMap(app.Decoder, path+".labels", "label", channel.Labels)
 		c.plainMap(app.Decoder, path+".constants", "constant", channel.Constants)
 		if channel.Name == "" {
-			continue // reported while decoding
+			continue // already reported by the decoder
 		}
 		if place, twice := first[channel.Name]; twice {
 			c.report(app.Decoder, path+".name", duplicate("release channel", channel.Name, place))
@@ -41,7 +41,7 @@ func (c *compiler) defineChannels(app *config.Document[config.Application]) {
 	c.renamedChannels(app, first)
 }
 
-// anyChannel refuses an application without release channels, of its own or imported.
+// anyChannel rejects an application without own or imported release channels.
 func (c *compiler) anyChannel(app *config.Document[config.Application]) {
 	switch given, imports := app.Has("releaseChannels"), app.Has("imports"); {
 	case len(app.Spec.ReleaseChannels) > 0 || app.Faulty("releaseChannels"):
@@ -52,7 +52,7 @@ func (c *compiler) anyChannel(app *config.Document[config.Application]) {
 	}
 }
 
-// renamedChannels checks what channels were called before: something that is none any more, and was one channel.
+// renamedChannels checks the former names of channels. A former name must not be a current channel, and belongs to one channel only.
 func (c *compiler) renamedChannels(app *config.Document[config.Application], declared map[config.Name]string) {
 	from := map[config.Name]config.Name{}
 	for i, channel := range app.Spec.ReleaseChannels {
@@ -79,7 +79,7 @@ func duplicate(what string, name config.Name, place string) strict.Fault {
 	return strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%s %q is already declared at %s", what, string(name), place), Expected: "another name"}
 }
 
-// firsts returns the documents of a kind whose name no earlier one has. The others are refused, naming both (D2).
+// firsts returns the first document of each name of a kind. It rejects the others, and names both (D2).
 func firsts[T any](c *compiler, kind string, docs []*config.Document[T], name func(T) config.Name) []*config.Document[T] {
 	var all []*config.Document[T]
 	first := map[config.Name]*config.Document[T]{}
@@ -95,7 +95,7 @@ func firsts[T any](c *compiler, kind string, docs []*config.Document[T], name fu
 	return all
 }
 
-// plainMap checks labels and constants: keys that can be named, values without substitutions.
+// plainMap checks labels and constants: valid keys, and values without substitutions.
 func (c *compiler) plainMap(d *strict.Decoder, path, what string, entries map[string]string) {
 	for _, key := range strict.Keys(entries) {
 		at := strict.Key(path, key)
@@ -109,7 +109,7 @@ func (c *compiler) plainMap(d *strict.Decoder, path, what string, entries map[st
 	}
 }
 
-// noSubstitution refuses `${{` where it would silently stay as it is.
+// noSubstitution rejects `${{` in texts that are not substituted.
 func (c *compiler) noSubstitution(d *strict.Decoder, path, where, text string) {
 	if config.HasSubstitution(text) {
 		c.report(d, path, strict.Fault{
@@ -119,7 +119,7 @@ func (c *compiler) noSubstitution(d *strict.Decoder, path, where, text string) {
 	}
 }
 
-// channelRuntimes checks the runtimes that a channel names, or selects.
+// channelRuntimes checks the runtimes that a channel names or selects.
 func (c *compiler) channelRuntimes(app *config.Document[config.Application], path string, channel config.ReleaseChannel) {
 	if slices.ContainsFunc(channel.Runtimes, func(ref config.RuntimeRef) bool { return ref.Selector != nil }) {
 		c.fleet(app, path, channel)
@@ -145,7 +145,7 @@ func (c *compiler) channelRuntimes(app *config.Document[config.Application], pat
 	}
 }
 
-// channelRuntime checks one runtime of a channel, and notes it.
+// channelRuntime checks and records one runtime of a channel.
 func (c *compiler) channelRuntime(app *config.Document[config.Application], channel config.ReleaseChannel, at string, ref config.RuntimeRef, known entities.RuntimeDefinition) {
 	if known.Kind == entities.RuntimeKubernetes && ref.Namespace == "" && !app.Faulty(at) {
 		c.report(app.Decoder, at+".namespace", strict.Fault{
@@ -158,8 +158,8 @@ func (c *compiler) channelRuntime(app *config.Document[config.Application], chan
 	})
 }
 
-// mayUse refuses a runtime that its owner does not allow, as far as that is known now. The worker judges again, by what the
-// owner says then.
+// mayUse rejects a runtime that its owner does not allow, as far as that is known now. The worker checks again against the owner's rules
+// at that time.
 func (c *compiler) mayUse(app *config.Document[config.Application], at string, ref config.RuntimeRef, runtime entities.RuntimeDefinition) {
 	account := ref.ServiceAccount
 	switch {
@@ -171,7 +171,7 @@ func (c *compiler) mayUse(app *config.Document[config.Application], at string, r
 		c.report(app.Decoder, at+".serviceAccount", strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no service account", account), Expected: "its name, or NAMESPACE/NAME"})
 		return
 	}
-	if runtime.Owner == "" { // defined here
+	if runtime.Owner == "" { // defined in this configuration
 		runtime.Owner = string(app.Spec.Name)
 	}
 	if runtime.Allow != nil && config.HasSubstitution(ref.Namespace) {
@@ -186,10 +186,10 @@ func (c *compiler) mayUse(app *config.Document[config.Application], at string, r
 
 var accountRE = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
-// movedFrom is the runtime that services were on before; nil: none is named.
+// movedFrom returns the previous runtime of the services; nil: none.
 func (c *compiler) movedFrom(app *config.Document[config.Application], at string, ref config.RuntimeRef) *entities.MovedFrom {
 	switch from := ref.MovedFrom; {
-	case from == nil || from.Runtime == "": // which is reported while decoding
+	case from == nil || from.Runtime == "": // already reported by the decoder
 		return nil
 	case from.Runtime == ref.Name:
 		c.report(app.Decoder, at+".movedFrom.runtime", strict.Fault{
@@ -201,8 +201,7 @@ func (c *compiler) movedFrom(app *config.Document[config.Application], at string
 	}
 }
 
-// UnknownRuntime is the code of a problem: a runtime that neither the configuration nor, as far as is known, another one
-// defines.
+// UnknownRuntime is the code of a problem: neither this configuration nor a known other one defines the runtime.
 const UnknownRuntime = "unknown-runtime"
 
 func (c *compiler) unknownRuntime(name string) strict.Fault {
@@ -235,7 +234,7 @@ func matches(selector, labels map[string]string) bool {
 	return true
 }
 
-// choice is the pair of fields of which exactly one is given, and the channels it may mean.
+// choice is a pair of fields of which exactly one must be set, and the allowed channels.
 type choice struct {
 	name     config.Name
 	selector map[string]string
@@ -251,7 +250,7 @@ func (c *compiler) choose(d *strict.Decoder, path string, from choice) []string 
 		c.report(d, path, strict.Fault{Code: "one-of", Message: `"releaseChannel" and "selector" are both given`, Expected: "one of them"})
 	case !byName && !bySelector:
 		c.report(d, path, strict.Fault{Code: "one-of", Message: "it is not said which release channel is meant", Expected: `"releaseChannel" or "selector"`})
-	case byName && name.Check() != nil: // reported while decoding
+	case byName && name.Check() != nil: // already reported by the decoder
 	case byName && slices.Contains(among, string(name)):
 		return []string{string(name)}
 	case byName && !c.partial:
@@ -278,7 +277,7 @@ func (c *compiler) selected(d *strict.Decoder, path string, selector map[string]
 	return found
 }
 
-// labelsOf lists the labels that a selector could name.
+// labelsOf lists the labels that a selector can match.
 func (c *compiler) labelsOf(among []string) []string {
 	var all []string
 	for _, channel := range c.channels {
@@ -293,12 +292,12 @@ func (c *compiler) labelsOf(among []string) []string {
 	return slices.Compact(all)
 }
 
-// selectorText is a selector as conditions are named: tier=prod,zone=eu.
+// selectorText formats a selector as in the names of conditions: tier=prod,zone=eu.
 func selectorText(selector map[string]string) string {
 	return strings.Join(strict.Map(strict.Keys(selector), func(key string) string { return key + "=" + selector[key] }), ",")
 }
 
-// picks finds the runtimes of a channel that the service runs on there: of a fleet all that fit what it says; else one.
+// picks returns the runtimes of a channel for the service: all suitable runtimes of a fleet, otherwise one.
 func (s *serviceCompiler) picks(channel string, d *draft) []runtimeRef {
 	refs := s.refs[channel]
 	if s.Spec.Runtime == "" && len(refs) > 0 && refs[0].selected {
@@ -312,13 +311,12 @@ func (s *serviceCompiler) picks(channel string, d *draft) []runtimeRef {
 	return nil
 }
 
-// fitting are the runtimes of a kind that the service says something for.
+// fitting filters the runtimes whose kind matches the service's configuration.
 func (s *serviceCompiler) fitting(refs []runtimeRef, d *draft) []runtimeRef {
 	return slices.DeleteFunc(slices.Clone(refs), func(ref runtimeRef) bool { return d.misfit(s.runtimes[ref.name].Kind) != nil })
 }
 
-// pick finds the one runtime of a channel that the service runs on there: the one it names, or the
-// only one that fits what it says.
+// pick returns the runtime of a channel for the service: the one that it names, or the only suitable one.
 func (s *serviceCompiler) pick(channel string, d *draft) (runtimeRef, bool) {
 	refs := s.refs[channel]
 	if wanted := string(s.Spec.Runtime); wanted != "" {
@@ -355,7 +353,7 @@ func namesOf(refs []runtimeRef) []string {
 	return strict.Map(refs, func(ref runtimeRef) string { return ref.name })
 }
 
-// suits reports whether the runtime is of a kind that the service says something for.
+// suits reports whether the service has configuration for the kind of the runtime.
 func (s *serviceCompiler) suits(channel string, ref runtimeRef, d *draft) bool {
 	wrong := d.misfit(s.runtimes[ref.name].Kind)
 	if wrong == nil {
@@ -370,7 +368,7 @@ func (s *serviceCompiler) suits(channel string, ref runtimeRef, d *draft) bool {
 	return false
 }
 
-// wants is the kind of runtime that a service is written for.
+// wants returns the runtime kind that the service is configured for.
 func (d *draft) wants() entities.RuntimeKind {
 	switch {
 	case d.kubernetes != nil:
@@ -381,8 +379,7 @@ func (d *draft) wants() entities.RuntimeKind {
 	return entities.RuntimeCustom
 }
 
-// misfit says what keeps a service off runtimes of a kind; nil is nothing. Runtimes in memory take
-// anything.
+// misfit returns why a service cannot run on runtimes of a kind, or nil. In-memory runtimes accept any service.
 func (d *draft) misfit(kind entities.RuntimeKind) *located[strict.Fault] {
 	if kind == entities.RuntimeECS || d.ecs != nil {
 		return d.ecsMisfit(kind)

@@ -15,21 +15,21 @@ import (
 	"github.com/converge-engine/converge/intent/sources"
 )
 
-// maxReleaseName is what Helm allows, so that templates have room for more.
+// maxReleaseName is Helm's limit, which leaves templates room for suffixes.
 const maxReleaseName = 53
 
-// helmDraft is what the layers of a service add up to for its chart in one channel.
+// helmDraft is the merged chart configuration of a service in one channel.
 type helmDraft struct {
 	at      string
-	base    *config.ServiceHelm // that of the service, over which a layer may say another version
+	base    *config.ServiceHelm // the service's own; a layer may override the version
 	chart   located[config.ServiceHelm]
 	release string
 	crds    bool
 	files   []located[string]
-	values  []located[map[string]any] // layers, later ones win
+	values  []located[map[string]any] // later layers win
 }
 
-// chart merges one layer: values by key, everything else replaces.
+// chart merges one layer: values are merged by key, all other fields are replaced.
 func (d *kubernetesDraft) chart(in *strict.Decoder, at string, h *config.ServiceHelm) {
 	if h == nil {
 		return
@@ -59,7 +59,7 @@ func (d *kubernetesDraft) chart(in *strict.Decoder, at string, h *config.Service
 	}
 }
 
-// chart renders the chart of the service, which fixes the parameters that its values name.
+// chart renders the chart of the service. This fixes the parameters that its values use.
 func (b *objectSet) chart(doc *incarnation.Kubernetes) {
 	h := b.draft.helm
 	if h == nil {
@@ -76,12 +76,12 @@ func (b *objectSet) chart(doc *incarnation.Kubernetes) {
 	doc.Fixed = fixed
 	if chart == nil || !ok {
 		b.faulty = true
-		return // reported
+		return // already reported
 	}
 	release := sources.Release{Name: cmp.Or(h.release, string(b.Spec.Name)), Namespace: b.namespace, Values: values, CRDs: h.crds}
 	if cluster := b.runtimes[b.ref.name].Kubernetes; cluster != nil {
 		release.KubeVersion, release.APIVersions = cluster.KubeVersion, cluster.APIVersions
-		if captured, ok := b.inputs.Captured.Of(b.ref.name); ok { // what the runtime says itself goes before
+		if captured, ok := b.inputs.Captured.Of(b.ref.name); ok { // capabilities that the runtime declares take precedence
 			release.KubeVersion = cmp.Or(release.KubeVersion, captured.KubeVersion)
 			if len(release.APIVersions) == 0 {
 				release.APIVersions, release.AllAPIs = captured.APIVersions(), true
@@ -103,8 +103,8 @@ func (b *objectSet) chartKey(h *helmDraft) string {
 	return sources.ChartKey(path.Dir(b.File), h.chart.v)
 }
 
-// values merges files of values and the layers in the service, substituted. It returns the
-// parameters that they name, directly or through other parameters.
+// values merges the value files and the layers of the service, and substitutes in them. It returns the parameters that they use,
+// directly or through other parameters.
 func (b *objectSet) values(h *helmDraft) (map[string]any, []string, bool) {
 	fixing := *b.scope
 	fixing.Fixing, fixing.Version, fixing.FullVersion = true, sources.Version, sources.FullVersion
@@ -114,12 +114,12 @@ func (b *objectSet) values(h *helmDraft) (map[string]any, []string, bool) {
 	for _, name := range h.files {
 		clean, fault := config.LocalFile(name.v)
 		if fault != nil {
-			continue // reported
+			continue // already reported
 		}
 		file := b.inputs.Values[path.Join(path.Dir(b.File), clean)]
 		if file == nil {
 			filler.faulty = true
-			continue // reported
+			continue // already reported
 		}
 		mergeValues(merged, filler.mapping(located[map[string]any]{file.Values, ""}, file.Decoder))
 	}
@@ -129,7 +129,7 @@ func (b *objectSet) values(h *helmDraft) (map[string]any, []string, bool) {
 	return merged, slices.Sorted(maps.Keys(fixing.Params)), !filler.faulty
 }
 
-// mergeValues merges by key, as deep as both are mappings.
+// mergeValues merges mappings recursively by key.
 func mergeValues(into, from map[string]any) {
 	for _, key := range strict.Keys(from) {
 		inner, ok := from[key].(map[string]any)
@@ -155,7 +155,7 @@ func (f *valuesFiller) mapping(layer located[map[string]any], from *strict.Decod
 	return filled
 }
 
-// fill returns a copy with what substitutions stand for.
+// fill returns a copy with the substitutions applied.
 func (f *valuesFiller) fill(path string, v any) any {
 	switch x := v.(type) {
 	case map[string]any:
@@ -190,7 +190,7 @@ func (f *valuesFiller) text(path, text string) any {
 		return result.V
 	}
 	f.faulty = true
-	if t.Param == "" || t.Code == substitute.CodeNotFixed { // else it is reported where the parameter is
+	if t.Param == "" || t.Code == substitute.CodeNotFixed { // otherwise reported at the parameter
 		f.wrong(path, *t)
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// commandTask checks where commands run as tasks of ECS.
+// commandTask checks the settings for commands that run as ECS tasks.
 func (c *compiler) commandTask(d *strict.Decoder, at string, task *config.CommandTask) *entities.CommandTask {
 	if task == nil {
 		return nil
@@ -51,14 +51,14 @@ func taskEntity(task *config.CommandTask) *entities.CommandTask {
 	}
 }
 
-// oneTaskOrJob refuses two places for one command.
+// oneTaskOrJob rejects a command with both a task and a Job.
 func (c *compiler) oneTaskOrJob(d *strict.Decoder, at string, job *config.CommandJob, task *config.CommandTask) {
 	if job != nil && task != nil {
 		c.report(d, strict.Field(at, "task"), strict.Fault{Code: "one-of", Message: `"job" and "task" are both given`, Expected: "one of them"})
 	}
 }
 
-// openSecret is a secret that a task of ECS would show to who may describe it.
+// openSecret reports a secret in an ECS task, where everybody who may describe the task could read it.
 func openSecret(name string) strict.Fault {
 	return strict.Fault{
 		Code: "bad-value", Message: fmt.Sprintf("%s is a secret, and the environment of a task can be read in its description", name),
@@ -66,7 +66,7 @@ func openSecret(name string) strict.Fault {
 	}
 }
 
-// task checks where a command runs as a task, and that no secret would lie open there. Nothing is substituted in its settings.
+// task checks the task settings of a command, and that the task exposes no secret. Its settings have no substitutions.
 func (f *filling) task(at string, task *config.CommandTask, envAt string, given map[config.EnvName]config.EnvValue, env map[string]entities.Value) *entities.CommandTask {
 	for _, name := range strict.Keys(env) {
 		if env[name].IsSecret() {

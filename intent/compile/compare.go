@@ -18,12 +18,12 @@ const (
 	defaultAlpha      = 0.01
 	defaultTolerance  = 0.1
 	defaultMinSamples = 20
-	defaultMinCounts  = 200              // requests: a few show nothing short of an outage
-	leastStep         = 15 * time.Second // when not given: Prometheus seldom scrapes more often
-	mostSamples       = 1000             // of each group: all are compared with all
+	defaultMinCounts  = 200              // requests: fewer only show an outage
+	leastStep         = 15 * time.Second // default; Prometheus seldom scrapes more often
+	mostSamples       = 1000             // of each group, because every sample is compared with every other
 )
 
-// compare fills in a comparison with a control group, and checks it.
+// compare sets the defaults of a comparison with a control group, and checks it.
 func (f *filling) compare(at string, c *config.CompareProtection) *entities.CompareCheck {
 	query := compared(c)
 	enough := defaultMinSamples
@@ -56,7 +56,7 @@ func (f *filling) compare(at string, c *config.CompareProtection) *entities.Comp
 	return check
 }
 
-// comparable refuses what cannot be compared, or never.
+// comparable rejects comparisons that are impossible or can never have a result.
 func (f *filling) comparable(at string, c *config.CompareProtection, check *entities.CompareCheck) {
 	refuse := func(at, code, message, expected string) {
 		f.once(at, strict.Fault{Code: code, Message: message, Expected: expected})
@@ -81,8 +81,8 @@ func (f *filling) comparable(at string, c *config.CompareProtection, check *enti
 	}
 }
 
-// compared checks a query: counts are those of the time that is looked at, samples are not, and what there was before names no
-// version that only now is there.
+// compared checks a query. Queries for counts use the compared time range, queries for samples do not. A comparison with the past does
+// not name a version that did not exist then.
 func compared(c *config.CompareProtection) func(string) *strict.Fault {
 	const ranged = "$__range"
 	return func(query string) *strict.Fault {
@@ -100,19 +100,19 @@ func compared(c *config.CompareProtection) func(string) *strict.Fault {
 	}
 }
 
-// timeless refuses to ask the past of a version that only now is there.
+// timeless rejects a query of the past that names the new version.
 func timeless(text string) *strict.Fault {
 	return strict.Unless(!strings.Contains(text, "${{ version }}") && !strings.Contains(text, "${{ fullVersion }}"), "bad-value",
 		"%s was not there yet, so long before", "this version", "what names no version, as it is asked of the past too")
 }
 
-// allowed are the numbers that are possible somewhere.
+// allowed is the range of valid numbers.
 type allowed struct {
 	holds    func(float64) bool
 	expected string
 }
 
-// whole is a number of things, one at least.
+// whole returns a positive integer.
 func (f *filling) whole(at string, n, otherwise int) int {
 	if n < 1 && f.d.Has(at) && !f.d.Faulty(at) {
 		f.once(at, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d is not possible here", n), Expected: "at least 1"})
@@ -123,7 +123,7 @@ func (f *filling) whole(at string, n, otherwise int) int {
 	return n
 }
 
-// fraction is a number among those that are possible.
+// fraction returns a number within the allowed range.
 func (f *filling) fraction(at string, n *config.Number, otherwise float64, possible allowed) float64 {
 	v := f.number(at, n)
 	if v == nil {
@@ -135,8 +135,8 @@ func (f *filling) fraction(at string, n *config.Number, otherwise float64, possi
 	return *v
 }
 
-// comparison shares alpha between all comparisons of a channel, and refuses one that then could never tell of anything, or
-// that is asked when there is nothing to compare yet.
+// comparison divides alpha between all comparisons of a channel. It rejects a comparison that could then never be significant, or that
+// is evaluated before there is anything to compare.
 func (s *serviceCompiler) comparison(f *filling, in *substitute.Scope, use protectionUse, check *entities.CompareCheck) {
 	refuse := func(fault strict.Fault) {
 		s.reportIn(use.d, use.at, in.Channel, substitute.Trouble{InChannel: true, Fault: fault})
@@ -154,7 +154,7 @@ func (s *serviceCompiler) comparison(f *filling, in *substitute.Scope, use prote
 	}
 }
 
-// within is how long a postcondition may wait: a comparison until its deadline, and as long as others for being evaluated.
+// within returns how long a postcondition may wait. A comparison waits until its deadline plus the usual time for an evaluation.
 func (s *serviceCompiler) within(in *substitute.Scope, use protectionUse, check *entities.Check, otherwise time.Duration) time.Duration {
 	compared := s.compiler.definitions.checks[check.Definition].Compare
 	if compared == nil {

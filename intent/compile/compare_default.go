@@ -12,17 +12,17 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// Defaults of default comparisons. They are with the past, where other things change too, and so of large changes.
+// Defaults of default comparisons. They compare with the past, where other things change, too. So they only detect large changes.
 const (
 	defaultComparedFor    config.Duration = "30m"
 	defaultComparedStep   config.Duration = "1m"
 	defaultComparedOffset config.Duration = "168h"
 	defaultComparedChange                 = 0.5
-	minRestarts                           = 20 // minutes that containers ran
+	minRestarts                           = 20 // container minutes
 )
 
-// defaultComparisons compiles what a runtime compares of whatever is released there. Of which service and channel that is stays
-// open until it is asked.
+// defaultComparisons compiles the comparisons that a runtime makes for every release. Service and channel remain open until the
+// evaluation.
 func (c *compiler) defaultComparisons(d *strict.Decoder, given *config.DefaultComparisons) []entities.DefaultComparison {
 	const at = "defaultComparisons"
 	if given == nil || d.Faulty(at) {
@@ -31,7 +31,7 @@ func (c *compiler) defaultComparisons(d *strict.Decoder, given *config.DefaultCo
 	if given.Requests == "" && given.Pods == "" {
 		c.report(d, at, strict.Fault{Code: "missing-field", Message: "nothing would be compared", Expected: `"requests", "pods" or both`})
 	}
-	for field, text := range map[string]string{"requests": given.Requests, "pods": given.Pods, "failed": given.Failed} { // problems are sorted
+	for field, text := range map[string]string{"requests": given.Requests, "pods": given.Pods, "failed": given.Failed} { // problems are sorted afterwards
 		if fault := timeless(text); fault != nil {
 			c.report(d, at+"."+field, *fault)
 		}
@@ -39,7 +39,7 @@ func (c *compiler) defaultComparisons(d *strict.Decoder, given *config.DefaultCo
 	scope := open
 	scope.Owner = "a runtime"
 	var out []entities.DefaultComparison
-	for _, f := range []*filling{{c: c, d: d}, {c: c, d: d, scope: &scope}} { // as it stands, and filled in
+	for _, f := range []*filling{{c: c, d: d}, {c: c, d: d, scope: &scope}} { // without and with substitutions
 		out = nil
 		tolerance := cmp.Or(given.Tolerance, &config.Number{V: defaultComparedChange})
 		for _, q := range queries(f, at, given) {
@@ -58,10 +58,10 @@ func (c *compiler) defaultComparisons(d *strict.Decoder, given *config.DefaultCo
 	return out
 }
 
-// defaultQuery is what is compared by default: samples, or counts where there is a total.
+// defaultQuery is the query of a default comparison: samples, or counts if it has a total.
 type defaultQuery struct {
 	name, query, total string
-	enough             int // samples; 0: as ever
+	enough             int // samples; 0: the default
 }
 
 func queries(f *filling, at string, given *config.DefaultComparisons) []defaultQuery {
@@ -85,14 +85,14 @@ func queries(f *filling, at string, given *config.DefaultComparisons) []defaultQ
 		all = append(all, defaultQuery{
 			name:   "restarts",
 			query:  fmt.Sprintf("sum(increase(kube_pod_container_status_restarts_total{%s}[$__range])) or vector(0)", pods),
-			total:  fmt.Sprintf("sum(count_over_time(kube_pod_container_info{%s}[$__range:1m]))", pods), // the minutes that containers were there
+			total:  fmt.Sprintf("sum(count_over_time(kube_pod_container_info{%s}[$__range:1m]))", pods), // the container minutes
 			enough: minRestarts,
 		})
 	}
 	return all
 }
 
-// defaultsOf are the default comparisons of a channel on a runtime.
+// defaultsOf returns the default comparisons of a channel on a runtime.
 func (s *serviceCompiler) defaultsOf(channel string, ref runtimeRef) []entities.DefaultComparison {
 	channels := s.config.Application.Spec.ReleaseChannels
 	n := slices.IndexFunc(channels, func(c config.ReleaseChannel) bool { return string(c.Name) == channel })
@@ -102,7 +102,7 @@ func (s *serviceCompiler) defaultsOf(channel string, ref runtimeRef) []entities.
 	return s.compiler.runtimes[ref.name].Comparisons
 }
 
-// compareByDefault are the default comparisons as postconditions of a service in a channel.
+// compareByDefault returns the default comparisons as postconditions of a service in a channel.
 func (s *serviceCompiler) compareByDefault(in *substitute.Scope, defaults []entities.DefaultComparison, deadline time.Duration) []entities.Check {
 	return strict.Map(defaults, func(c entities.DefaultComparison) entities.Check {
 		c.How.Comparisons *= s.comparisons

@@ -1,8 +1,8 @@
-// Package compile turns a configuration into an incarnation with the definitions that it names, or says
-// everything that is wrong with it at once. Load reads a directory that way; Compile makes the result.
+// Package compile compiles a configuration to an incarnation and the definitions that it refers to, or reports all problems at once.
+// Load reads the configuration of a directory, Compile compiles it.
 //
-// Compiling is hermetic: the same sources give the same bytes, whatever the clock, the directory or the
-// machine (D4). Only loading reads files. It imports config, sources, bundle and incarnation.
+// Compiling is hermetic: the same sources produce the same bytes, independent of clock, directory and machine (D4). Only loading reads
+// files. It imports config, sources, bundle and incarnation.
 package compile
 
 import (
@@ -26,29 +26,28 @@ import (
 	"github.com/converge-engine/converge/intent/sources"
 )
 
-// Compiled is what one compilation makes.
+// Compiled is the result of a compilation.
 type Compiled struct {
 	Incarnation *incarnation.Incarnation
-	// Runtimes are the definitions of this configuration, by name. They are published on their own.
+	// Runtimes are the runtime definitions of this configuration, by name. They are published separately.
 	Runtimes []entities.RuntimeDefinition
-	// Bundles are the Kubernetes objects that the incarnation names, by digest. They are put into the
-	// store before it.
+	// Bundles are the Kubernetes objects that the incarnation refers to, by digest. They are put into the store before it.
 	Bundles []bundle.Bundle
-	// Warnings are what is no fault, and yet not as it was meant; each once, in order.
+	// Warnings report legal but probably unintended configuration; each once, in order.
 	Warnings []string
 
-	known       []entities.RuntimeDefinition // and those of other applications
+	known       []entities.RuntimeDefinition // including those of other applications
 	definitions definitions
 }
 
-// Specs are the service specs of the incarnation, by service. How their checks are evaluated and what their
-// extensions run is returned by Checks and Extensions.
+// Specs returns the service specs of the incarnation by service. Checks and Extensions return the definitions of their checks and
+// extensions.
 func (c *Compiled) Specs() (map[string]entities.Spec, error) {
 	return incarnation.Specs(c.Incarnation, c.known)
 }
 
-// Follow has the incarnation go on from the one before it, nil: there is none: what it calls otherwise stays what it is there. Of
-// services that that does not know, known says what they were called first. It is an error that two things would be one.
+// Follow makes the incarnation a successor of the previous one (nil: there is none). Renamed things keep their identity. For services
+// that the previous one does not know, known has their first names. It is an error if two things would get the same identity.
 func (c *Compiled) Follow(before *incarnation.Incarnation, known protocol.ServiceNames) error {
 	followed, err := incarnation.Follow(before, c.Incarnation)
 	if err == nil {
@@ -63,8 +62,8 @@ func (c *Compiled) Follow(before *incarnation.Incarnation, known protocol.Servic
 	return err
 }
 
-// Compile makes the incarnation of a configuration. It reads nothing, and the same sources give
-// the same bytes (D4). An error of type Problems lists what is wrong; what Load accepted has none.
+// Compile compiles a configuration to an incarnation. It reads no files, and the same sources produce the same bytes (D4). An error of
+// type Problems lists all problems; a configuration that Load accepted has none.
 func Compile(config *Loaded) (*Compiled, error) {
 	compiled, problems := compile(config, false)
 	if len(problems) > 0 {
@@ -73,14 +72,13 @@ func Compile(config *Loaded) (*Compiled, error) {
 	return compiled, nil
 }
 
-// compiler checks and compiles in one pass, so that all problems are found at once.
+// compiler checks and compiles in one pass, so that it finds all problems at once.
 type compiler struct {
 	config *config.Config
 	inputs *sources.Objects
-	// partial: something could not be read. What refers to names is then not checked, because the
-	// name may stand in what is missing.
+	// partial: something could not be read. References are then not checked, because the missing part may declare their targets.
 	partial    bool
-	misnamed   bool // some runtime's name is wrong, and may be the one that is referred to
+	misnamed   bool // the name of a runtime is invalid, and it may be the target of a reference
 	problems   strict.Problems
 	byPosition map[string]*channelTrouble
 	positions  []string
@@ -88,11 +86,11 @@ type compiler struct {
 	channels []incarnation.Channel   // in file order
 	refs     map[string][]runtimeRef // runtimes by channel
 	runtimes map[string]entities.RuntimeDefinition
-	bundles  map[string]bundle.Bundle // by what they are made of
+	bundles  map[string]bundle.Bundle // by their inputs
 	claims   map[claimKey]claim
 	warnings map[string]bool
 
-	addonTypes  map[string]*sources.Schema // nil: of any form
+	addonTypes  map[string]*sources.Schema // nil: any value
 	protections map[string]*protectionDoc
 	extensions  map[string]*extensionDoc
 	definitions definitions
@@ -100,22 +98,22 @@ type compiler struct {
 
 	goes           map[string][]string // channels by service
 	parameterTypes map[string]map[string]entities.ParamType
-	waits          map[string][]dependency // of the channels themselves
+	waits          map[string][]dependency // dependencies of the channels
 	edges          []edge
-	works          map[string]*plan.Work   // of the channels that have plans
-	fragments      int                     // bytes of all of them
-	configSteps    *entities.ConfigRollout // by which changes of configuration go through services
+	works          map[string]*plan.Work   // for channels that have plans
+	fragments      int                     // total bytes
+	configSteps    *entities.ConfigRollout // rollout policy for changes of configuration
 }
 
-// runtimeRef is a runtime of a channel that exists.
+// runtimeRef is an existing runtime of a channel.
 type runtimeRef struct {
 	name, namespace, path string
-	account               string // as which it is used; empty: the worker's own
+	account               string // used to access it; empty: the worker's own account
 	movedFrom             *entities.MovedFrom
-	selected              bool // of a fleet: the service is on all of these that it fits
+	selected              bool // by a fleet's selector: the service runs on all suitable ones
 }
 
-// channelTrouble is one trouble that several channels have.
+// channelTrouble is a problem that several channels share.
 type channelTrouble struct {
 	decoder  *strict.Decoder
 	path     string
@@ -203,7 +201,7 @@ func (c *compiler) report(d *strict.Decoder, path string, fault strict.Fault) {
 	c.problems = append(c.problems, d.Problem(path, fault))
 }
 
-// reportIn adds trouble that other channels may have too: they become one problem.
+// reportIn adds a problem that other channels may share. These become one problem.
 func (c *compiler) reportIn(d *strict.Decoder, path, channel string, t substitute.Trouble) {
 	key := fmt.Sprintf("%p %s %v", d, path, t)
 	if c.byPosition[key] == nil {
@@ -216,7 +214,7 @@ func (c *compiler) reportIn(d *strict.Decoder, path, channel string, t substitut
 	}
 }
 
-// all returns the problems found, sorted.
+// all returns the problems, sorted.
 func (c *compiler) all() strict.Problems {
 	all := c.problems
 	for _, key := range c.positions {
@@ -240,11 +238,10 @@ func channelList(names []string) string {
 	return "release channels " + strings.Join(names, ", ")
 }
 
-// fewChannels are those that a problem names: in a fleet it may be one of hundreds of instances.
+// fewChannels is how many channels a problem lists. In a fleet there may be hundreds of instances.
 const fewChannels = 8
 
-// boundSpecs refuses services whose rules are too large for a workflow to hold, so that what loads
-// can be published.
+// boundSpecs rejects services with rules that are too large for a workflow, so that everything that loads can be published.
 func (c *Compiled) boundSpecs(services []*config.Document[config.Service]) {
 	for _, s := range services {
 		_, err := incarnation.Specs(c.Incarnation.Only(string(s.Spec.Name)), c.known)
@@ -255,7 +252,7 @@ func (c *Compiled) boundSpecs(services []*config.Document[config.Service]) {
 	}
 }
 
-// boundAssets refuses documents over the size of an asset by name (D1). Aliases count expanded.
+// boundAssets rejects documents that exceed the size limit of an asset, by name (D1). Aliases count expanded.
 func (c *compiler) boundAssets() {
 	if app := c.config.Application; app != nil {
 		boundEach(c, app)
@@ -277,16 +274,14 @@ func boundEach[T interface{ Title() string }](c *compiler, documents ...*config.
 	}
 }
 
-// Loaded is the configuration of one application as it was read and found right. Compiling it reads
-// nothing more.
+// Loaded is a valid configuration of one application. Compiling it reads no files.
 type Loaded struct {
 	*config.Config
 	inputs *sources.Objects
 }
 
-// Load reads converge.yaml and *.converge.yaml in dir and below, dot-directories left out, and
-// checks everything. An error of type Problems lists all that is wrong; any other error means that
-// the directory could not be read.
+// Load reads converge.yaml and *.converge.yaml in dir and its subdirectories except dot-directories, and checks everything. An error of
+// type Problems lists all problems. Any other error means that the directory could not be read.
 func Load(dir string) (*Loaded, error) { return LoadWith(dir, config.Options{}) }
 
 // LoadWith is Load with options.
@@ -299,7 +294,7 @@ func LoadWith(dir string, options config.Options) (*Loaded, error) {
 	return LoadFS(root.FS(), absolute, options)
 }
 
-// openDirectory opens the directory of a configuration: nothing outside is read, not even through a link.
+// openDirectory opens the directory of a configuration. Nothing outside can be read, not even through a link.
 func openDirectory(dir string, options *config.Options) (absolute string, root *os.Root, err error) {
 	if absolute, err = filepath.Abs(dir); err != nil {
 		return "", nil, fmt.Errorf("load %s: %w", dir, err)
@@ -314,7 +309,7 @@ func openDirectory(dir string, options *config.Options) (absolute string, root *
 	return absolute, root, nil
 }
 
-// openWithin opens a directory that has to lie within another one, if one is given.
+// openWithin opens a directory. If outer is given, the directory must be inside it.
 func openWithin(outer, dir string) (*os.Root, error) {
 	if outer == "" {
 		return os.OpenRoot(dir)
@@ -327,11 +322,11 @@ func openWithin(outer, dir string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close() // what is opened in it stays open
+	defer root.Close() // a root that was opened in it stays open
 	return root.OpenRoot(relative)
 }
 
-// LoadFS is LoadWith of a file system that stands for the directory.
+// LoadFS is LoadWith for a file system that contains the directory.
 func LoadFS(fsys fs.FS, dir string, options config.Options) (*Loaded, error) {
 	l, err := config.Read(fsys, dir, options)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// dependency is what services of a channel, or one service, wait for of another (D20–D22).
+// dependency is a condition on another service, of a channel's services or of one service (D20–D22).
 type dependency struct {
 	kind entities.CheckKind
 	on   entities.Dependency
@@ -21,19 +21,19 @@ type dependency struct {
 	at   string
 }
 
-// dependencyNames are what conditions on other services are called.
+// dependencyNames are the names of conditions on other services.
 var dependencyNames = map[entities.CheckKind]string{
 	entities.CheckServiceStable: "service-stable", entities.CheckVersionOrder: "version-order",
 	entities.CheckStaticOrder: "static-order", entities.CheckCapacityOrder: "capacity-order",
 }
 
-// dependencyKinds are the kinds by rule.
+// dependencyKinds maps rules to kinds of checks.
 var dependencyKinds = map[config.DependencyRule]entities.CheckKind{
 	"stable": entities.CheckServiceStable, "versionOrder": entities.CheckVersionOrder,
 	"staticOrder": entities.CheckStaticOrder, "capacity": entities.CheckCapacityOrder,
 }
 
-// id is what explain shows and bypass names.
+// id is the name that explain shows and bypass accepts.
 func (d dependency) id() string {
 	id := dependencyNames[d.kind] + "/" + d.on.Service
 	if d.on.Channel != "" {
@@ -42,8 +42,8 @@ func (d dependency) id() string {
 	return id
 }
 
-// knowServices notes which channels services go to and which parameters they have, before any of them
-// is compiled: they may look at each other.
+// knowServices records the channels and the parameters of all services before any of them is compiled, because services may refer to
+// each other.
 func (c *compiler) knowServices() {
 	for _, doc := range c.config.Services {
 		name := string(doc.Spec.Name)
@@ -61,7 +61,7 @@ func (c *compiler) knowServices() {
 	}
 }
 
-// numeric says what keeps a parameter of a service from saying a capacity; nil is nothing.
+// numeric returns why a parameter of a service cannot be a capacity, or nil.
 func (c *compiler) numeric(service string, name config.ParameterName) *strict.Fault {
 	types := c.parameterTypes[service]
 	kind, known := types[string(name)]
@@ -78,7 +78,7 @@ func (c *compiler) numeric(service string, name config.ParameterName) *strict.Fa
 	return nil
 }
 
-// other checks the service and the channel that something looks at.
+// other checks a reference to a service and a channel.
 func (c *compiler) other(d *strict.Decoder, at string, service, channel config.Name) bool {
 	if d.Faulty(at) || service == "" {
 		return false
@@ -104,7 +104,8 @@ func (c *compiler) other(d *strict.Decoder, at string, service, channel config.N
 	return false
 }
 
-// meant is the service that rules of an application name: one of its own by its name alone, else one that is found elsewhere.
+// meant returns the service that a rule of an application refers to: a plain name is its own service, other names belong to other
+// applications.
 func meant(application string, name config.ServiceName) (service string, elsewhere bool) {
 	of, service := entities.ServiceIn(application, string(name))
 	if of != application {
@@ -141,7 +142,7 @@ func (c *compiler) channelDependency(app *config.Document[config.Application], a
 	}
 }
 
-// dependencies checks what the service itself waits for.
+// dependencies checks the service's own dependencies.
 func (s *serviceCompiler) dependencies() {
 	for i, given := range s.Spec.Dependencies {
 		at := strict.Index("dependencies", i)
@@ -170,8 +171,7 @@ func (s *serviceCompiler) dependencies() {
 	}
 }
 
-// capacityRule checks the fields that belong to the rule capacity, and only to it. What parameters a service of another application
-// has is not known here.
+// capacityRule checks the fields that only the rule capacity has. The parameters of services of other applications are not known here.
 func (s *serviceCompiler) capacityRule(at string, given config.Dependency, elsewhere bool) {
 	if given.Rule != "capacity" {
 		for _, field := range []string{"parameter", "otherParameter", "first"} {
@@ -196,8 +196,8 @@ func (s *serviceCompiler) capacityRule(at string, given config.Dependency, elsew
 	}
 }
 
-// dependencyChecks compiles what the service waits for in one channel: by the channel's preconditions,
-// which hold for all but the named service, and by its own dependencies.
+// dependencyChecks compiles the dependencies of the service in one channel: the channel's preconditions, which apply to all services
+// except the named one, and its own dependencies.
 func (s *serviceCompiler) dependencyChecks(in *substitute.Scope) []entities.Check {
 	var all []entities.Check
 	for _, d := range slices.Concat(s.waits[in.Channel], s.waiting) {
@@ -214,7 +214,7 @@ func (s *serviceCompiler) dependencyChecks(in *substitute.Scope) []entities.Chec
 				Application: in.Application, Service: in.Service, Channel: in.Channel, ID: d.id(), Kind: d.kind, Dependency: &on,
 			}),
 		})
-		if elsewhere { // a circle through another application is found when it comes about
+		if elsewhere { // cycles through another application are detected at run time
 			continue
 		}
 		s.edges = append(s.edges, edge{instance{in.Service, in.Channel}, instance{d.on.Service, where}, d})
@@ -225,14 +225,14 @@ func (s *serviceCompiler) dependencyChecks(in *substitute.Scope) []entities.Chec
 // instance is a service in a channel.
 type instance struct{ service, channel string }
 
-// edge says that one waits for another.
+// edge means that one instance waits for another.
 type edge struct {
 	from, to instance
 	by       dependency
 }
 
-// deadlocks refuses conditions that no release could satisfy: two services that each let the other go first by capacity (D21),
-// and services that wait for each other.
+// deadlocks rejects conditions that no release could satisfy: two services that each wait for the other by capacity (D21), and cycles of
+// services that wait for each other.
 func (c *compiler) deadlocks() {
 	reported := map[string]bool{}
 	for _, e := range c.edges {
@@ -255,9 +255,9 @@ func (c *compiler) deadlocks() {
 	c.waitCycles()
 }
 
-// waitCycles walks along all conditions but capacity, which lets services pass that do not change it. Along the others none
-// of a circle comes before the next: before its first release, where each has a release to come, and, since a repair asks
-// them too, once all of them are ill.
+// waitCycles searches cycles in all conditions except capacity, which does not block services whose capacity does not change. In a cycle
+// of other conditions, each service waits for the next: before their first releases, and, because repairs also evaluate these
+// conditions, if all of them are unhealthy.
 func (c *compiler) waitCycles() {
 	next := map[instance][]edge{}
 	for _, e := range c.edges {
@@ -293,7 +293,7 @@ func (c *compiler) reportCycle(cycle []edge, reported map[string]bool) {
 	}
 	id := strings.Join(slices.Sorted(slices.Values(names)), " ")
 	if reported[id] {
-		return // in another channel
+		return // already reported for another channel
 	}
 	reported[id] = true
 	text := cycle[0].from.service + " in " + cycle[0].from.channel

@@ -14,14 +14,14 @@ import (
 	"github.com/converge-engine/converge/intent/sources"
 )
 
-// ecsDraft is what the layers of a service add up to for its task definition and service in one channel.
+// ecsDraft is the merged task definition and ECS service of a service in one channel.
 type ecsDraft struct {
-	at                  string // where it was given last
+	at                  string // path of the last layer that set it
 	definition, service string // paths of the two, or empty
 	prune, adopt        bool
 }
 
-// tasks merges one layer: each document replaces the one before.
+// tasks merges one layer. Each document replaces the previous one.
 func (d *draft) tasks(at string, e *config.ServiceECS) {
 	if e == nil {
 		return
@@ -44,7 +44,7 @@ func (d *draft) tasks(at string, e *config.ServiceECS) {
 	}
 }
 
-// ecsMisfit says what keeps a service off a runtime where one of the two is for ECS; nil is nothing.
+// ecsMisfit returns why a service does not fit a runtime if only one of the two uses ECS, or nil.
 func (d *draft) ecsMisfit(kind entities.RuntimeKind) *located[strict.Fault] {
 	wrong := func(at, message, expected string) *located[strict.Fault] {
 		return &located[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: message, Expected: expected}, at}
@@ -66,7 +66,7 @@ func (d *draft) ecsMisfit(kind entities.RuntimeKind) *located[strict.Fault] {
 	return nil
 }
 
-// defineECS checks a cluster of ECS.
+// defineECS checks an ECS cluster.
 func (c *compiler) defineECS(doc *config.Document[config.Runtime], e *config.RuntimeECS, definition *entities.RuntimeDefinition) {
 	definition.Timing = c.timing(doc, "ecs", e.Pace)
 	definition.Timing.ApplyTimeout = c.atLeast(doc.Decoder, "ecs.applyTimeout", e.ApplyTimeout, span{defaultApplyTimeout, time.Second})
@@ -74,7 +74,7 @@ func (c *compiler) defineECS(doc *config.Document[config.Runtime], e *config.Run
 	c.ecsCluster(doc.Decoder, "ecs", "a runtime", e.ECSCluster)
 }
 
-// ecsCluster checks which cluster is meant.
+// ecsCluster checks the reference to the cluster.
 func (c *compiler) ecsCluster(d *strict.Decoder, at, where string, e config.ECSCluster) {
 	for field, text := range map[string]string{"cluster": e.Cluster, "externalId": e.ExternalID, "endpoint": e.Endpoint} {
 		c.noSubstitution(d, strict.Field(at, field), where, text)
@@ -93,7 +93,7 @@ func ecsEntity(e config.ECSCluster) *entities.ECSRuntime {
 	}
 }
 
-// compileTasks checks the task definition and the service in one channel and makes their bundle. What a release gives stays
+// compileTasks checks the task definition and the ECS service in one channel and makes their bundle. Values that a release provides stay
 // open.
 func (s *serviceCompiler) compileTasks(scope *substitute.Scope, d *ecsDraft, ref runtimeRef) (*incarnation.ECS, incarnation.ObjectList) {
 	set := &objectSet{serviceCompiler: s, scope: scope, draft: &kubernetesDraft{at: d.at}, ref: ref}
@@ -108,7 +108,7 @@ func (s *serviceCompiler) compileTasks(scope *substitute.Scope, d *ecsDraft, ref
 		}
 		o := s.inputs.Tasks[sources.TaskKey(s.Document, document.at)]
 		if o == nil {
-			continue // reported
+			continue // already reported
 		}
 		set.objects = append(set.objects, located[*sources.Object]{o, document.at})
 		data = append(data, o.Data)
@@ -122,8 +122,8 @@ func (s *serviceCompiler) compileTasks(scope *substitute.Scope, d *ecsDraft, ref
 	return doc, list
 }
 
-// uniqueTasks refuses a service of ECS that is declared for the same cluster already. Task definitions may share a family:
-// their revisions are told apart.
+// uniqueTasks rejects an ECS service that is already declared for the same cluster. Task definitions may share a family, because their
+// revisions identify them.
 func (b *objectSet) uniqueTasks() {
 	for _, o := range b.objects {
 		if name, t := b.scope.Text(o.v.Name); t == nil && o.v.Kind == "Service" {

@@ -13,11 +13,11 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// extensionUse is where an extension is used.
+// extensionUse is a use of an extension.
 type extensionUse struct {
 	config.ExtensionUse
 	place
-	addresses []config.Name // that it reports
+	addresses []config.Name // of which it reports the addresses
 }
 
 func extensionUses(d *strict.Decoder, at string, all []config.ExtensionUse) []extensionUse {
@@ -57,7 +57,7 @@ func (c *compiler) defineExtensions() {
 	}
 }
 
-// checkRun checks what an extension runs, once.
+// checkRun checks the command of an extension, once.
 func (c *compiler) checkRun(f *filling, run config.ExtensionRun) {
 	f.run(run, &entities.ExtensionDefinition{})
 	c.reporting(f.d, strict.Field(f.at, "outputs"), run.Outputs)
@@ -69,7 +69,7 @@ func (c *compiler) checkRun(f *filling, run config.ExtensionRun) {
 	}
 }
 
-// run fills in what runs.
+// run sets the command in the definition.
 func (f *filling) run(run config.ExtensionRun, into *entities.ExtensionDefinition) {
 	into.Command = f.command(f.at, run.Command, 0)
 	into.Env = f.env(strict.Field(f.at, "env"), run.Env)
@@ -81,7 +81,7 @@ func (f *filling) run(run config.ExtensionRun, into *entities.ExtensionDefinitio
 	}
 }
 
-// checkExtension checks an extension where it is used, once for all services.
+// checkExtension checks a use of an extension, once for all services.
 func (c *compiler) checkExtension(use extensionUse) {
 	switch {
 	case use.Ref != "":
@@ -117,7 +117,7 @@ func (c *compiler) checkExtensionRef(use extensionUse) {
 	checkRef(c, c.extensions, to, use.Ref, use.Parameters)
 }
 
-// runs compiles the extensions of the service in one channel, each after those that it depends on.
+// runs compiles the extensions of the service in one channel, sorted by their dependencies.
 func (s *serviceCompiler) runs(in *substitute.Scope, ref runtimeRef, uses []extensionUse) []entities.Extension {
 	all := distinct(s, in, uses)
 	s.dependsOn(in.Channel, all)
@@ -128,14 +128,14 @@ func (s *serviceCompiler) runs(in *substitute.Scope, ref runtimeRef, uses []exte
 	return compiled
 }
 
-// dependsOn refuses what does not exist in the channel, or runs only later.
+// dependsOn rejects dependencies that do not exist in the channel or run later.
 func (s *serviceCompiler) dependsOn(channel string, all []extensionUse) {
 	for _, use := range all {
 		for i, name := range use.DependsOn {
 			at := strict.Index(use.at+".dependsOn", i)
 			of := slices.IndexFunc(all, func(o extensionUse) bool { return o.id == string(name) })
 			switch {
-			case string(name) == use.id || use.d.Faulty(at): // reported
+			case string(name) == use.id || use.d.Faulty(at): // already reported
 			case of < 0:
 				var names []string
 				for _, o := range all {
@@ -163,8 +163,7 @@ func (s *serviceCompiler) dependsOn(channel string, all []extensionUse) {
 	}
 }
 
-// inOrder sorts extensions by stage, and so that each comes after those it depends on; otherwise they
-// keep their order. A cycle is refused and named.
+// inOrder sorts extensions by stage and by their dependencies, and otherwise keeps their order. It rejects and names a cycle.
 func (s *serviceCompiler) inOrder(channel string, all []extensionUse) []extensionUse {
 	slices.SortStableFunc(all, func(a, b extensionUse) int { return a.stage() - b.stage() })
 	ordered, cycle := after(all, func(use extensionUse) string { return use.id }, func(use extensionUse) []string {
@@ -176,7 +175,7 @@ func (s *serviceCompiler) inOrder(channel string, all []extensionUse) []extensio
 		}
 		return before
 	})
-	if len(cycle) > 2 { // else reported
+	if len(cycle) > 2 { // otherwise already reported
 		first := all[slices.IndexFunc(all, func(use extensionUse) bool { return use.id == cycle[0] })]
 		s.reportIn(first.d, first.at+".dependsOn", channel, substitute.Trouble{Fault: strict.Fault{
 			Code: "cycle", Message: "extensions wait for each other: " + strings.Join(cycle, " → "),
@@ -196,7 +195,7 @@ func (s *serviceCompiler) extension(in *substitute.Scope, ref runtimeRef, use ex
 	return compiled
 }
 
-// ran is what an extension runs in one channel, for which others have reported something before, and the document that says it.
+// ran returns the run of an extension in one channel, with the outputs of earlier extensions, and the document that declares it.
 func (c *compiler) ran(in *substitute.Scope, use extensionUse, others reported) (*filling, config.ExtensionRun, entities.ExtensionDefinition) {
 	f := &filling{c: c, d: use.d, at: use.at}
 	run := c.runOf(use)
@@ -217,7 +216,7 @@ func (c *compiler) ran(in *substitute.Scope, use extensionUse, others reported) 
 	return f, run, definition
 }
 
-// extension says when and how that runs; its key and its definition are not among that.
+// extension compiles the schedule and conditions of a run, without its key and its definition.
 func (c *compiler) extension(use extensionUse, run config.ExtensionRun, definition *entities.ExtensionDefinition) entities.Extension {
 	retry := c.retrying(nil, "", run.Retry)
 	compiled := entities.Extension{
@@ -231,7 +230,7 @@ func (c *compiler) extension(use extensionUse, run config.ExtensionRun, definiti
 	return compiled
 }
 
-// sharedKey is the key under which channels share a run: what is used wins over what is referred to.
+// sharedKey returns the key by which channels share a run. A key at the use overrides the key of the referenced document.
 func (s *serviceCompiler) sharedKey(f *filling, use extensionUse, run config.ExtensionRun) string {
 	if run.SharedInstanceKey == "" {
 		return f.scope.Channel
@@ -247,7 +246,7 @@ func (s *serviceCompiler) sharedKey(f *filling, use extensionUse, run config.Ext
 	return v
 }
 
-// share makes all channels that share a run of an extension share its definition, that of the first.
+// share makes all channels with the same key use the same definition: that of the first channel.
 func (s *serviceCompiler) share(use extensionUse, run entities.Extension, definition entities.ExtensionDefinition) string {
 	id := definition.Service + " " + run.RunKey()
 	first, shared := s.shared[id]

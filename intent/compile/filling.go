@@ -10,24 +10,23 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// filling checks what a protection or an extension says and fills in its substitutions. It does so in
-// two passes: without a scope, all that stands as it is is checked, once; with one, what was substituted
-// is, for each service and channel.
+// filling checks a protection or an extension and applies its substitutions in two passes. The pass without a scope checks texts without
+// substitutions, once. The pass with a scope checks substituted texts, for each service and channel.
 type filling struct {
 	c     *compiler
-	d     *strict.Decoder // of the document that says it
-	at    string          // where in it
+	d     *strict.Decoder // of the declaring document
+	at    string          // path in the document
 	scope *substitute.Scope
 }
 
-// once reports what does not depend on a scope.
+// once reports a problem that does not depend on the scope.
 func (f *filling) once(at string, fault strict.Fault) {
 	if f.scope == nil {
 		f.c.report(f.d, at, fault)
 	}
 }
 
-// late reports what may depend on the texts given: with their substitutions, in the channels that have it.
+// late reports a problem that depends on texts. If the texts have substitutions, it reports it per channel.
 func (f *filling) late(at, texts string, fault strict.Fault) {
 	switch {
 	case f.scope == nil && !config.HasSubstitution(texts):
@@ -37,14 +36,14 @@ func (f *filling) late(at, texts string, fault strict.Fault) {
 	}
 }
 
-// needed refuses a list or mapping that is there but empty.
+// needed rejects an empty list or mapping.
 func (f *filling) needed(at string, length int, expected string) {
 	if length == 0 && f.d.Has(at) && !f.d.Faulty(at) {
 		f.once(at, strict.Fault{Code: "missing-field", Message: "this is empty", Expected: expected})
 	}
 }
 
-// period is a length of time.
+// period returns a duration.
 func (f *filling) period(at string, given config.Duration, within span) time.Duration {
 	if f.scope != nil {
 		return given.Or(within.otherwise)
@@ -52,8 +51,7 @@ func (f *filling) period(at string, given config.Duration, within span) time.Dur
 	return f.c.atLeast(f.d, at, given, within)
 }
 
-// expand substitutes a text and reports what is wrong with it; what is wrong with a parameter itself is
-// reported where that stands.
+// expand substitutes a text and reports its problems. A problem of a parameter's value is reported at the parameter.
 func (f *filling) expand(at, text string) (substitute.Value, bool) {
 	v, t := f.scope.Expand(text)
 	if t == nil {
@@ -68,7 +66,7 @@ func (f *filling) expand(at, text string) (substitute.Value, bool) {
 	return v, false
 }
 
-// text is a text with its substitutions done; check says what is wrong with it. The version stays open.
+// text returns a text with its substitutions applied; check returns a problem of it. The version stays open.
 func (f *filling) text(at, text string, check func(string) *strict.Fault) string {
 	open := config.HasSubstitution(text)
 	if open && f.scope != nil {
@@ -102,7 +100,7 @@ func (f *filling) texts(at string, all []string, check func(string) *strict.Faul
 	return done
 }
 
-// number is a number, nil when none was given or it is not known yet.
+// number returns a number; nil if none is given or it is not known yet.
 func (f *filling) number(at string, n *config.Number) *float64 {
 	switch {
 	case n == nil || f.d.Faulty(at):
@@ -124,12 +122,12 @@ func (f *filling) number(at string, n *config.Number) *float64 {
 	}
 	number, ok := fit.V.(float64)
 	if !ok {
-		return nil // a parameter without a value, which is reported
+		return nil // a parameter without a value; already reported
 	}
 	return &number
 }
 
-// value is a text or a secret.
+// value returns a text or a secret.
 func (f *filling) value(at string, v config.EnvValue) entities.Value {
 	if entities.Value(v).IsSecret() || f.scope == nil || !config.HasSubstitution(v.Literal) {
 		return entities.Value(v)
@@ -167,7 +165,7 @@ func (f *filling) env(at string, env map[config.EnvName]config.EnvValue) map[str
 	return all
 }
 
-// uncaptured refuses what is captured: it is for commands.
+// uncaptured rejects captured secrets, which only commands may use.
 func (f *filling) uncaptured(at string, v entities.Value) entities.Value {
 	if v.Captured != "" {
 		f.once(at, forCommands)
@@ -177,7 +175,7 @@ func (f *filling) uncaptured(at string, v entities.Value) entities.Value {
 
 var forCommands = strict.Fault{Code: "not-captured", Message: "what is captured is given to commands of services", Expected: "another secret"}
 
-// declared is a document that others refer to with values for its parameters.
+// declared is a document to which others refer with values for its parameters.
 type declared struct {
 	what       string // "protection" or "extension"
 	name       string
@@ -185,7 +183,7 @@ type declared struct {
 	parameters []config.Parameter
 }
 
-// reference is where a document is referred to.
+// reference is a reference to a document.
 type reference struct {
 	d      *strict.Decoder
 	at     string
@@ -207,7 +205,7 @@ func (c *compiler) checkParameters(of declared) {
 	}
 }
 
-// checkLiteral refuses a value that does not fit its parameter, unless it is still to be substituted.
+// checkLiteral rejects a value that does not fit its parameter, unless it has a substitution.
 func (c *compiler) checkLiteral(d *strict.Decoder, at string, v any, kind entities.ParamType) {
 	if text, isText := v.(string); isText && config.HasSubstitution(text) || substitute.KindText[kind] == "" || d.Faulty(at) {
 		return
@@ -217,7 +215,7 @@ func (c *compiler) checkLiteral(d *strict.Decoder, at string, v any, kind entiti
 	}
 }
 
-// checkReference checks the values given for the parameters of what is referred to, once.
+// checkReference checks the parameter values of a reference, once.
 func (c *compiler) checkReference(to declared, from reference) {
 	types := map[string]entities.ParamType{}
 	for _, p := range to.parameters {
@@ -243,7 +241,7 @@ func (c *compiler) checkReference(to declared, from reference) {
 	}
 }
 
-// refer is a scope in which the parameters of a document have the values that a reference gives.
+// refer returns a scope with the parameter values of a reference.
 func (c *compiler) refer(in *substitute.Scope, to declared, from reference) *substitute.Scope {
 	s := &substitute.Scope{
 		Application: in.Application, Service: in.Service, Channel: in.Channel, Labels: in.Labels, Constants: in.Constants, Addons: in.Addons,

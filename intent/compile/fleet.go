@@ -12,7 +12,7 @@ import (
 
 // This file resolves fleets: release channels whose services have an instance on each runtime that a selector matches.
 
-// fleet checks the selectors of a channel, and notes the runtimes that match, by name.
+// fleet checks the selectors of a channel, and records the matching runtimes by name.
 func (c *compiler) fleet(app *config.Document[config.Application], path string, channel config.ReleaseChannel) {
 	first := map[string]string{}
 	for i, ref := range channel.Runtimes {
@@ -34,7 +34,7 @@ func (c *compiler) fleet(app *config.Document[config.Application], path string, 
 	slices.SortFunc(c.refs[string(channel.Name)], func(a, b runtimeRef) int { return cmp.Compare(a.name, b.name) })
 }
 
-// selects tells whether an entry of a fleet is a selector that can be resolved, and says what is wrong with it.
+// selects reports whether an entry of a fleet is a resolvable selector, and reports its problems.
 func (c *compiler) selects(app *config.Document[config.Application], at string, ref config.RuntimeRef) bool {
 	switch {
 	case ref.Selector == nil && !app.Has(at+".selector"), ref.Name != "":
@@ -54,7 +54,7 @@ func (c *compiler) selects(app *config.Document[config.Application], at string, 
 	return true
 }
 
-// matching are the runtimes with labels, by name: of those whose labels count.
+// matching returns the runtimes that match labels, by name. It ignores runtimes whose labels do not count.
 func (c *compiler) matching(app *config.Document[config.Application], at string, selector map[string]string) []entities.RuntimeDefinition {
 	var found []entities.RuntimeDefinition
 	var labels []string
@@ -91,13 +91,13 @@ func (c *compiler) matching(app *config.Document[config.Application], at string,
 	return found
 }
 
-// countsLabels tells whether a fleet may have a runtime because of its labels: it is declared here, or the installation names its
-// owner among those whose runtimes are for others, and the owner lets this application use it. Whoever else labels a runtime attracts
-// nothing.
+// countsLabels reports whether a fleet may select a runtime by its labels. Either the runtime is declared here, or the installation
+// lists its owner as a provider of shared runtimes and the owner allows this application. The labels of other applications' runtimes
+// have no effect.
 func (c *compiler) countsLabels(app *config.Document[config.Application], known entities.RuntimeDefinition) bool {
 	if known.Owner == "" {
 		return true
 	}
-	own := known.Owner == string(app.Spec.Name) // published once, and no longer declared
+	own := known.Owner == string(app.Spec.Name) // published earlier and no longer declared
 	return !own && slices.Contains(c.config.Options.RuntimesOf, known.Owner) && known.Refuses(string(app.Spec.Name), nil) == ""
 }

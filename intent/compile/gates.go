@@ -13,8 +13,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// defineGates checks the protections and extensions of the application and its channels, once for all
-// services.
+// defineGates checks the protections and extensions of the application and its channels, once for all services.
 func (c *compiler) defineGates(app *config.Document[config.Application]) {
 	checkUses(c, protectionUses(app.Decoder, "protections", app.Spec.Protections), c.checkProtection)
 	checkUses(c, extensionUses(app.Decoder, "extensions", app.Spec.Extensions), c.checkExtension)
@@ -39,8 +38,8 @@ func (s *serviceCompiler) ownGates() {
 	}
 }
 
-// gates compiles what stands between a release and its target in one channel: conditions on other
-// services, then the protections and extensions of application, channel and service.
+// gates compiles the gates of a release in one channel: conditions on other services, then the protections and extensions of
+// application, channel and service.
 func (s *serviceCompiler) gates(in *substitute.Scope, refs []runtimeRef, d *draft, into *incarnation.Instance) {
 	app := s.config.Application
 	protections := protectionUses(app.Decoder, "protections", app.Spec.Protections)
@@ -50,7 +49,7 @@ func (s *serviceCompiler) gates(in *substitute.Scope, refs []runtimeRef, d *draf
 		protections = append(protections, postconditions(app.Decoder, at+".postconditions", channel.Postconditions)...)
 		into.Checks = s.selection(in, at+".rollout", channel.Rollout, refs)
 	}
-	var ref runtimeRef // where checks and extensions of the channel run: in a fleet, its first instance
+	var ref runtimeRef // runs checks and extensions of the channel; in a fleet, that of the first instance
 	if len(refs) > 0 {
 		ref = refs[0]
 	}
@@ -63,7 +62,7 @@ func (s *serviceCompiler) gates(in *substitute.Scope, refs []runtimeRef, d *draf
 	}
 }
 
-// extensionsIn are the extensions of application, channel and service.
+// extensionsIn returns the extensions of application, channel and service.
 func (s *serviceCompiler) extensionsIn(channel string, d *draft) []extensionUse {
 	app := s.config.Application
 	all := extensionUses(app.Decoder, "extensions", app.Spec.Extensions)
@@ -75,7 +74,7 @@ func (s *serviceCompiler) extensionsIn(channel string, d *draft) []extensionUse 
 	return slices.Concat(all, d.extensions, s.setupUses())
 }
 
-// removable refuses a service that shall be removed where nothing can be.
+// removable rejects a service with a removal policy on a runtime that cannot remove.
 func (s *serviceCompiler) removable(channel string, ref runtimeRef) {
 	runtime, known := s.compiler.runtimes[ref.name]
 	if s.Spec.OnDelete != "remove" || !known || incarnation.CanRemove(runtime) {
@@ -86,7 +85,7 @@ func (s *serviceCompiler) removable(channel string, ref runtimeRef) {
 	}})
 }
 
-// removable refuses a channel that shall be taken down where nothing can be.
+// removable rejects a channel with a removal policy on a runtime that cannot remove.
 func (c *compiler) removable(app *config.Document[config.Application], channel string, ref runtimeRef) {
 	i := slices.IndexFunc(app.Spec.ReleaseChannels, func(r config.ReleaseChannel) bool { return string(r.Name) == channel })
 	runtime, known := c.runtimes[ref.name]
@@ -98,15 +97,14 @@ func (c *compiler) removable(app *config.Document[config.Application], channel s
 	}})
 }
 
-// definitions are how checks are evaluated and what extensions run, by the digests by which an incarnation and the store
-// name them. Their directories are relative to that of the application, so that all is the same wherever it was compiled.
+// definitions are the definitions of checks and extensions, by the digests that an incarnation and the store use. Their directories are
+// relative to that of the application, so the result does not depend on the machine.
 type definitions struct {
 	checks     map[string]entities.CheckDefinition
 	extensions map[string]entities.ExtensionDefinition
 }
 
-// Checks returns how the checks of a service are evaluated, each once and in order. They are put into the
-// store before its spec.
+// Checks returns the definitions of the checks of a service, each once and in order. They are put into the store before its spec.
 func (c *Compiled) Checks(service string) []entities.CheckDefinition {
 	var all []entities.CheckDefinition
 	for _, i := range c.instances(service) {
@@ -117,8 +115,8 @@ func (c *Compiled) Checks(service string) []entities.CheckDefinition {
 	return all
 }
 
-// Extensions returns what the extensions of a service run, each once and in order. They are put into
-// the store before its spec.
+// Extensions returns the definitions of the extensions of a service, each once and in order. They are put into the store before its
+// spec.
 func (c *Compiled) Extensions(service string) []entities.ExtensionDefinition {
 	var all []entities.ExtensionDefinition
 	seen := map[string]bool{}
@@ -140,7 +138,7 @@ func (c *Compiled) instances(service string) []incarnation.Instance {
 	return nil
 }
 
-// place is where a protection or an extension is used, and what it is called there.
+// place is the position and the id of a use of a protection or an extension.
 type place struct {
 	d            *strict.Decoder
 	at, what, id string
@@ -155,12 +153,12 @@ func (p place) where() place { return p }
 // used is a protectionUse or an extensionUse.
 type used interface{ where() place }
 
-// named finds what is called so; -1 is none.
+// named returns the index of the use with an id; -1: none.
 func named[U used](uses []U, id string) int {
 	return slices.IndexFunc(uses, func(o U) bool { return o.where().id == id })
 }
 
-// checkUses checks what is used in one place, once for all services.
+// checkUses checks the uses in one list, once for all services.
 func checkUses[U used](c *compiler, uses []U, check func(U)) {
 	for i, use := range uses {
 		check(use)
@@ -170,8 +168,8 @@ func checkUses[U used](c *compiler, uses []U, check func(U)) {
 	}
 }
 
-// distinct leaves out what is called as something before it in the channel, and refuses it where that
-// comes from another list: of the same one it is reported already.
+// distinct removes uses with an id that already exists in the channel. It rejects them if the earlier use is in another list; duplicates
+// in one list are already reported.
 func distinct[U used](s *serviceCompiler, in *substitute.Scope, uses []U) []U {
 	var all []U
 	for _, use := range uses {
@@ -198,7 +196,7 @@ func article(what string) string {
 	return "a " + what
 }
 
-// listOf is the path of the list that an item is in.
+// listOf returns the path of the list that contains an item.
 func listOf(at string) string { return at[:strings.LastIndex(at, "[")] }
 
 // checkRef checks a reference to a document by its name.
@@ -222,8 +220,8 @@ func unknownDocument(what, name string, known []string) strict.Fault {
 	return fault
 }
 
-// after sorts so that each comes after those that it waits for, otherwise in order. When that is not
-// possible it is nothing, and a cycle by its names: the first of them stands last again.
+// after sorts items topologically, and otherwise keeps their order. If there is a cycle, ordered is nil and cycle lists its names; the
+// first name is repeated at the end.
 func after[T any](all []T, name func(T) string, waits func(T) []string) (ordered []T, cycle []string) {
 	done := map[string]bool{}
 	open := func(names []string) []string {
@@ -241,7 +239,7 @@ func after[T any](all []T, name func(T) string, waits func(T) []string) (ordered
 		return ordered, nil
 	}
 	at := slices.IndexFunc(all, func(v T) bool { return !done[name(v)] })
-	for { // along what each waits for, until one comes again
+	for { // follow the dependencies until one repeats
 		from := name(all[at])
 		if i := slices.Index(cycle, from); i >= 0 {
 			return nil, append(cycle[i:], from)

@@ -8,7 +8,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Rules compiles a file that holds one document of kind Installation (F4). An error of type Problems lists what is wrong.
+// Rules compiles a file with one document of kind Installation (F4). An error of type Problems lists all problems.
 func Rules(fsys fs.FS, name string) (entities.Rules, error) {
 	doc, read := config.ReadInstallation(fsys, name)
 	c := &compiler{byPosition: map[string]*channelTrouble{}}
@@ -16,7 +16,7 @@ func Rules(fsys fs.FS, name string) (entities.Rules, error) {
 	if doc != nil {
 		rules = c.rules(doc)
 	}
-	for _, trouble := range c.byPosition { // of no channel in particular
+	for _, trouble := range c.byPosition { // not for a particular channel
 		trouble.trouble.InChannel = false
 	}
 	if problems := append(read.Problems(), c.all()...); len(problems) > 0 {
@@ -50,7 +50,7 @@ func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entit
 	return rules
 }
 
-// elsewhere refuses documents that no application has.
+// elsewhere rejects documents that belong to applications.
 func (c *compiler) elsewhere() {
 	for _, doc := range c.config.Libraries {
 		c.report(doc.Decoder, "kind", strict.Fault{

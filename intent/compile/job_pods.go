@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// jobPods checks what the pods of a Job are to carry, and what they may.
+// jobPods checks the metadata and the permissions of the pods of a Job.
 func (c *compiler) jobPods(d *strict.Decoder, at, where string, job *config.CommandJob) {
 	for _, list := range []struct {
 		name    string
@@ -44,7 +44,7 @@ func (c *compiler) jobPods(d *strict.Decoder, at, where string, job *config.Comm
 	c.jobUsers(d, at, job)
 }
 
-// jobUsers checks the numbers of users and groups.
+// jobUsers checks user and group ids.
 func (c *compiler) jobUsers(d *strict.Decoder, at string, job *config.CommandJob) {
 	pod, container := cmp.Or(job.PodSecurityContext, &config.JobPodSecurity{}), cmp.Or(job.SecurityContext, &config.JobSecurity{})
 	for _, id := range []struct {

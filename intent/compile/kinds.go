@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata"
+	_ "time/tzdata" // the same time zones on every machine
 
 	"github.com/converge-engine/converge/entities"
 	"github.com/converge-engine/converge/intent/config"
@@ -27,11 +27,11 @@ const (
 	shortestOver          = time.Minute
 )
 
-// kind fills in how a protection is evaluated, and checks it.
+// kind sets and checks the definition of a protection.
 func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) {
 	kinds := k.Kinds()
 	if len(kinds) != 1 {
-		return // reported
+		return // already reported
 	}
 	into.Kind = kinds[0]
 	at := strict.Field(f.at, string(into.Kind))
@@ -63,7 +63,7 @@ func (f *filling) kind(k config.ProtectionKind, into *entities.CheckDefinition) 
 	}
 }
 
-// checkRun fills in the command of a check, wherever it runs.
+// checkRun sets the command of a check, for every place where it can run.
 func (f *filling) checkRun(at string, k config.ProtectionKind) *entities.CheckRun {
 	run := &entities.CheckRun{}
 	fill := func(argv []string, timeout config.Duration, by span, env map[config.EnvName]config.EnvValue) {
@@ -172,7 +172,7 @@ func (f *filling) capacity(at string, c *config.CapacityProtection) *entities.Ca
 	return check
 }
 
-// command fills in a command and its arguments.
+// command sets a command and its arguments.
 func (f *filling) command(at string, argv []string, timeout time.Duration) entities.Command {
 	at = strict.Field(at, "command")
 	f.needed(at, len(argv), "a program and its arguments")
@@ -187,7 +187,7 @@ func (f *filling) command(at string, argv []string, timeout time.Duration) entit
 	return command
 }
 
-// job checks where a command runs as a Job. Nothing is substituted there.
+// job checks the settings of commands that run as Jobs. They have no substitutions.
 func (f *filling) job(at string, job *config.CommandJob) *entities.CommandJob {
 	if f.scope == nil {
 		return f.c.commandJob(f.d, at, job)
@@ -215,7 +215,7 @@ func checkPattern(text string) *strict.Fault {
 	return strict.Unless(err == nil && text != "", "bad-value", "%q is no version and no pattern", text, "such as v1.2.3 or v1.2.*")
 }
 
-// notEmpty refuses an empty text.
+// notEmpty rejects an empty text.
 func notEmpty(expected string) func(string) *strict.Fault {
 	return func(text string) *strict.Fault {
 		if strings.TrimSpace(text) != "" {
@@ -225,12 +225,10 @@ func notEmpty(expected string) func(string) *strict.Fault {
 	}
 }
 
-// changesByItself reports whether a kind says when it next changes, so that looking seldom is enough.
+// changesByItself reports whether a kind knows when it next changes, so that infrequent evaluations are enough.
 func changesByItself(kind entities.CheckKind) bool {
 	return slices.Contains([]entities.CheckKind{entities.CheckAllowedTimes, entities.CheckDeniedVersions, entities.CheckAlways}, kind)
 }
-
-// the same time zones on every machine
 
 var (
 	hoursRE   = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$`)
@@ -269,7 +267,7 @@ func (f *filling) freeze(at string, z config.Freeze, zone string) entities.Freez
 	}
 	location, err := time.LoadLocation(zone)
 	if err != nil {
-		return freeze // reported
+		return freeze // already reported
 	}
 	from, _, fromOK := moment(freeze.From, location)
 	to, day, toOK := moment(freeze.To, location)
@@ -282,7 +280,7 @@ func (f *filling) freeze(at string, z config.Freeze, zone string) entities.Freez
 	return freeze
 }
 
-// moment reads a day, a local time or a time with its zone; day reports whether it was the first.
+// moment parses a day, a local time or a time with its zone; day reports whether it was a day.
 func moment(text string, in *time.Location) (t time.Time, day, ok bool) {
 	for _, layout := range []string{time.DateOnly, "2006-01-02T15:04", "2006-01-02T15:04:05", time.RFC3339} {
 		if t, err := time.ParseInLocation(layout, text, in); err == nil {
@@ -326,7 +324,7 @@ func checkDays(text string) *strict.Fault {
 	return nil
 }
 
-// nearestDay is the text with a day that was written in another way.
+// nearestDay returns the text with a day in the correct format, if it was written differently.
 func nearestDay(text, day string) string {
 	for _, known := range strings.Fields(weekdays) {
 		if len(day) >= 3 && strings.EqualFold(day[:3], known) {

@@ -7,7 +7,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// ignored are the differences that are declared at a path not to be ours. What is wrong is reported once, for however many channels.
+// ignored compiles the differences that a path declares as not managed. Each problem is reported once for all channels.
 func (c *compiler) ignored(in *strict.Decoder, at string, given []config.IgnoredDifference) (all []entities.IgnoredDifference) {
 	for n, d := range given {
 		here := strict.Index(at, n)

@@ -12,8 +12,8 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Library reads the library of a directory and checks it by itself: what the applications have that import it, runtimes and
-// names, is checked there. An error of type Problems lists what is wrong.
+// Library reads and checks the library of a directory. Runtimes and names of importing applications are checked when those are compiled.
+// An error of type Problems lists all problems.
 func Library(fsys fs.FS) (config.LibraryContent, error) {
 	read, problems, err := config.ReadLibrary(fsys)
 	if err != nil {
@@ -28,7 +28,7 @@ func Library(fsys fs.FS) (config.LibraryContent, error) {
 	return read.Content, nil
 }
 
-// checkLibrary has a library be all that there is of an application, but for services and runtimes.
+// checkLibrary checks a library as an application that has no services and runtimes.
 func checkLibrary(of *config.LibraryDocuments) strict.Problems {
 	app := &config.Document[config.Application]{Decoder: &strict.Decoder{File: of.File}}
 	app.Spec.ReleaseChannels, app.Spec.Protections, app.Spec.AddonTypes = of.Spec.ReleaseChannels, of.Spec.Protections, of.Spec.AddonTypes
@@ -52,14 +52,14 @@ func checkLibrary(of *config.LibraryDocuments) strict.Problems {
 	return c.all()
 }
 
-// imports names what the application imports, by its content.
+// imports lists the imports of the application by content.
 func (c *compiler) imports() []incarnation.Import {
 	return strict.Map(c.config.Imported, func(i config.Imported) incarnation.Import {
 		return incarnation.Import{Name: i.Name, Version: i.Version, Digest: i.Digest}
 	})
 }
 
-// libraries are the scopes of a grant for libraries.
+// libraries returns the scopes of a grant for libraries.
 func (c *compiler) libraries(d of, at string, grant config.InstallationAuthorization) []string {
 	if !d.Has(at + ".libraries") {
 		return nil

@@ -15,17 +15,16 @@ import (
 	"github.com/converge-engine/converge/intent/sources"
 )
 
-// Locked is what became of the lock of a configuration.
+// Locked is the result of locking a configuration.
 type Locked struct {
 	Charts   int
-	Runtimes int      // of which the capabilities are captured
-	Changes  []string // one line each, of what the file says otherwise now
+	Runtimes int      // runtimes with captured capabilities
+	Changes  []string // changes of the file, one line each
 	Written  bool
 }
 
-// Lock finds the versions and digests of the charts that the configuration in a directory names, and writes converge.lock there.
-// Charts that are locked already stay as they are, unless all are to be found anew. An error of type Problems lists what is
-// wrong; nothing is written then.
+// Lock resolves the versions and digests of the charts in the configuration of a directory, and writes converge.lock there. It keeps
+// charts that are already locked, unless anew is set. An error of type Problems lists all problems; nothing is written then.
 func Lock(ctx context.Context, dir string, options config.Options, anew bool) (Locked, error) {
 	absolute, root, err := openDirectory(dir, &options)
 	if err != nil {
@@ -49,7 +48,7 @@ func Lock(ctx context.Context, dir string, options config.Options, anew bool) (L
 	return write(dir, absolute, made)
 }
 
-// write writes the lock where it says otherwise than before.
+// write writes the lock if it changed.
 func write(dir, absolute string, made sources.Locking) (Locked, error) {
 	locked := Locked{Charts: len(made.Lock.Charts), Runtimes: len(made.Lock.Capabilities), Changes: made.Changes}
 	if text := made.Lock.Bytes(); !bytes.Equal(text, made.Was) && (locked.Charts+locked.Runtimes > 0 || made.Was != nil) {
@@ -64,16 +63,16 @@ func write(dir, absolute string, made sources.Locking) (Locked, error) {
 	return locked, nil
 }
 
-// Capture is what of clusters is to be captured.
+// Capture configures which cluster capabilities are captured.
 type Capture struct {
-	Runtimes []string // by name; none: all on Kubernetes that the configuration declares, or names in its channels
-	Anew     bool     // those that are captured already, too
-	// Ask is asked for some of them, and answers for all of these or with an error.
+	Runtimes []string // by name; none: all Kubernetes runtimes that the configuration declares, or names in its channels
+	Anew     bool     // also those that are already captured
+	// Ask is called for some of the runtimes. It returns the capabilities of all of these, or an error.
 	Ask func([]entities.RuntimeDefinition) ([]charts.Capabilities, error)
 }
 
-// LockCapabilities writes what the clusters of runtimes are into converge.lock of the configuration in a directory, for charts to
-// see; its charts stay as they are. An error of type Problems lists what is wrong; nothing is written with any error.
+// LockCapabilities writes the capabilities of the runtimes' clusters, which charts can read, into converge.lock of the configuration in
+// a directory. It does not change locked charts. An error of type Problems lists all problems; nothing is written after any error.
 func LockCapabilities(dir string, options config.Options, capture Capture) (Locked, error) {
 	absolute, root, err := openDirectory(dir, &options)
 	if err != nil {
@@ -109,8 +108,8 @@ func LockCapabilities(dir string, options config.Options, capture Capture) (Lock
 	return write(dir, absolute, made)
 }
 
-// onKubernetes are the definitions of the runtimes on Kubernetes that a configuration declares, or is on. What its services are made
-// of is not looked at: that may not compile before the lock is written.
+// onKubernetes returns the definitions of the Kubernetes runtimes that a configuration declares or uses. It does not compile the
+// services' sources, because that may fail before the lock is written.
 func onKubernetes(config *Loaded) (map[string]entities.RuntimeDefinition, strict.Problems) {
 	c := newCompiler(config, true)
 	for _, known := range config.Config.Options.Runtimes {
@@ -136,7 +135,7 @@ func onKubernetes(config *Loaded) (map[string]entities.RuntimeDefinition, strict
 	return all, c.all()
 }
 
-// replace writes a file whole or not at all.
+// replace writes a file atomically.
 func replace(dir, name string, text []byte) error {
 	f, err := os.CreateTemp(dir, "."+name+"-*")
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/converge-engine/converge/intent/sources"
 )
 
-// kubernetesDraft is what the layers of a service add up to for its objects in one channel.
+// kubernetesDraft is the merged Kubernetes configuration of a service in one channel.
 type kubernetesDraft struct {
-	at             string // where it was given last
+	at             string // path of the last layer that set it
 	manifests      []located[string]
 	kustomize      located[string]
 	helm           *helmDraft
@@ -91,8 +91,7 @@ type objectSet struct {
 	faulty    bool
 }
 
-// compileObjects checks the objects of a service in one channel and makes their bundle. What a
-// release gives stays open.
+// compileObjects checks the objects of a service in one channel and makes their bundle. Values that a release provides stay open.
 func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesDraft, ref runtimeRef) (*incarnation.Kubernetes, incarnation.ObjectList) {
 	set := &objectSet{serviceCompiler: s, scope: scope, draft: d, ref: ref}
 	set.resolveNamespace()
@@ -119,14 +118,13 @@ func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesD
 	return doc, set.bundle(doc)
 }
 
-// fail reports a fault at a path of the service.
+// fail reports a problem at a path of the service.
 func (b *objectSet) fail(at string, fault strict.Fault) {
 	b.faulty = true
 	b.reportIn(b.Decoder, at, b.scope.Place(), substitute.Trouble{InChannel: true, Fault: fault})
 }
 
-// failAt reports trouble at a path of an object: where its manifest stands, or where the service
-// names what it was rendered from.
+// failAt reports a problem at a path of an object: in its manifest, or where the service names the source that it was rendered from.
 func (b *objectSet) failAt(o located[*sources.Object], path string, t substitute.Trouble) {
 	b.faulty = true
 	if o.v.Origin == "" {
@@ -144,7 +142,7 @@ func (b *objectSet) resolveNamespace() {
 	addresses.AddressOnly = true
 	namespace, t := addresses.Text(b.ref.namespace)
 	if t != nil || namespace == "" {
-		return // reported
+		return // already reported
 	}
 	b.namespace = namespace
 	if !namespaceRE.MatchString(namespace) && b.runtimes[b.ref.name].Kind == entities.RuntimeKubernetes {
@@ -156,14 +154,14 @@ func (b *objectSet) resolveNamespace() {
 	}
 }
 
-// gather collects the objects of all sources, in the order in which they are named.
+// gather collects the objects of all sources in the order of their declaration.
 func (b *objectSet) gather() {
 	from := b.inputs
-	taken := map[string]bool{} // a file that two entries lead to counts once
+	taken := map[string]bool{} // a file that two entries include counts once
 	for _, entry := range b.draft.manifests {
 		clean, fault := config.LocalFile(entry.v)
 		if fault != nil {
-			continue // reported
+			continue // already reported
 		}
 		for _, file := range from.Listed[path.Join(path.Dir(b.File), clean)] {
 			if taken[file] {
@@ -188,8 +186,7 @@ func (b *objectSet) add(from *sources.Built, at string) {
 	}
 }
 
-// substitute tries every text of the objects and notes which names they use.
-// Secret says what a secret is to be instead.
+// substitute tries every text of the objects and records the names that they use. Secret is the advice for texts with secrets.
 func (b *objectSet) substitute(secret string) []string {
 	names := map[string]bool{}
 	for _, o := range b.objects {
@@ -198,7 +195,7 @@ func (b *objectSet) substitute(secret string) []string {
 			if t == nil && v.Kind == entities.ParamSecret {
 				t = &substitute.Trouble{Fault: secretInObject(secret)}
 			}
-			if t != nil && t.Param == "" { // else it is reported where the parameter is
+			if t != nil && t.Param == "" { // otherwise reported at the parameter
 				b.failAt(o, text.Path, *t)
 			}
 			for _, found := range substitute.Pattern.FindAllStringSubmatch(text.Text, -1) {
@@ -218,7 +215,7 @@ func secretInObject(expected string) strict.Fault {
 	}
 }
 
-// bundle puts the objects in order, makes or finds their bundle, and lists them.
+// bundle sorts the objects, makes or reuses their bundle, and lists them.
 func (b *objectSet) bundle(doc *incarnation.Kubernetes) incarnation.ObjectList {
 	list := incarnation.ObjectList{}
 	sorted := slices.Clone(b.objects)
@@ -258,11 +255,10 @@ func (b *objectSet) bundle(doc *incarnation.Kubernetes) incarnation.ObjectList {
 	return list
 }
 
-// isSecret reports whether an object holds secrets that anybody could read. The cipher text of SOPS is none, and lies in the
-// repository too.
+// isSecret reports whether an object holds readable secrets. SOPS cipher text is not secret; it is in the repository, too.
 func isSecret(o *sources.Object) bool { return o.Group == "" && o.Kind == "Secret" && !o.Encrypted }
 
-// digestOf is the digest of an object, by which nobody can confirm a guess of a Secret.
+// digestOf returns the digest of an object. The digest of a Secret does not allow an attacker to confirm a guess.
 func (c *compiler) digestOf(o *sources.Object) string {
 	if digest := c.config.Options.SecretDigest; digest != nil && isSecret(o) {
 		return digest(o.Data)
@@ -270,7 +266,7 @@ func (c *compiler) digestOf(o *sources.Object) string {
 	return o.Digest
 }
 
-// allBundles lists the bundles made, by digest.
+// allBundles lists the bundles by digest.
 func (c *compiler) allBundles() []bundle.Bundle {
 	byDigest := map[string]bundle.Bundle{}
 	for _, b := range c.bundles {
@@ -279,15 +275,14 @@ func (c *compiler) allBundles() []bundle.Bundle {
 	return strict.Map(strict.Keys(byDigest), func(digest string) bundle.Bundle { return byDigest[digest] })
 }
 
-// claimKey names an object in a cluster.
+// claimKey identifies an object in a cluster.
 type claimKey struct{ runtime, group, kind, namespace, name string }
 
-// claim is who declares it.
+// claim identifies the service, channel and source that declare an object.
 type claim struct{ service, channel, source string }
 
-// clusterKinds are the kinds, by group, whose objects belong to no namespace whatever a manifest
-// says: a second channel on the same cluster would declare the same object. Of kinds that are not
-// listed the cluster alone knows.
+// clusterKinds lists cluster-scoped kinds by group. Their objects ignore the namespace of a manifest, so a second channel on the same
+// cluster would declare the same object. The scope of other kinds is known only to the cluster.
 var clusterKinds = map[string][]string{
 	"":                             {"Namespace", "Node", "PersistentVolume"},
 	"admissionregistration.k8s.io": {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"},
@@ -300,8 +295,8 @@ var clusterKinds = map[string][]string{
 	"storage.k8s.io":               {"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"},
 }
 
-// unique refuses an object that two sources of the service declare, and one that another service, or
-// the same one in another channel, declares for the same cluster and namespace (D11).
+// unique rejects an object that two sources of the service declare, and one that another service, or the same service in another
+// channel, declares for the same cluster and namespace (D11).
 func (b *objectSet) unique() {
 	own := map[claimKey]*sources.Object{}
 	for _, o := range b.objects {
@@ -339,7 +334,7 @@ func (b *objectSet) claim(key claimKey, o located[*sources.Object]) {
 	}
 }
 
-// onceOnly says how two channels on one cluster stay out of each other's way.
+// onceOnly returns how two channels on one cluster can avoid the conflict.
 func onceOnly(o *sources.Object) string {
 	if o.Group == sources.GroupECS {
 		return "a name of its own such as " + o.Name + "-${{ channel }}"
@@ -350,8 +345,7 @@ func onceOnly(o *sources.Object) string {
 	return "another namespace, or a name of its own such as " + o.Name + "-${{ channel }}"
 }
 
-// claimKey names an object in its cluster; false when its name is not known, which is reported
-// elsewhere.
+// claimKey returns the identity of an object in its cluster; false if its name is not known, which is reported elsewhere.
 func (b *objectSet) claimKey(o *sources.Object) (claimKey, bool) {
 	name, t := b.scope.Text(o.Name)
 	if t != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/converge-engine/converge/intent/sources"
 )
 
-// patch makes the objects what the patches of the service say, one patch after the other.
+// patch applies the patches of the service to the objects in order.
 func (b *objectSet) patch() {
 	if b.faulty {
-		return // what could not be read may be what a patch is for
+		return // the missing source may be the target of a patch
 	}
 	for _, p := range b.draft.patches {
 		if b.Faulty(p.at) {
@@ -24,7 +24,7 @@ func (b *objectSet) patch() {
 			read, ok := b.inputs.Patches[path.Join(path.Dir(b.File), clean)]
 			if fault != nil || !ok {
 				b.faulty = true
-				return // reported
+				return // already reported
 			}
 			text = read
 		}
@@ -38,7 +38,7 @@ func (b *objectSet) patch() {
 		}
 		kept := b.objects[:0:0]
 		for i, o := range b.objects {
-			if changed[i] != nil { // else it was deleted
+			if changed[i] != nil { // otherwise it was deleted
 				o.v = changed[i]
 				kept = append(kept, o)
 			}

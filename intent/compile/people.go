@@ -15,10 +15,10 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// personRE is the name of a person or of a group, as tokens and callers say them.
+// personRE matches the name of a person or a group in tokens and requests.
 var personRE = regexp.MustCompile(`^(group:)?[^\s:][^\s]*$`)
 
-// definePeople compiles who callers are, what they may do, and who is notified.
+// definePeople compiles identities, permissions and notifications.
 func (c *compiler) definePeople(app *config.Document[config.Application], doc *incarnation.Document) {
 	doc.Identity = c.identity(app)
 	c.provesReleasers(doc.Identity)
@@ -39,7 +39,7 @@ func (c *compiler) definePeople(app *config.Document[config.Application], doc *i
 	}
 }
 
-// of is a document that says who callers are, and what it is called.
+// of is a document that declares identities, and its kind.
 type of struct {
 	*strict.Decoder
 	what string
@@ -59,7 +59,7 @@ func (c *compiler) identity(app *config.Document[config.Application]) *entities.
 	return out
 }
 
-// issued checks whose tokens are believed.
+// issued checks the issuer of accepted tokens.
 func (c *compiler) issued(d of, i config.Issued) *entities.Identity {
 	c.plainURL(d, "identity.issuer", i.Issuer)
 	c.plainURL(d, "identity.keysUrl", i.KeysURL)
@@ -77,7 +77,7 @@ func (c *compiler) issued(d of, i config.Issued) *entities.Identity {
 	}
 }
 
-// plainURL checks an address in which nothing is substituted.
+// plainURL checks a URL without substitutions.
 func (c *compiler) plainURL(d of, at, text string) {
 	if !d.Has(at) || d.Faulty(at) {
 		return
@@ -89,7 +89,7 @@ func (c *compiler) plainURL(d of, at, text string) {
 	}
 }
 
-// grantedIn resolves the channels of a grant; none is all of them.
+// grantedIn resolves the channels of a grant; none means all.
 func (c *compiler) grantedIn(app *config.Document[config.Application], at string, a config.Authorization) []string {
 	var channels []string
 	byName, bySelector := app.Has(at+".releaseChannels"), app.Has(at+".selector")
@@ -106,7 +106,7 @@ func (c *compiler) grantedIn(app *config.Document[config.Application], at string
 	return c.listed(app.Decoder, at+".releaseChannels", a.ReleaseChannels, channels)
 }
 
-// listed adds the channels of a list to those that are chosen already.
+// listed adds the channels of a list to the chosen ones.
 func (c *compiler) listed(d *strict.Decoder, at string, names []config.Name, chosen []string) []string {
 	for i, name := range names {
 		location := strict.Index(at, i)
@@ -122,7 +122,7 @@ func (c *compiler) listed(d *strict.Decoder, at string, names []config.Name, cho
 	return chosen
 }
 
-// people checks names of people and groups; or says what else than some may be given.
+// people checks names of people and groups. The text or describes other allowed values.
 func (c *compiler) people(d of, at string, all []string, or string) {
 	if len(all) == 0 && d.Has(at) && !d.Faulty(at) {
 		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "names of people, or of groups as group:NAME" + or})
@@ -156,7 +156,7 @@ func (c *compiler) notification(app *config.Document[config.Application], at str
 	return entities.Notification{Name: string(n.Name), URL: entities.Value(n.URL), Format: cmp.Or(string(n.Format), "json"), Events: events}
 }
 
-// approval compiles an approval: by a channel's own topic, or by a shared one (A14).
+// approval compiles an approval with a topic of the channel or a shared topic (A14).
 func (c *compiler) approval(d of, at, topic string, by config.ManualApproval) entities.Condition {
 	needed := 1
 	if by.MinApprovers != nil {
@@ -183,7 +183,7 @@ func (c *compiler) defineConditions(app *config.Document[config.Application]) {
 	for i, channel := range app.Spec.ReleaseChannels {
 		at := slices.IndexFunc(c.channels, func(d incarnation.Channel) bool { return d.Name == string(channel.Name) })
 		if at < 0 || channelNamed(app.Spec.ReleaseChannels, channel.Name) != i {
-			continue // reported: a second channel of that name
+			continue // already reported as a duplicate name
 		}
 		for j, precondition := range channel.Preconditions {
 			path := strict.Index(strict.Index("releaseChannels", i)+".preconditions", j)
@@ -192,7 +192,7 @@ func (c *compiler) defineConditions(app *config.Document[config.Application]) {
 	}
 }
 
-// channelNamed is the first channel of a name; -1: there is none.
+// channelNamed returns the index of the first channel with a name; -1: none.
 func channelNamed(all []config.ReleaseChannel, name config.Name) int {
 	return slices.IndexFunc(all, func(r config.ReleaseChannel) bool { return r.Name == name })
 }
@@ -226,7 +226,7 @@ func (c *compiler) defineCondition(app *config.Document[config.Application], pat
 		condition.Kind = entities.ChannelHealthy
 	}
 	switch {
-	case len(condition.Channels) == 0: // reported
+	case len(condition.Channels) == 0: // already reported
 	case stable.Selector != nil && slices.Contains(condition.Channels, channel.Name):
 		c.report(app.Decoder, at+".selector", strict.Fault{
 			Code: "cycle", Message: fmt.Sprintf("release channel %s would wait for itself: the selector matches it too", channel.Name),
@@ -245,7 +245,7 @@ func (c *compiler) addCondition(app *config.Document[config.Application], path s
 	channel.Conditions = append(channel.Conditions, condition)
 }
 
-// approvals compiles the preconditions that people answer.
+// approvals compiles the preconditions that people approve.
 func (c *compiler) approvals(app *config.Document[config.Application], path string, p config.Precondition, channel *incarnation.Channel) {
 	if p.ManualApproval != nil {
 		c.addCondition(app, path, c.approval(ofApplication(app), path+".manualApproval", channel.Name, *p.ManualApproval), channel)
@@ -262,7 +262,7 @@ func (c *compiler) approvals(app *config.Document[config.Application], path stri
 	}
 }
 
-// provesReleasers has releases and publications take proof where an approval asks who released.
+// provesReleasers requires proof of identity for releases and publications if an approval depends on the releaser.
 func (c *compiler) provesReleasers(identity *entities.Identity) {
 	asks := func(channel incarnation.Channel) bool {
 		return slices.ContainsFunc(channel.Conditions, func(o entities.Condition) bool { return o.NotReleaser })
@@ -277,8 +277,7 @@ func (c *compiler) provesReleasers(identity *entities.Identity) {
 	}
 }
 
-// order sorts the channels so that each comes after those it waits for, otherwise in file order. A
-// cycle is refused and named (A1).
+// order sorts the channels by their dependencies, and otherwise keeps the file order. It rejects and names a cycle (A1).
 func (c *compiler) order(app *config.Document[config.Application]) []incarnation.Channel {
 	ordered, cycle := after(c.channels, func(channel incarnation.Channel) string { return channel.Name }, incarnation.Upstream)
 	if len(cycle) > 0 {

@@ -16,20 +16,20 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// Bounds of plans: what a workflow walks, and what an incarnation carries.
+// Bounds of plans: the size that a workflow processes and an incarnation contains.
 const (
 	maxPlanNodes     = 5000
 	maxPlanEdges     = 200_000
-	maxPlanFragments = 4_000_000 // bytes, of all release channels
+	maxPlanFragments = 4_000_000 // of all release channels together
 )
 
-// planUse is what runs for a piece of work, as an extension that is used there.
+// planUse returns the command of a plan node as a use of an extension.
 func planUse(d *strict.Decoder, at, what string, name config.Name, run config.CommandUse) extensionUse {
 	use := config.ExtensionUse{Name: name, Ref: run.Ref, Parameters: run.Parameters, ExtensionRun: config.ExtensionRun{CommandRun: run.CommandRun}}
 	return extensionUse{ExtensionUse: use, place: placeOf(d, at, what, name, run.Ref)}
 }
 
-// planned tells whether services of the application say how they are fitted together in a channel.
+// planned reports whether services of the application have plan settings in a channel.
 func (c *compiler) planned(app *config.Document[config.Application], channel string) bool {
 	rules := app.Spec.Plan
 	if rules != nil && app.Has("plan.releaseChannels") && !slices.Contains(rules.ReleaseChannels, config.Name(channel)) {
@@ -40,12 +40,12 @@ func (c *compiler) planned(app *config.Document[config.Application], channel str
 	})
 }
 
-// fitted tells whether a service says how it is fitted together with others.
+// fitted reports whether a service has plan settings that connect it with others.
 func fitted(s config.Service) bool {
 	return len(s.Requires)+len(s.Feeds)+len(s.Reconcilers)+len(s.Integrations)+len(s.DNS) > 0 || s.SetupCallback != nil || s.Aggregator != nil
 }
 
-// checkPlan checks what the application says of plans, once for all channels.
+// checkPlan checks the plan settings of the application, once for all channels.
 func (c *compiler) checkPlan(app *config.Document[config.Application]) {
 	rules := app.Spec.Plan
 	if rules == nil {
@@ -91,7 +91,7 @@ func (c *compiler) stepUses(app *config.Document[config.Application]) (uses step
 	return uses
 }
 
-// planUses lists what runs for nodes of the service, with their kinds.
+// planUses lists the commands for plan nodes of the service, with the kinds of the nodes.
 func (s *serviceCompiler) planUses() (uses []extensionUse, kinds []plan.Kind) {
 	add := func(kind plan.Kind, use extensionUse) { uses, kinds = append(uses, use), append(kinds, kind) }
 	if run := s.Spec.SetupCallback; run != nil {
@@ -106,7 +106,7 @@ func (s *serviceCompiler) planUses() (uses []extensionUse, kinds []plan.Kind) {
 	return uses, kinds
 }
 
-// setupUses are what sets the service up: extensions once it was started, one after another.
+// setupUses lists the extensions that set up the service after its start, in sequence.
 func (s *serviceCompiler) setupUses() (uses []extensionUse) {
 	for i, r := range s.Spec.SetupReconcilers {
 		use := planUse(s.Decoder, strict.Index("setupReconcilers", i), "setup reconciler", r.Name, r.CommandUse)
@@ -121,7 +121,7 @@ func (s *serviceCompiler) setupUses() (uses []extensionUse) {
 
 var strategies = map[config.SyncStrategy]plan.Kind{"dir": plan.Sync, "redeploy": plan.Redeploy}
 
-// ownPlan checks what the service says of others, once for all channels.
+// ownPlan checks the service's plan settings about other services, once for all channels.
 func (s *serviceCompiler) ownPlan(app *config.Document[config.Application]) {
 	uses, kinds := s.planUses()
 	for n, use := range uses {
@@ -247,7 +247,7 @@ func (s *serviceCompiler) plan(in *substitute.Scope, refs []runtimeRef, d *draft
 	work.Services = append(work.Services, service)
 }
 
-// there lists those of the services that go to the channel, in order.
+// there filters the services that go to the channel, in order.
 func (s *serviceCompiler) there(in *substitute.Scope, names []config.Name) (all []string) {
 	for _, name := range names {
 		if slices.Contains(s.goes[string(name)], in.Channel) && name != s.Spec.Name {
@@ -258,7 +258,7 @@ func (s *serviceCompiler) there(in *substitute.Scope, names []config.Name) (all 
 	return slices.Compact(all)
 }
 
-// target notes a runtime that services of a plan are on.
+// target records a runtime of services in a plan.
 func (c *compiler) target(work *plan.Work, name string) {
 	at, known := slices.BinarySearchFunc(work.Targets, name, func(t plan.Target, name string) int { return strings.Compare(t.Name, name) })
 	if !known {
@@ -269,7 +269,7 @@ func (c *compiler) target(work *plan.Work, name string) {
 	}
 }
 
-// feeds notes what the service has for aggregators of the channel.
+// feeds records the service's input for aggregators of the channel.
 func (s *serviceCompiler) feeds(in *substitute.Scope, service *plan.Service, work *plan.Work) {
 	f := &filling{c: s.compiler, d: s.Decoder, scope: s.refer(in, declared{}, reference{})}
 	f.scope.NotCaptured = func(service, name string) *strict.Fault { return s.notCaptured(in.Channel, service, name) }
@@ -302,7 +302,7 @@ func (s *serviceCompiler) feeds(in *substitute.Scope, service *plan.Service, wor
 	service.Feeds = slices.Compact(service.Feeds)
 }
 
-// unversioned refuses a text that names the version: there is none where it is used.
+// unversioned rejects a text that names the version, because there is none in this place.
 func (c *compiler) unversioned(f *filling, at, text, filled string) string {
 	if config.HasSubstitution(withoutReported(plan.WithCaptured(filled, func(string, string) string { return "" }))) {
 		f.late(at, text, noVersion)
@@ -312,7 +312,7 @@ func (c *compiler) unversioned(f *filling, at, text, filled string) string {
 
 var noVersion = strict.Fault{Code: "bad-substitution", Message: "there is no version here", Expected: "what the channel has: labels, constants"}
 
-// planRun compiles what runs for a node in one channel, after steps.
+// planRun compiles the command of a node in one channel, after steps.
 func (c *compiler) planRun(in *substitute.Scope, use extensionUse, after []extensionUse) entities.Extension {
 	_, run, definition := c.ran(in, use, c.reportedInPlan(after))
 	if text, err := json.Marshal(definition); in.Service == "" && err == nil && config.HasSubstitution(withoutReported(string(text))) {
@@ -324,7 +324,7 @@ func (c *compiler) planRun(in *substitute.Scope, use extensionUse, after []exten
 	return compiled
 }
 
-// plans makes the plan of each channel, of what was compiled of its services.
+// plans makes the plan of each channel from its compiled services.
 func (c *compiler) plans(app *config.Document[config.Application]) {
 	for n := range c.channels {
 		channel := &c.channels[n]
@@ -364,7 +364,7 @@ func (c *compiler) plans(app *config.Document[config.Application]) {
 	}
 }
 
-// boundPlan refuses a plan that is too large to be walked.
+// boundPlan rejects a plan that is too large to process.
 func (c *compiler) boundPlan(app *config.Document[config.Application], channel string, work *plan.Work) bool {
 	nodes, edges := work.Size()
 	if nodes <= maxPlanNodes && edges <= maxPlanEdges {
@@ -377,7 +377,7 @@ func (c *compiler) boundPlan(app *config.Document[config.Application], channel s
 	return false
 }
 
-// buildable refuses a cycle, where it was begun.
+// buildable rejects a cycle, at its first dependency.
 func (c *compiler) buildable(app *config.Document[config.Application], work *plan.Work) bool {
 	_, err := work.Plan(plan.Scope{All: true})
 	var cycle *plan.CycleError
@@ -404,7 +404,8 @@ func (c *compiler) buildable(app *config.Document[config.Application], work *pla
 	return false
 }
 
-// PlanDefinitions are what the commands of plans run, each once and in order. They are put into the store before the incarnation.
+// PlanDefinitions returns the definitions of the commands of plans, each once and in order. They are put into the store before the
+// incarnation.
 func (c *Compiled) PlanDefinitions() (all []entities.ExtensionDefinition) {
 	seen := map[string]bool{}
 	for _, channel := range c.Incarnation.Channels() {

@@ -8,11 +8,11 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// planGateID is what explain shows and bypass names.
+// planGateID is the name that explain shows and bypass accepts.
 const planGateID = "plan/deploy"
 
-// planGate holds a release until the plan of the channel deploys the service. It is asked after approvals, as nobody has to wait for
-// others to approve.
+// planGate holds a release until the plan of the channel deploys the service. It is evaluated after approvals, so approvers do not have
+// to wait for other services.
 func (s *serviceCompiler) planGate(in *substitute.Scope, d *draft) []entities.Check {
 	if s.works[in.Channel] == nil || !s.inPlan() && !s.takesCaptured(in, d) {
 		return nil
@@ -31,14 +31,14 @@ func (s *serviceCompiler) planGate(in *substitute.Scope, d *draft) []entities.Ch
 	}}
 }
 
-// inPlan tells whether the service has anything to wait for, or others for it.
+// inPlan reports whether the service waits for another service or another waits for it.
 func (s *serviceCompiler) inPlan() bool {
 	rules := s.config.Application.Spec.Plan
 	return fitted(s.Spec) || rules != nil && len(rules.Before) > 0 ||
 		slices.ContainsFunc(s.config.Services, func(other *config.Document[config.Service]) bool { return names(&other.Spec, s.Spec.Name) })
 }
 
-// names tells whether a service says that it is fitted together with another one.
+// names reports whether the plan settings of a service name another one.
 func names(s *config.Service, other config.Name) bool {
 	return slices.Contains(s.Requires, other) || slices.Contains(s.Integrations, other) ||
 		slices.ContainsFunc(s.Feeds, func(f config.Feed) bool { return f.Aggregator == other }) ||

@@ -11,15 +11,15 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// Times between readings while a release waits, by what is evaluated.
+// Times between evaluations while a release waits, by kind.
 const (
 	defaultInterval    = 30 * time.Second
 	jobInterval        = time.Minute
-	slowInterval       = 5 * time.Minute // of what says itself when it changes
+	slowInterval       = 5 * time.Minute // for kinds that know when they change
 	dependencyInterval = 10 * time.Second
 )
 
-// protectionUse is where a protection or a postcondition is used.
+// protectionUse is a use of a protection or a postcondition.
 type protectionUse struct {
 	config.ProtectionUse
 	place
@@ -70,7 +70,7 @@ func (p protectionDoc) declared() declared {
 	return declared{"protection", string(p.Spec.Name), p.Decoder, p.Spec.Parameters}
 }
 
-// kindFaulty reports whether a kind was meant that could not be read.
+// kindFaulty reports whether the document has a kind that could not be decoded.
 func (p protectionDoc) kindFaulty() bool {
 	return slices.ContainsFunc(config.KindNames(), p.Faulty)
 }
@@ -83,7 +83,7 @@ func twoKinds(kinds []entities.CheckKind) strict.Fault {
 	return strict.Fault{Code: "one-of", Message: fmt.Sprintf("a protection is of one kind, and both %q and %q are given", kinds[0], kinds[1]), Expected: "one of them"}
 }
 
-// checkProtection checks a protection where it is used, once for all services.
+// checkProtection checks a use of a protection, once for all services.
 func (c *compiler) checkProtection(use protectionUse) {
 	kinds := use.Kinds()
 	faulty := slices.ContainsFunc(config.KindNames(), func(kind string) bool { return use.d.Faulty(use.at + "." + kind) })
@@ -111,7 +111,7 @@ func (c *compiler) checkProtection(use protectionUse) {
 	c.checkStages(use)
 }
 
-// checkStages checks when a protection is asked.
+// checkStages checks the stages at which a protection is evaluated.
 func (c *compiler) checkStages(use protectionUse) {
 	at := use.at + ".lifecycle"
 	if use.d.Has(at) && len(use.Lifecycle) == 0 && !use.d.Faulty(at) {
@@ -158,10 +158,10 @@ func (s *serviceCompiler) checks(in *substitute.Scope, ref runtimeRef, deadline 
 	return append(compiled, s.compareByDefault(in, defaults, deadline)...)
 }
 
-// remotely is where what the worker of a channel's runtime does is done.
+// remotely is the location of tasks that the worker of a channel's runtime runs.
 const remotely config.WorkerLocation = "remote"
 
-// hasWorker refuses a protection of which nobody needs to be asked, or whose runtime has no worker of its own.
+// hasWorker rejects a remote protection that needs no worker, or whose runtime has no worker of its own.
 func (s *serviceCompiler) hasWorker(in *substitute.Scope, ref runtimeRef, use protectionUse, kind entities.CheckKind) bool {
 	fault := strict.Fault{Code: "bad-value", Expected: `"local" here`}
 	switch {
@@ -209,7 +209,7 @@ func (s *serviceCompiler) check(in *substitute.Scope, use protectionUse) entitie
 	return check
 }
 
-// kindOf is how a protection is evaluated, wherever that is written.
+// kindOf returns the kind of a protection, which may be inline or in a referenced document.
 func (s *serviceCompiler) kindOf(use protectionUse) config.ProtectionKind {
 	if doc := s.protections[string(use.Ref)]; doc != nil && len(use.Kinds()) == 0 {
 		return doc.Spec.ProtectionKind
@@ -217,14 +217,14 @@ func (s *serviceCompiler) kindOf(use protectionUse) config.ProtectionKind {
 	return use.ProtectionKind
 }
 
-// define keeps a definition and returns the digest by which the incarnation names it.
+// define stores a definition and returns the digest by which the incarnation refers to it.
 func (c *compiler) define(definition entities.CheckDefinition) string {
 	digest := entities.DigestOf(definition)
 	c.definitions.checks[digest] = definition
 	return digest
 }
 
-// capacityParameter refuses a parameter that the service does not have, or that is no number.
+// capacityParameter rejects a parameter that the service does not have, or that is not a number.
 func (s *serviceCompiler) capacityParameter(f *filling, channel string, name config.ParameterName) {
 	if fault := s.numeric(string(s.Spec.Name), name); fault != nil && name != "" && !f.d.Faulty(f.at) {
 		s.reportIn(f.d, strict.Field(f.at, "capacity.parameter"), channel, substitute.Trouble{Fault: *fault})
@@ -256,11 +256,11 @@ func intervalOf(kind entities.CheckKind) time.Duration {
 	return defaultInterval
 }
 
-// repairs reports whether repairs of drift ask a protection, too: freezes and capacity.
-// Freezes beside windows do not, or nothing would be repaired at night.
+// repairs reports whether drift repairs evaluate a protection, too. Freezes and capacity do. Freezes that are defined by windows do not,
+// or no drift would be repaired at night.
 func repairs(kind config.ProtectionKind) bool {
 	if t := kind.AllowedTimes; t != nil {
 		return len(t.Freezes) > 0 && len(t.Windows)+len(t.Holidays)+len(t.HolidayCountries) == 0
 	}
-	return kind.Capacity != nil && kind.Capacity.Object == "" // what is there is to be repaired
+	return kind.Capacity != nil && kind.Capacity.Object == "" // an object's capacity may be what needs repair
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// renamedServices checks what services were called before: something that is none any more, and was one service.
+// renamedServices checks the former names of services. A former name must not be a current service, and belongs to one service only.
 func (c *compiler) renamedServices() {
 	declared := map[config.Name]*config.Document[config.Service]{}
 	for _, s := range c.config.Services {

@@ -11,9 +11,9 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// This file checks what extensions, and steps of plans, report, and who uses it (A21, E15).
+// This file checks the outputs of extensions and plan steps, and the references to them (A21, E15).
 
-// reporting checks the names of what an extension reports, once.
+// reporting checks the names of an extension's outputs, once.
 func (c *compiler) reporting(d *strict.Decoder, at string, names []config.ParameterName) {
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
@@ -25,7 +25,7 @@ func (c *compiler) reporting(d *strict.Decoder, at string, names []config.Parame
 	}
 }
 
-// addressing checks of which runtimes the steps before everything report the addresses.
+// addressing checks the runtimes whose addresses the plan's before steps report.
 func (c *compiler) addressing(app *config.Document[config.Application]) {
 	seen := map[config.Name]bool{}
 	for i, step := range app.Spec.Plan.Before {
@@ -49,7 +49,7 @@ func (c *compiler) addressing(app *config.Document[config.Application]) {
 	}
 }
 
-// addressedBy is the step that reports the address of a runtime, or none.
+// addressedBy returns the step that reports the address of a runtime, or "".
 func (c *compiler) addressedBy(runtime string) string {
 	if rules := c.config.Application.Spec.Plan; rules != nil {
 		for _, step := range rules.Before {
@@ -61,7 +61,7 @@ func (c *compiler) addressedBy(runtime string) string {
 	return ""
 }
 
-// runOf is what an extension runs where it is used.
+// runOf returns the run of an extension at its use.
 func (c *compiler) runOf(use extensionUse) config.ExtensionRun {
 	if doc := c.extensions[string(use.Ref)]; doc != nil {
 		return doc.Spec.Overridden(use.ExtensionRun)
@@ -69,10 +69,10 @@ func (c *compiler) runOf(use extensionUse) config.ExtensionRun {
 	return use.ExtensionRun
 }
 
-// reported is what a text may use of what extensions report, of all that there are those that ran before it.
+// reported resolves an output for a text. It only finds outputs of extensions that ran before the text is used.
 type reported func(group, key string) (string, *strict.Fault)
 
-// notReported says why no extension, or step, reports an output of that name before, or nil.
+// notReported returns why no earlier extension or step has an output of that name, or nil.
 func (c *compiler) notReported(what, key string, all []extensionUse, before func(extensionUse) bool, expected string) *strict.Fault {
 	id, name, _ := strings.Cut(key, ".")
 	at := named(all, id)
@@ -100,7 +100,7 @@ func (c *compiler) notReported(what, key string, all []extensionUse, before func
 	return &fault
 }
 
-// reportedBefore are outputs of extensions of the service.
+// reportedBefore resolves outputs of the service's extensions.
 func (s *serviceCompiler) reportedBefore(all []extensionUse, before func(extensionUse) bool, expected string) reported {
 	return func(group, key string) (string, *strict.Fault) {
 		if group != "outputs" {
@@ -110,7 +110,7 @@ func (s *serviceCompiler) reportedBefore(all []extensionUse, before func(extensi
 	}
 }
 
-// reportedToPayload are those that have succeeded before the service is deployed.
+// reportedToPayload resolves outputs of extensions that succeed before the service is deployed.
 func (s *serviceCompiler) reportedToPayload(channel string, d *draft) reported {
 	early := func(use extensionUse) bool {
 		return use.Lifecycle == config.ExtensionStage(entities.PreApproval) || use.Lifecycle == config.ExtensionStage(entities.PostApproval)
@@ -120,14 +120,14 @@ func (s *serviceCompiler) reportedToPayload(channel string, d *draft) reported {
 	}
 }
 
-// reportedTo are those that have succeeded before another extension runs.
+// reportedTo resolves outputs of extensions that succeed before another extension runs.
 func (s *serviceCompiler) reportedTo(use extensionUse, all []extensionUse) reported {
 	return s.reportedBefore(all, func(o extensionUse) bool {
 		return o.stage() < use.stage() || slices.Contains(use.DependsOn, config.Name(o.id))
 	}, `it among "dependsOn"`)
 }
 
-// reportedInPlan are outputs of steps, and addresses of runtimes that are declared or reported by one.
+// reportedInPlan resolves outputs of steps, and addresses of runtimes that are declared or that a step reports.
 func (c *compiler) reportedInPlan(before []extensionUse) reported {
 	return func(group, key string) (string, *strict.Fault) {
 		if group == "outputs" {
@@ -146,12 +146,12 @@ func (c *compiler) reportedInPlan(before []extensionUse) reported {
 	}
 }
 
-// withoutReported is a text without what is reported.
+// withoutReported returns a text without references to outputs.
 func withoutReported(text string) string {
 	return entities.WithReported(text, func(string) string { return "" })
 }
 
-// before are the steps before everything else of a plan.
+// before returns the before steps of a plan.
 func (c *compiler) before() []extensionUse {
 	app := c.config.Application
 	if app.Spec.Plan == nil {
@@ -160,5 +160,5 @@ func (c *compiler) before() []extensionUse {
 	return c.stepUses(app).before
 }
 
-// stepID is what the outputs of a step are known by.
+// stepID returns the name by which a text refers to the outputs of a step.
 func stepID(step config.FirstStepUse) string { return cmp.Or(string(step.Name), string(step.Ref)) }

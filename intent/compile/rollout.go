@@ -12,7 +12,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// rollout checks the policy by which releases go through a channel; nil: to all instances at once.
+// rollout checks the rollout policy of a channel; nil: all instances at once.
 func (c *compiler) rollout(app *config.Document[config.Application], at string, given *config.Rollout) *entities.Rollout {
 	if given == nil {
 		return nil
@@ -25,7 +25,7 @@ func (c *compiler) rollout(app *config.Document[config.Application], at string, 
 	return r
 }
 
-// rolloutCommand checks that the policy says something, and by what: steps, or a command.
+// rolloutCommand checks that the policy has either steps or a command.
 func (c *compiler) rolloutCommand(app *config.Document[config.Application], at string, given *config.Rollout) {
 	command := app.Has(at + ".command")
 	switch {
@@ -43,7 +43,7 @@ func (c *compiler) rolloutCommand(app *config.Document[config.Application], at s
 	(&filling{c: c, d: app.Decoder, at: at}).selection(given)
 }
 
-// selection fills in the command that selects.
+// selection sets the command that selects instances.
 func (f *filling) selection(given *config.Rollout) *entities.CheckRun {
 	return &entities.CheckRun{
 		Command: f.command(f.at, given.Command, f.period(f.at+".timeout", given.Timeout, span{defaultCommandTimeout, time.Millisecond})),
@@ -51,7 +51,7 @@ func (f *filling) selection(given *config.Rollout) *entities.CheckRun {
 	}
 }
 
-// selection is the check by which the command of a channel's policy is asked for the service; none without a command.
+// selection returns the check that runs the command of a channel's policy for the service; none without a command.
 func (s *serviceCompiler) selection(in *substitute.Scope, at string, given *config.Rollout, refs []runtimeRef) []entities.Check {
 	if given == nil || len(given.Command) == 0 {
 		return nil
@@ -70,7 +70,7 @@ func (s *serviceCompiler) selection(in *substitute.Scope, at string, given *conf
 	return []entities.Check{{ID: definition.ID, Kind: definition.Kind, Definition: s.define(definition), Interval: defaultInterval}}
 }
 
-// step adds a step to those before, unless it is wrong; so many are updated by the field that is called amount.
+// step adds a step unless it is invalid. Amount is the name of the field with the number of updated instances.
 func (c *compiler) step(app *config.Document[config.Application], at, amount string, given config.RolloutStep, before []entities.RolloutStep) []entities.RolloutStep {
 	step := entities.RolloutStep{Instances: (*entities.Amount)(given.Instances)}
 	var last *entities.Amount
@@ -87,7 +87,7 @@ func (c *compiler) step(app *config.Document[config.Application], at, amount str
 	return append(before, step)
 }
 
-// configRollout checks the policy by which a change of configuration goes through the services; nil: to all at once.
+// configRollout checks the rollout policy for changes of configuration; nil: all services at once.
 func (c *compiler) configRollout(app *config.Document[config.Application]) *entities.ConfigRollout {
 	given := app.Spec.ConfigRollout
 	if given == nil {
@@ -108,11 +108,11 @@ func (c *compiler) configRollout(app *config.Document[config.Application]) *enti
 	return r
 }
 
-// configRolloutID is what explain shows and bypass names.
+// configRolloutID is the name that explain shows and bypass accepts.
 const configRolloutID = "config-rollout/services"
 
-// configRolloutCheck holds a change of configuration until it is the service's turn. It is asked after approvals: nobody has to wait for
-// the turn to approve.
+// configRolloutCheck holds a change of configuration until it is the service's turn. It is evaluated after approvals, so approvers do
+// not have to wait for the turn.
 func (s *serviceCompiler) configRolloutCheck(in *substitute.Scope) []entities.Check {
 	if s.configSteps == nil {
 		return nil
@@ -126,7 +126,7 @@ func (s *serviceCompiler) configRolloutCheck(in *substitute.Scope) []entities.Ch
 	}}
 }
 
-// wrongStep says what is wrong with a step after another that updated so many, or nil.
+// wrongStep returns the problem of a step, compared with the amount of the previous step, or nil.
 func wrongStep(amount string, given, pause bool, before, now *entities.Amount) *strict.Fault {
 	switch {
 	case given == pause:

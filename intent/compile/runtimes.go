@@ -77,7 +77,7 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 	return definition
 }
 
-// allowOf is who may use a runtime; nil: everybody.
+// allowOf returns who may use a runtime; nil: everybody.
 func allowOf(allow *config.RuntimeAllow) *entities.RuntimeAllow {
 	if allow == nil {
 		return nil
@@ -91,7 +91,7 @@ func allowOf(allow *config.RuntimeAllow) *entities.RuntimeAllow {
 	}
 }
 
-// maxApplies checks the bound on applies, which may stand in two fields but only in one at once.
+// maxApplies checks the limit of concurrent applies. Two fields can set it, but not both at once.
 func (c *compiler) maxApplies(doc *config.Document[config.Runtime], definition *entities.RuntimeDefinition) {
 	const field = "maxConcurrentApplies"
 	bounds := map[string]*int{field: doc.Spec.MaxConcurrentApplies}
@@ -111,7 +111,7 @@ func (c *compiler) maxApplies(doc *config.Document[config.Runtime], definition *
 	}
 }
 
-// isFalse reports whether something that is on unless it is turned off was turned off.
+// isFalse reports whether an option with default true is set to false.
 func isFalse(given *bool) bool { return given != nil && !*given }
 
 func (c *compiler) defineKubernetes(doc *config.Document[config.Runtime], k *config.RuntimeKubernetes, definition *entities.RuntimeDefinition) {
@@ -128,7 +128,7 @@ func (c *compiler) defineKubernetes(doc *config.Document[config.Runtime], k *con
 	c.noSubstitution(doc.Decoder, "kubernetes.kubeconfig", "a runtime", k.Kubeconfig)
 }
 
-// timing fills in the defaults.
+// timing sets the defaults.
 func (c *compiler) timing(doc *config.Document[config.Runtime], at string, pace config.Pace) entities.RuntimeTiming {
 	d := doc.Decoder
 	retry := c.retrying(d, at+".retry", pace.Retry)
@@ -154,13 +154,13 @@ func (c *compiler) timing(doc *config.Document[config.Runtime], at string, pace 
 	return timing
 }
 
-// retries is how often and when something is tried again.
+// retries is the number and the schedule of retries.
 type retries struct {
 	attempts         int
 	backoff, longest time.Duration
 }
 
-// retrying fills in the defaults of retries; without a decoder it reports nothing.
+// retrying sets the defaults of retries. Without a decoder it reports no problems.
 func (c *compiler) retrying(d *strict.Decoder, at string, given *config.Retry) retries {
 	retry := config.Retry{}
 	if given != nil {
@@ -187,10 +187,10 @@ func (c *compiler) retrying(d *strict.Decoder, at string, given *config.Retry) r
 	return r
 }
 
-// span is what a duration is when not given, and the shortest it may be.
+// span is the default and the minimum of a duration.
 type span struct{ otherwise, least time.Duration }
 
-// atLeast is a duration or its default, and refuses one that is too short.
+// atLeast returns a duration or its default, and rejects one below the minimum.
 func (c *compiler) atLeast(d *strict.Decoder, path string, given config.Duration, within span) time.Duration {
 	v := given.Or(within.otherwise)
 	if v < within.least && given.Check() == nil {

@@ -51,7 +51,7 @@ func (c *compiler) defineCustom(doc *config.Document[config.Runtime], custom *co
 	definition.Timing = timing
 }
 
-// applyCommand is a command, or a workflow in its place (D28).
+// applyCommand returns the command, or nil if a workflow replaces it (D28).
 func (c *compiler) applyCommand(d *strict.Decoder, apply config.ApplyCommand) *entities.Command {
 	const at = "custom.apply"
 	if apply.Workflow == nil {
@@ -81,10 +81,10 @@ func (c *compiler) applyCommand(d *strict.Decoder, apply config.ApplyCommand) *e
 	return &entities.Command{Workflow: &w, Timeout: c.atLeast(d, at+".timeout", apply.Timeout, span{defaultApplyTimeout, time.Millisecond})}
 }
 
-// maxWorkflowName is how long the names of workflow types and task queues may be; a server may be told to allow more.
+// maxWorkflowName bounds the names of workflow types and task queues. A server may be configured to allow longer ones.
 const maxWorkflowName = 255
 
-// watchCommand is one that never ends, so that it is none for a Job or a task.
+// watchCommand compiles the watch command. It never ends, so it cannot run as a Job or a task.
 func (c *compiler) watchCommand(d *strict.Decoder, custom config.RuntimeCustom) *entities.Command {
 	if custom.Watch == nil {
 		return nil
@@ -95,7 +95,7 @@ func (c *compiler) watchCommand(d *strict.Decoder, custom config.RuntimeCustom) 
 	return c.runtimeCommand(d, "custom.watch", custom.Watch.Program, "", 0)
 }
 
-// runtimeCommand checks a command of a runtime, whichever of its two names it is under.
+// runtimeCommand checks a command of a runtime, under either of its two names.
 func (c *compiler) runtimeCommand(d *strict.Decoder, at string, program config.Program, timeout config.Duration, otherwise time.Duration) *entities.Command {
 	command := &entities.Command{Argv: program.Command}
 	own, other := d.Has(at+".command"), d.Has(at+".program")
@@ -116,7 +116,7 @@ func (c *compiler) runtimeCommand(d *strict.Decoder, at string, program config.P
 	return command
 }
 
-// fetchMode is how fetch answers. Where commands are programs, exit codes need not be said.
+// fetchMode returns how fetch reports its result. Commands that are programs do not need exit codes.
 func (c *compiler) fetchMode(d *strict.Decoder, fetch config.FetchCommand) entities.FetchMode {
 	own, other := d.Has("custom.fetch.mode"), d.Has("custom.fetch.fetchMode")
 	switch {
@@ -153,7 +153,7 @@ func (c *compiler) exitCodes(d *strict.Decoder, path string, codes []int) {
 	}
 }
 
-// plainEnv is the environment of a runtime, which belongs to no service.
+// plainEnv returns the environment of a runtime, which belongs to no service.
 func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[config.OwnEnvName]config.EnvValue) map[string]entities.Value {
 	if len(env) == 0 {
 		return nil
@@ -169,8 +169,8 @@ func (c *compiler) plainEnv(d *strict.Decoder, path string, env map[config.OwnEn
 	return plain
 }
 
-// jobPoll is the default time between readings while something moves, where a reading is a Job or a task: it takes
-// seconds, and a handful of objects in the cluster.
+// jobPoll is the default poll interval for a moving instance if fetch runs as a Job or a task. Such a reading takes seconds, and creates
+// several objects in the cluster.
 const jobPoll = "30s"
 
 var (
@@ -179,7 +179,7 @@ var (
 	imageRE        = regexp.MustCompile(`^[^\s]+$`)
 )
 
-// paceOf is how often the runtime is asked.
+// paceOf returns how often the runtime is polled.
 func paceOf(r config.RuntimeCustom) config.Pace {
 	pace := r.Pace
 	if (r.Job != nil || r.Task != nil) && pace.PollInterval == "" {
@@ -188,7 +188,7 @@ func paceOf(r config.RuntimeCustom) config.Pace {
 	return pace
 }
 
-// commandJob checks where commands run as Jobs.
+// commandJob checks the settings of commands that run as Jobs.
 func (c *compiler) commandJob(d *strict.Decoder, at string, job *config.CommandJob) *entities.CommandJob {
 	if job == nil {
 		return nil
@@ -225,7 +225,7 @@ func (c *compiler) commandJob(d *strict.Decoder, at string, job *config.CommandJ
 	return jobEntity(job)
 }
 
-// jobNodes checks what a Job asks of its nodes.
+// jobNodes checks the node requirements of a Job.
 func (c *compiler) jobNodes(d *strict.Decoder, at, where string, job *config.CommandJob) {
 	resources := cmp.Or(job.Resources, &config.JobResources{})
 	for _, list := range []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// healthRules checks the expressions of a runtime by which the health of kinds is judged (H3).
+// healthRules checks the expressions of a runtime that evaluate the health of kinds (H3).
 func (c *compiler) healthRules(doc *config.Document[config.Runtime], given []config.KindHealth) (rules []entities.HealthRule) {
 	seen := map[[2]string]int{}
 	for n, k := range given {

@@ -37,9 +37,9 @@ type serviceCompiler struct {
 	application string
 	types       map[string]entities.ParamType
 	carried     map[string]entities.Addon
-	channels    []string // it goes to
+	channels    []string // of the service
 	waiting     []dependency
-	comparisons int // in the channel that is compiled
+	comparisons int // in the current channel
 }
 
 func (s *serviceCompiler) compile() incarnation.Service {
@@ -68,7 +68,7 @@ func (s *serviceCompiler) compile() incarnation.Service {
 	return doc
 }
 
-// versions notes where the file declares a version, and refuses two ways at once.
+// versions records the file that declares the version, and rejects two sources at once.
 func (s *serviceCompiler) versions(doc *incarnation.Service) {
 	at := ""
 	switch {
@@ -84,7 +84,7 @@ func (s *serviceCompiler) versions(doc *incarnation.Service) {
 	doc.DeclaredAt = fmt.Sprintf("%s:%d", s.File, s.At(at).Line)
 }
 
-// goesTo lists the channels of the service, in file order of the application.
+// goesTo lists the channels of the service in file order of the application.
 func (s *serviceCompiler) goesTo() []string {
 	all := s.channelNames()
 	if !s.Has("releaseChannels") {
@@ -97,7 +97,7 @@ func (s *serviceCompiler) goesTo() []string {
 	return slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(chosen, name) })
 }
 
-// parameters checks the declared parameters; their values are checked in each channel.
+// parameters checks the declared parameters. Their values are checked in each channel.
 func (s *serviceCompiler) parameters() []incarnation.Parameter {
 	s.types = map[string]entities.ParamType{}
 	var all []incarnation.Parameter
@@ -113,7 +113,7 @@ func (s *serviceCompiler) parameters() []incarnation.Parameter {
 	return all
 }
 
-// aspects checks the groups of parameters that are released by themselves (B5).
+// aspects checks the groups of parameters that are released separately (B5).
 func (s *serviceCompiler) aspects() []entities.Aspect {
 	var all []entities.Aspect
 	of := map[config.ParameterName]string{}
@@ -137,7 +137,7 @@ func (s *serviceCompiler) aspects() []entities.Aspect {
 	return all
 }
 
-// notOfAspect says why a parameter cannot be of an aspect, or nil; others are of one already.
+// notOfAspect returns why a parameter cannot belong to an aspect, or nil. The map has the parameters that already belong to one.
 func (s *serviceCompiler) notOfAspect(p config.ParameterName, of map[config.ParameterName]string) *strict.Fault {
 	declared := slices.IndexFunc(s.Spec.Parameters, func(d config.ServiceParameter) bool { return d.Name == p })
 	switch {
@@ -158,29 +158,29 @@ func parameter(p config.ServiceParameter) incarnation.Parameter {
 	return incarnation.Parameter{Name: string(p.Name), Type: entities.ParamType(p.Type), Description: p.Description, Overridable: p.Overridable}
 }
 
-// located is a value and the path where it is declared.
+// located is a value and the path of its declaration.
 type located[T any] struct {
 	v  T
 	at string
 }
 
-// draft is what the layers of a service add up to in one channel.
+// draft is the merged configuration of a service in one channel.
 type draft struct {
 	parameters map[string]located[any]
 	env        map[string]located[entities.Value]
 	files      []string
-	customAt   string // where custom was given last
+	customAt   string // path of the last layer that set custom
 	kubernetes *kubernetesDraft
 	ecs        *ecsDraft
 	deadline   time.Duration
 	drift      entities.Drift
 	noRollback bool
 
-	protections []protectionUse // of the service, and its postconditions
+	protections []protectionUse // of the service, including its postconditions
 	extensions  []extensionUse
 }
 
-// draft begins every channel with what the service says for all.
+// draft initializes every channel with the common configuration of the service.
 func (s *serviceCompiler) draft() map[string]*draft {
 	drafts := map[string]*draft{}
 	for _, channel := range s.channels {
@@ -227,7 +227,7 @@ func (d *draft) custom(at string, custom *config.ServiceCustom) {
 	}
 }
 
-// override applies perReleaseChannel in file order; later wins.
+// override applies perReleaseChannel in file order; later entries win.
 func (s *serviceCompiler) override(drafts map[string]*draft) {
 	for i, o := range s.Spec.PerReleaseChannel {
 		at := strict.Index("perReleaseChannel", i)
@@ -253,7 +253,7 @@ func (s *serviceCompiler) override(drafts map[string]*draft) {
 	}
 }
 
-// overriddenParameters refuses values of parameters that are not declared.
+// overriddenParameters rejects values of undeclared parameters.
 func (s *serviceCompiler) overriddenParameters(at string, o config.ChannelOverride) {
 	for _, name := range strict.Keys(o.Parameters) {
 		if _, known := s.types[name]; known || s.Faulty("parameters") {
@@ -306,7 +306,7 @@ func (s *serviceCompiler) instance(channel incarnation.Channel, d *draft, doc *i
 	return instance
 }
 
-// member compiles what an instance has on its runtime.
+// member compiles the runtime-specific part of an instance.
 func (s *serviceCompiler) member(channel incarnation.Channel, d *draft, ref runtimeRef, doc *incarnation.Service) incarnation.Member {
 	runtime := s.runtimes[ref.name]
 	member := incarnation.Member{Runtime: ref.name, Kind: runtime.Kind, RuntimeLabels: runtime.Labels, MovedFrom: ref.movedFrom}
@@ -334,7 +334,7 @@ func (s *serviceCompiler) member(channel incarnation.Channel, d *draft, ref runt
 	return member
 }
 
-// with adds an entry to a map that is nil while it is empty.
+// with adds an entry to a map, and creates a nil map.
 func with[V any](all map[string]V, name string, v V) map[string]V {
 	if all == nil {
 		all = map[string]V{}
@@ -343,7 +343,7 @@ func with[V any](all map[string]V, name string, v V) map[string]V {
 	return all
 }
 
-// maestro is how releases follow each other: by latest, unless another strategy is declared.
+// maestro returns the strategy by which releases follow each other; the default is latest.
 func maestro(declared *config.Maestro) entities.Maestro {
 	if declared == nil {
 		declared = &config.Maestro{}
@@ -351,7 +351,7 @@ func maestro(declared *config.Maestro) entities.Maestro {
 	return entities.Maestro{Strategy: cmp.Or(string(declared.Strategy), "latest"), HoldUntil: string(declared.HoldUntil)}
 }
 
-// asksGates tells whether a rollback by hand has to pass the gates: a service is never less strict than its application.
+// asksGates reports whether a manual rollback has to pass the gates. A service is never less strict than its application.
 func (s *serviceCompiler) asksGates() bool {
 	all, own := s.config.Application.Spec.Rollback, s.Spec.Rollback
 	asked := all != nil && all.Gates == "ask"
@@ -363,7 +363,7 @@ func (s *serviceCompiler) asksGates() bool {
 	return asked || own != nil && own.Gates == "ask"
 }
 
-// noRollbackBelow is the version below which nothing goes back: one that can be compared.
+// noRollbackBelow returns the lowest version for rollbacks, which must be comparable.
 func (s *serviceCompiler) noRollbackBelow() string {
 	v := string(s.Spec.NoRollbackBelow)
 	if v != "" && !s.Faulty("noRollbackBelow") && !order.Ordered(v) {
@@ -374,7 +374,7 @@ func (s *serviceCompiler) noRollbackBelow() string {
 	return v
 }
 
-// unresolved reports whether a channel names a runtime that is reported as unknown already.
+// unresolved reports whether a channel names a runtime that is already reported as unknown.
 func (s *serviceCompiler) unresolved(channel string) bool {
 	for _, r := range s.config.Application.Spec.ReleaseChannels {
 		if string(r.Name) == channel {
@@ -384,8 +384,7 @@ func (s *serviceCompiler) unresolved(channel string) bool {
 	return false
 }
 
-// scope is what the service may name in one channel, with the version and what a release gives left
-// open.
+// scope returns the names that the service can use in one channel. The version and the values that a release provides stay open.
 func (s *serviceCompiler) scope(channel incarnation.Channel, d *draft) *substitute.Scope {
 	scope := &substitute.Scope{
 		Application: s.application, Service: string(s.Spec.Name), Channel: channel.Name,
@@ -398,9 +397,9 @@ func (s *serviceCompiler) scope(channel incarnation.Channel, d *draft) *substitu
 	return scope
 }
 
-// substitutions tries every text of the service in one channel but those of its objects.
+// substitutions tries every text of the service in one channel except those of its objects.
 func (s *serviceCompiler) substitutions(in *substitute.Scope, d *draft, ref runtimeRef) {
-	scope := *in // what is used here is of no interest
+	scope := *in // a copy, because the uses that are recorded here are discarded
 	for _, name := range strict.Keys(s.types) {
 		if _, t := scope.Param(name); t != nil && t.Param == name && !s.Faulty(d.parameters[name].at) {
 			s.reportIn(s.Decoder, d.parameters[name].at, scope.Place(), *t)
@@ -420,7 +419,7 @@ func (s *serviceCompiler) substitutions(in *substitute.Scope, d *draft, ref runt
 	}
 }
 
-// given refuses a parameter without a value where no release is made by a person who could give it, or none may.
+// given rejects a parameter without a value if no person who could provide it makes a release, or if no one may provide it.
 func (s *serviceCompiler) given(channel, name string, d *draft) {
 	if _, ok := d.parameters[name]; ok || s.Faulty("parameters") {
 		return
@@ -439,7 +438,7 @@ func (s *serviceCompiler) given(channel, name string, d *draft) {
 	}})
 }
 
-// sizes refuses payloads over the size of an asset, by name (D1).
+// sizes rejects payloads that exceed the size limit of an asset, by name (D1).
 func (s *serviceCompiler) sizes(doc *incarnation.Service) {
 	for _, instance := range doc.Channels {
 		size, files := 0, 0

@@ -11,19 +11,19 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// refusal is the code of what a validator says.
+// refusal is the code of a problem that a validator reports.
 const refusal = "refused-by-validator"
 
-// Bounds of what a validator says.
+// Bounds of the output of a validator.
 const (
 	maxRefusals = 50
-	maxRefusal  = 300 // bytes of each
+	maxRefusal  = 300 // bytes per line
 )
 
-// placed is a line that says where something is wrong.
+// placed matches a line that starts with a position.
 var placed = regexp.MustCompile(`^([^:\s][^:]*):(\d+)(?::(\d+))?:\s*(.+)$`)
 
-// validate asks the validators of the application, all of them, about what was compiled.
+// validate runs all validators of the application on the compiled result.
 func (l *Loaded) validate(compiled *Compiled) (problems strict.Problems) {
 	app := l.Application
 	for i, validator := range app.Spec.Validators {
@@ -38,10 +38,11 @@ func (l *Loaded) validate(compiled *Compiled) (problems strict.Problems) {
 	return problems
 }
 
-// refused are the lines of a validator: those that name a file are about that, and the others about all.
+// refused returns the problems in the output of a validator. Lines that name a file refer to that file, other lines to the whole
+// configuration.
 func (l *Loaded) refused(at string, validator config.ConfigurationCommand, ran config.Ran) (problems strict.Problems) {
 	for line := range strings.Lines(string(ran.Stdout) + "\n" + string(ran.Stderr)) {
-		line = strings.TrimSpace(strings.ToValidUTF8(line[:min(len(line), maxRefusal)], "")) // a longer one is cut
+		line = strings.TrimSpace(strings.ToValidUTF8(line[:min(len(line), maxRefusal)], "")) // longer lines are truncated
 		if line == "" || len(problems) == maxRefusals {
 			continue
 		}

@@ -1,4 +1,4 @@
-// Package edit changes one value in a configuration and nothing else: not a comment, not the layout.
+// Package edit changes one value in a configuration and preserves comments and layout.
 package edit
 
 import (
@@ -16,11 +16,11 @@ import (
 	"github.com/converge-engine/converge/intent/config"
 )
 
-// Change is what became of a file.
+// Change is the result of an edit of a file.
 type Change struct {
-	File          string // by its path from the directory
+	File          string // relative to the directory
 	Before, After string // the value
-	Text          []byte // of the file from now on
+	Text          []byte // new content of the file
 }
 
 // maxFile bounds a file, in bytes.
@@ -28,8 +28,8 @@ const maxFile = 1 << 20
 
 var errForm = errors.New("it is written in a form that is not changed here; edit it by hand")
 
-// Set has a value be another in the configuration of a directory. The path begins with the document, as in
-// Service/web.parameters[name=greeting].default; the value has to be there, and to be text, a number, or true or false.
+// Set changes a value in the configuration of a directory. The path begins with the document, as in
+// Service/web.parameters[name=greeting].default. The value must exist, and be text, a number, or a boolean.
 func Set(fsys fs.FS, path, value string) (Change, error) {
 	document, steps, err := parse(path)
 	if err != nil {
@@ -132,7 +132,7 @@ func find(node *yaml.Node, steps []step) (*yaml.Node, error) {
 	return node, nil
 }
 
-// where is a value in the text, from its first byte to behind its last.
+// where returns the byte range of a value in the text.
 func where(text []byte, node *yaml.Node) (from, to int, err error) {
 	for range node.Line - 1 {
 		from += bytes.IndexByte(text[from:], '\n') + 1
@@ -162,12 +162,12 @@ func where(text []byte, node *yaml.Node) (from, to int, err error) {
 	return from, from + length, nil
 }
 
-// spellings are the ways to write a value, the one that it is written in before first.
+// spellings returns the ways to write a value, the current style first.
 func spellings(node *yaml.Node, value string) []string {
 	var quoted strings.Builder
 	encoder := json.NewEncoder(&quoted)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // a text can be encoded
+	_ = encoder.Encode(value) // encoding a string cannot fail
 	double := strings.TrimSpace(quoted.String())
 	switch node.Style {
 	case yaml.DoubleQuotedStyle:
@@ -181,7 +181,7 @@ func spellings(node *yaml.Node, value string) []string {
 	return []string{value, double}
 }
 
-// same tells whether two files say the same, but for one value, which text remains if it was text.
+// same reports whether two files have the same content except for one value, which must stay a string if it was one.
 func same(a, b []*yaml.Node, but *yaml.Node, value string) bool {
 	return slices.EqualFunc(a, b, func(a, b *yaml.Node) bool {
 		if a == but {

@@ -8,12 +8,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// step leads from a value to one in it: .key or ["key"], [3], or [name=web].
+// step leads from a value to a nested value: .key or ["key"], [3], or [name=web].
 type step struct {
 	key   string
-	index int    // of a list, where at is given
+	index int    // of a list, if at is set
 	at    bool   // [3]
-	by    string // [name=web]: the item whose field is so
+	by    string // [name=web]: the item with that field value
 	equal string
 }
 
@@ -56,7 +56,7 @@ func (s step) of(node *yaml.Node) (*yaml.Node, bool) {
 	return nil, false
 }
 
-// parse reads KIND/NAME.FIELD….
+// parse parses KIND/NAME.FIELD….
 func parse(path string) (named, []step, error) {
 	wrong := fmt.Errorf("%q is no path; expected KIND/NAME.FIELD, such as Service/web.parameters[name=greeting].default", path)
 	kind, rest, ok := strings.Cut(path, "/")
@@ -75,7 +75,7 @@ func parse(path string) (named, []step, error) {
 	return named{kind, name}, steps, nil
 }
 
-// read takes the next step from a path, and returns what follows.
+// read parses the next step of a path, and returns the rest.
 func (s *step) read(path string) (rest string, ok bool) {
 	if after, is := strings.CutPrefix(path, "."); is {
 		end := strings.IndexAny(after, ".[")
@@ -90,7 +90,7 @@ func (s *step) read(path string) (rest string, ok bool) {
 		if err != nil {
 			return "", false
 		}
-		s.key, _ = strconv.Unquote(quoted) // it is quoted
+		s.key, _ = strconv.Unquote(quoted) // it is a valid quoted string
 		return strings.CutPrefix(path[1+len(quoted):], "]")
 	}
 	inside, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")

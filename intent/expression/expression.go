@@ -1,6 +1,6 @@
-// Package expression judges by expressions in CEL (A20): Check tells whether one makes sense, Judge what it says. An expression is
-// about an entities.CheckInput, whose fields it knows with their types. It asks nobody, changes nothing and knows no time, and
-// what it may cost is bounded.
+// Package expression evaluates expressions in CEL (A20): Check validates an expression, Judge evaluates it. The input of an expression
+// is an entities.CheckInput, with typed fields. Evaluation has no side effects, makes no requests and does not depend on the time, and
+// its cost is bounded.
 package expression
 
 import (
@@ -17,20 +17,20 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// The bounds of an expression. Cost is in CEL's own unit, roughly an access, a comparison, or ten characters that are read.
+// The bounds of an expression. Cost is in CEL's own unit: roughly an access, a comparison, or ten characters that are read.
 const (
 	longest   = 8 << 10 // bytes
 	deepest   = 50      // levels of parentheses and calls
 	costLimit = 1_000_000
-	looks     = 100 // steps of a loop between looks at whether time is over
+	looks     = 100 // loop steps between checks of the timeout
 )
 
-// environment is what expressions know. Making it takes a millisecond.
+// environment is the CEL environment. Creating it takes a millisecond.
 var environment = sync.OnceValues(newEnvironment)
 
-// newEnvironment knows the fields of a CheckInput. Expressions may be compiled in it by many at once: cel-go 0.33 makes its list of
-// names when an expression first mentions one that it does not know, and scopes of other expressions read it then without a lock.
-// So one such expression is compiled here, alone.
+// newEnvironment declares the fields of a CheckInput. Expressions may be compiled concurrently in it. cel-go 0.33 builds its list of
+// names when an expression first refers to an unknown name, and scopes of other expressions then read the list without a lock. So
+// newEnvironment compiles such an expression before concurrent use.
 func newEnvironment() (*cel.Env, error) {
 	input := entities.CheckInput{}
 	options := []cel.EnvOption{
@@ -53,7 +53,7 @@ type known struct {
 	value any
 }
 
-// variables are the fields of the input, by their names in JSON.
+// variables returns the fields of the input, by their JSON names.
 func variables(in entities.CheckInput) map[string]known {
 	of := func(t any) *cel.Type { return cel.ObjectType(reflect.TypeOf(t).String()) }
 	return map[string]known{
@@ -73,7 +73,7 @@ func variables(in entities.CheckInput) map[string]known {
 	}
 }
 
-// addons are as their JSON is: what they say has no type that is known here.
+// addons returns the JSON form of addons, because their types are unknown here.
 func addons(in entities.CheckInput) map[string]any {
 	all := map[string]any{}
 	for name, a := range in.Addons {
@@ -82,14 +82,14 @@ func addons(in entities.CheckInput) map[string]any {
 	return all
 }
 
-// Check says what is wrong with an expression, and where in it. It yields true or false.
+// Check returns the error of an expression and its position. The result of a valid expression is a boolean.
 func Check(text string) error {
 	_, err := compiled(text)
 	return err
 }
 
-// Judge says what an expression yields about the input. An error is that it yields nothing: a field of an object that is not there,
-// say, or too much work.
+// Judge evaluates an expression on the input. It returns an error if there is no result, for example because an object has no such
+// field, or the cost exceeds the bound.
 func Judge(ctx context.Context, text string, in entities.CheckInput) (bool, error) {
 	program, err := compiled(text)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file says how an object of Kubernetes is, by expressions about its own fields (H3), as the healthCheckExprs of Flux do.
+// This file evaluates the health of Kubernetes objects by expressions on their fields (H3), like Flux's healthCheckExprs.
 
-// Verdict is what expressions say of an object.
+// Verdict is the health of an object.
 type Verdict string
 
 // The verdicts.
@@ -27,17 +27,17 @@ const (
 	HealthCurrent    Verdict = "current"
 )
 
-// healthOrder: the first that is true counts, and where none is, the object is in progress.
+// healthOrder: the first expression that is true counts. If none is true, the object is in progress.
 var healthOrder = [...]Verdict{HealthSuspended, HealthInProgress, HealthFailed, HealthCurrent}
 
-// Health are the expressions of one kind, ready for use. Safe for concurrent use.
+// Health contains the compiled expressions of one kind. It is safe for concurrent use.
 type Health struct {
 	kind     string
 	programs map[Verdict]cel.Program
-	status   bool // one of them reads what the object's controller reports
+	status   bool // an expression reads the object's status
 }
 
-// healthFields are what an expression knows of an object, by the names of its fields.
+// healthFields are the fields of an object that expressions can use.
 var healthFields = [...]string{"metadata", "spec", "status", "data"}
 
 var healthEnvironment = sync.OnceValues(func() (*cel.Env, error) {
@@ -51,12 +51,12 @@ var healthEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	}
 	env, err := cel.NewEnv(options...)
 	if err == nil {
-		env.Compile("unknown.name") // newEnvironment says why
+		env.Compile("unknown.name") // see newEnvironment
 	}
 	return env, err
 })
 
-// NewHealth compiles the expressions of a kind. Faults are by field: what is wrong with it, and where in it.
+// NewHealth compiles the expressions of a kind. The errors are by field, and contain the position.
 func NewHealth(rule entities.HealthRule) (*Health, map[string]error) {
 	h := &Health{kind: rule.Kind, programs: map[Verdict]cel.Program{}}
 	faults := map[string]error{}
@@ -93,8 +93,8 @@ func (h *Health) compile(verdict Verdict, text string) error {
 	return nil
 }
 
-// Of judges an object. An error names the kind and the expression that yields nothing. While nobody has written a status, an object
-// whose expressions read it is in progress, whatever they would say.
+// Of evaluates the health of an object. An error names the kind and the failing expression. If an expression reads the status, an object
+// without a status is in progress, independent of the expressions.
 func (h *Health) Of(ctx context.Context, object map[string]any) (Verdict, error) {
 	if reported, _ := object["status"].(map[string]any); h.status && len(reported) == 0 {
 		return HealthInProgress, nil

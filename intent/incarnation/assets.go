@@ -8,29 +8,29 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// AssetKind is what an asset is.
+// AssetKind is the kind of an asset.
 type AssetKind string
 
 // The kinds of assets.
 const (
 	AssetChannel  AssetKind = "ReleaseChannel"
 	AssetService  AssetKind = "Service"
-	AssetInstance AssetKind = "Instance" // of a service in a channel
+	AssetInstance AssetKind = "Instance" // a service in a channel
 )
 
-// AssetKinds lists them.
+// AssetKinds lists the kinds.
 func AssetKinds() []AssetKind { return []AssetKind{AssetChannel, AssetService, AssetInstance} }
 
-// Asset is a part of an incarnation as others read it (D1, D7).
+// Asset is a part of an incarnation in its public form (D1, D7).
 type Asset struct {
 	ID      string                    `json:"id"` // ReleaseChannel/prod, Service/web, Instance/web/prod/main: unique in its incarnation
 	Kind    AssetKind                 `json:"kind"`
-	Labels  map[string]string         `json:"labels,omitempty"` // of the channel; of an instance those of its runtime, too, which win
+	Labels  map[string]string         `json:"labels,omitempty"` // of the channel; an instance also has those of its runtime, which take precedence
 	Payload any                       `json:"payload"`
 	Addons  map[string]entities.Addon `json:"addons,omitempty"` // of a service, by name
 }
 
-// HasAddon tells whether it has an addon of a type.
+// HasAddon reports whether the asset has an addon of a type.
 func (a Asset) HasAddon(kind string) bool {
 	for _, name := range entities.SortedKeys(a.Addons) {
 		if a.Addons[name].Type == kind {
@@ -40,7 +40,7 @@ func (a Asset) HasAddon(kind string) bool {
 	return false
 }
 
-// Has tells whether it has all of these labels.
+// Has reports whether the asset has all of these labels.
 func (a Asset) Has(labels map[string]string) bool {
 	for _, name := range entities.SortedKeys(labels) {
 		if value, ok := a.Labels[name]; !ok || value != labels[name] {
@@ -50,7 +50,7 @@ func (a Asset) Has(labels map[string]string) bool {
 	return true
 }
 
-// Assets lists what an incarnation is made of: channels in their order, then each service, by name, with its instances.
+// Assets lists the parts of an incarnation: channels in their order, then each service, by name, with its instances.
 func (i *Incarnation) Assets() ([]Asset, error) {
 	all := []Asset{}
 	labels := map[string]map[string]string{}
@@ -80,7 +80,7 @@ func (i *Incarnation) Assets() ([]Asset, error) {
 	return all, nil
 }
 
-// without is a value as JSON has it, without some of its fields.
+// without returns the JSON form of a value without some of its fields.
 func without(v any, fields ...string) (map[string]json.RawMessage, error) {
 	text, err := json.Marshal(v)
 	if err != nil {

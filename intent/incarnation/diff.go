@@ -12,29 +12,28 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Difference is how one incarnation differs from another (D7). Payload changes open releases, rules
-// changes do not.
+// Difference is the difference between two incarnations (D7). Payload changes open releases, rule changes do not.
 type Difference struct {
 	Schema      string              `json:"schema"`
 	Application string              `json:"application"`
 	From        string              `json:"from"` // hashes
 	To          string              `json:"to"`
 	Rules       []Change            `json:"rules,omitempty"` // of the application's channels
-	Services    []ServiceDifference `json:"services"`        // those that differ, by name
+	Services    []ServiceDifference `json:"services"`        // changed services, by name
 }
 
 // DifferenceSchema names the version of the Difference document.
 const DifferenceSchema = "converge.difference/v1"
 
-// ServiceDifference is how one service differs.
+// ServiceDifference is the difference of one service.
 type ServiceDifference struct {
 	Service  string              `json:"service"`
 	Kind     ChangeKind          `json:"kind"`
 	Rules    []Change            `json:"rules,omitempty"`
-	Channels []ChannelDifference `json:"channels,omitempty"` // those that differ, in order
+	Channels []ChannelDifference `json:"channels,omitempty"` // changed channels, in order
 }
 
-// ChannelDifference is how one service in one channel differs.
+// ChannelDifference is the difference of one service in one channel.
 type ChannelDifference struct {
 	Channel string     `json:"channel"`
 	Kind    ChangeKind `json:"kind"`
@@ -42,7 +41,7 @@ type ChannelDifference struct {
 	Rules   []Change   `json:"rules,omitempty"`
 }
 
-// Change is one value that differs, by its path.
+// Change is one changed value, by its path.
 type Change struct {
 	Path string     `json:"path"`
 	Kind ChangeKind `json:"kind"`
@@ -60,10 +59,10 @@ const (
 	Changed ChangeKind = "changed"
 )
 
-// Empty reports whether nothing differs.
+// Empty reports whether there is no difference.
 func (d *Difference) Empty() bool { return len(d.Rules) == 0 && len(d.Services) == 0 }
 
-// Diff says how incarnation b differs from a. A nil a is one without services.
+// Diff compares incarnation b with a. A nil a has no services.
 func Diff(a, b *Incarnation) (*Difference, error) {
 	if a == nil {
 		a = &Incarnation{}
@@ -108,7 +107,7 @@ func diffService(a, b *Incarnation, key string) (ServiceDifference, error) {
 	return d, nil
 }
 
-// byKey is the service that was called so first.
+// byKey returns the service with a first name.
 func (i *Incarnation) byKey(key string) (*Service, bool) {
 	if s := i.services[key]; s != nil && s.Identity() == key {
 		return s, true
@@ -139,7 +138,7 @@ func diffChannel(a, b *Incarnation, service, channel string) (ChannelDifference,
 	return d, err
 }
 
-// side is a service in a channel as two lists of paths and values.
+// side is a service in a channel as two maps from paths to values.
 type side struct{ payload, rules map[string]string }
 
 func (i *Incarnation) side(service, channel string) (side, bool, error) {
@@ -169,8 +168,8 @@ func (i *Incarnation) side(service, channel string) (side, bool, error) {
 	return side{each[instance.id(instance.first()).Name], instance.rules()}, true, nil
 }
 
-// fleetPaths are those of the payloads of a fleet: the instances, by their runtimes; what is the same in all of them, once; and the
-// rest by instance.
+// fleetPaths merges the payload paths of a fleet: the instances with their runtimes, values that all instances share, once, and the
+// other values per instance.
 func fleetPaths(each map[string]map[string]string) map[string]string {
 	const runtime = "runtime"
 	values := map[string][]string{}
@@ -207,7 +206,7 @@ func kindOf(before, after bool) ChangeKind {
 	return ""
 }
 
-// changes compares two flat lists.
+// changes compares two flat maps.
 func changes(old, now map[string]string) []Change {
 	var all []Change
 	for _, path := range union(strict.Keys(old), strict.Keys(now)) {
@@ -221,13 +220,13 @@ func changes(old, now map[string]string) []Change {
 	return all
 }
 
-// sha256 is before a digest.
+// sha256 is the prefix of a digest.
 const sha256 = "sha256 "
 
-// fewDigits are those of a digest that people are shown.
+// fewDigits is how many digits of a digest are shown.
 const fewDigits = 12
 
-// brief shows the beginning of a digest instead of all of it, where that tells it from the other.
+// brief shortens a digest if the beginning distinguishes it from the other.
 func brief(value, other string) string {
 	before, digest, ok := strings.Cut(value, sha256)
 	if short := before + sha256 + digest[:min(fewDigits, len(digest))]; ok && !strings.HasPrefix(other, short) {
@@ -281,8 +280,7 @@ func printGroup(b *strings.Builder, title, indent string, all []Change) {
 	}
 }
 
-// payloadPaths flattens a payload. What merely names it is left out, and of files only the size and
-// digest are shown.
+// payloadPaths flattens a payload. It omits mere references to it, and shows only the size and the digest of files.
 func payloadPaths(p entities.Payload) map[string]string {
 	flat := map[string]string{"runtime": p.Runtime, "kind": string(p.Kind)}
 	for name, v := range p.Address {
@@ -398,7 +396,7 @@ func (i *Instance) rules() map[string]string {
 	return flat
 }
 
-// stagesText lists when a check is asked: preApproval, postDeployment 2m0s+15m0s.
+// stagesText lists when a check is evaluated: preApproval, postDeployment 2m0s+15m0s.
 func stagesText(at []entities.CheckAt) string {
 	var all []string
 	for _, a := range at {
@@ -459,7 +457,7 @@ func (i *Incarnation) channelRules() map[string]string {
 	return flat
 }
 
-// conditionText is what a condition asks for: channels, or people.
+// conditionText returns what a condition requires: channels, or people.
 func conditionText(c entities.Condition) string {
 	if c.Kind != entities.ManualApproval {
 		return strings.Join(c.Channels, ", ")

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// Identity is what runtimes know the channel by: the name that it had first.
+// Identity is the channel's first name, by which runtimes identify it.
 func (c *Channel) Identity() string { return cmp.Or(c.Key, c.Name) }
 
-// Follow gives the channels of an incarnation the identities that they have in the one before it, nil: none. A channel keeps
-// its own for good; one that is renamed from another has that one's. It is an error that a channel bears the name
-// which is still the identity of another one.
+// Follow gives the channels of an incarnation their identities from the previous one (nil: none). A channel keeps its identity
+// permanently. A renamed channel takes the identity of its former name. It is an error if a channel has a name that is still the
+// identity of another one.
 func Follow(before, inc *Incarnation) (*Incarnation, error) {
 	if before == nil {
 		return inc, nil
@@ -38,7 +38,7 @@ func Follow(before, inc *Incarnation) (*Incarnation, error) {
 	return New(doc)
 }
 
-// identityOf is the identity of a channel of the next incarnation: by its name, or else by the one that it had here.
+// identityOf returns the identity of a channel of the next incarnation: by its name, or else by its former name.
 func (i *Incarnation) identityOf(name, from string) string {
 	for _, known := range []string{name, from} {
 		if slices.Contains(i.Channels(), known) {
@@ -48,7 +48,7 @@ func (i *Incarnation) identityOf(name, from string) string {
 	return name
 }
 
-// named is what a channel is called here that has an identity; a name that nothing here has, if there is none.
+// named returns the current name of the channel with an identity. If there is none, it returns a name that no channel has.
 func (i *Incarnation) named(identity string) string {
 	at := slices.IndexFunc(i.doc.Channels, func(c Channel) bool { return c.Identity() == identity })
 	if at < 0 {
@@ -57,13 +57,12 @@ func (i *Incarnation) named(identity string) string {
 	return i.doc.Channels[at].Name
 }
 
-// Named says what channels are called here, by the names that they have elsewhere and the identities of those that are called
-// otherwise than first.
+// Named returns the name of a channel in this incarnation, given its name in another one and the identities of renamed channels there.
 func (i *Incarnation) Named(name string, keys map[string]string) string {
 	return i.named(cmp.Or(keys[name], name))
 }
 
-// Keys are the channels that have another name than first, with that.
+// Keys maps the names of renamed channels to their first names.
 func (i *Incarnation) Keys() map[string]string {
 	keys := map[string]string{}
 	for _, c := range i.doc.Channels {

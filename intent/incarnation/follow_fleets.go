@@ -7,8 +7,8 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// FollowFleets has instances keep the names that they have in the incarnation before, nil: there is none. An instance stays what it is
-// on its runtime when its channel becomes a fleet, or is one no longer: what runs there goes on, under the marks that it has.
+// FollowFleets keeps the names of instances from the previous incarnation (nil: there is none). An instance keeps its identity on its
+// runtime when its channel becomes a fleet, or is no longer a fleet. Its workload continues to run with its labels.
 func FollowFleets(before, inc *Incarnation) (*Incarnation, error) {
 	if before == nil {
 		return inc, nil
@@ -42,13 +42,13 @@ func FollowFleets(before, inc *Incarnation) (*Incarnation, error) {
 	return New(doc)
 }
 
-// follow has instances keep the names that they have in the channel before, and tells whether one is not called as it would be.
+// follow keeps the names of instances from the previous channel. It reports whether an instance's name differs from its default.
 func (i *Instance) follow(old *Instance) (renamed bool, err error) {
 	names := map[string]string{}
 	for _, m := range old.members() {
 		names[m.Runtime] = old.id(m).Name
 	}
-	alone := len(old.Fleet)+len(i.Fleet) == 0 // it is the same one on whatever runtime
+	alone := len(old.Fleet)+len(i.Fleet) == 0 // it is the same instance on any runtime
 	on := map[string]string{}
 	for _, m := range i.members() {
 		was, known := names[m.Runtime]

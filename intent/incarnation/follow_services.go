@@ -10,13 +10,12 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Identity is what workflows, the store and runtimes know the service by: the name that it had first.
+// Identity is the service's first name, by which workflows, the store and runtimes identify it.
 func (s *Service) Identity() string { return cmp.Or(s.Key, s.Name) }
 
-// FollowServices gives the services of an incarnation the identities that they have in the one before it, nil: there is none,
-// or it cannot be read; and of what that does not know those that the application remembers. A service keeps its own for
-// good; one that is renamed from another has that one's. It is an error that a service bears a name that was another one's
-// first.
+// FollowServices gives the services of an incarnation their identities from the previous one. If that is nil, unreadable or does not
+// know a service, the identities that the application remembers count. A service keeps its identity permanently. A renamed service takes
+// the identity of its former name. It is an error if a service has a name that was the first name of another service.
 func FollowServices(before, inc *Incarnation, known protocol.ServiceNames) (*Incarnation, error) {
 	doc := inc.doc
 	doc.Services = slices.Clone(doc.Services)
@@ -39,8 +38,8 @@ func FollowServices(before, inc *Incarnation, known protocol.ServiceNames) (*Inc
 	return New(doc)
 }
 
-// serviceKey is the identity of a service of the next incarnation: what it has here by its name, or else by the one that it had;
-// likewise of what was declared before this one.
+// serviceKey returns the identity of a service of the next incarnation: the identity here of its name, or else of its former name.
+// Services that were declared earlier count, too.
 func (i *Incarnation) serviceKey(name, from string, known protocol.ServiceNames) string {
 	for _, called := range []string{name, from} {
 		if s, ok := i.called(called); ok {
@@ -55,8 +54,8 @@ func (i *Incarnation) serviceKey(name, from string, known protocol.ServiceNames)
 	return name
 }
 
-// checkRenamed refuses what would drop a service that is declared here under the name that another one of the next incarnation says to have
-// had: that one has been another service all along.
+// checkRenamed rejects a rename that would drop an existing service: the former name and the new name both exist here as different
+// services.
 func (i *Incarnation) checkRenamed(next *Incarnation, s *Service) error {
 	own, there := i.called(s.Name)
 	old, was := i.called(s.RenamedFrom)
@@ -67,7 +66,7 @@ func (i *Incarnation) checkRenamed(next *Incarnation, s *Service) error {
 		s.Name, s.RenamedFrom, s.Name)
 }
 
-// called is the service that people call so here.
+// called returns the service with a current name.
 func (i *Incarnation) called(name string) (*Service, bool) {
 	if i == nil {
 		return nil, false
@@ -78,8 +77,8 @@ func (i *Incarnation) called(name string) (*Service, bool) {
 	return nil, false
 }
 
-// checkKeys refuses that two services are one, and that one bears a name that was another one's first, whether that is declared
-// or not: whoever means the one would meet the other.
+// checkKeys rejects two services with the same identity, and a service whose name was the first name of another one, declared or not.
+// Otherwise a reference to one could reach the other.
 func checkKeys(services []Service, known protocol.ServiceNames) error {
 	first := map[string]string{}
 	for _, key := range entities.SortedKeys(known) {
@@ -103,8 +102,8 @@ func checkKeys(services []Service, known protocol.ServiceNames) error {
 	return nil
 }
 
-// others are, by name, what the services were called first that are called otherwise by now, for a service that waits for others:
-// each of those may wait for any.
+// others maps the names of renamed services to their first names, for a service with conditions on other services. Each condition may
+// refer to any of them.
 func (i *Incarnation) others(s *Service) map[string]string {
 	waits := slices.ContainsFunc(s.Channels, func(in Instance) bool {
 		return slices.ContainsFunc(in.Checks, func(c entities.Check) bool { return c.Kind.OnOthers() })
@@ -121,7 +120,7 @@ func (i *Incarnation) others(s *Service) map[string]string {
 	return keys
 }
 
-// Unfollowed are the names that services say to have had, and by which nothing was known.
+// Unfollowed lists former names of services that match no known service.
 func (i *Incarnation) Unfollowed() (names []string) {
 	for n := range i.doc.Services {
 		if s := &i.doc.Services[n]; s.RenamedFrom != "" && s.Key == "" {

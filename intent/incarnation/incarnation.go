@@ -1,8 +1,8 @@
-// Package incarnation holds the compiled snapshot of an application: it renders the payloads of a version,
-// derives the rules that services decide by, and says how two incarnations differ.
+// Package incarnation contains the compiled snapshot of an application. It renders the payloads of a version, derives the rules that
+// services decide by, and compares two incarnations.
 //
-// It reads no files and knows neither where an incarnation came from nor where it is kept. Of intent it
-// imports the names and versions of config, and nothing that compiles or stores.
+// It reads no files, and does not know where incarnations come from or are stored. Of intent it imports the names and versions of
+// config, and no package that compiles or stores.
 package incarnation
 
 import (
@@ -24,9 +24,8 @@ import (
 // Schema names the version of the incarnation document.
 const Schema = "converge.incarnation/v1"
 
-// Incarnation is an immutable compiled snapshot of one application: the rules of each service and
-// what its payloads are made of. Its bytes are canonical JSON, and their hash is its name (D4, D5).
-// Definitions of runtimes, secrets and numbers are not part of it.
+// Incarnation is an immutable compiled snapshot of one application: the rules of each service and the inputs of its payloads. Its bytes
+// are canonical JSON, and their hash is its name (D4, D5). Definitions of runtimes, secrets and numbers are not part of it.
 type Incarnation struct {
 	doc      Document
 	bytes    []byte
@@ -34,14 +33,14 @@ type Incarnation struct {
 	works    sync.Map // *plan.Work by channel, see Work
 }
 
-// Document is what an incarnation says, as its JSON has it.
+// Document is the content of an incarnation in its JSON form.
 type Document struct {
 	Schema      string    `json:"schema"`
 	Application string    `json:"application"`
 	Description string    `json:"description,omitempty"`
 	Channels    []Channel `json:"channels"` // in an order that respects conditions
 	Services    []Service `json:"services"` // by name
-	// Imports are the libraries whose channels and protections are among those above and below, as the application lists them.
+	// Imports are the libraries that declare some of the channels and protections, in the order of the application.
 	Imports []Import `json:"imports,omitempty"`
 
 	Grants        []entities.Grant        `json:"grants,omitempty"`
@@ -49,7 +48,7 @@ type Document struct {
 	Notifications []entities.Notification `json:"notifications,omitempty"`
 }
 
-// Import is a library by the content that it had.
+// Import identifies a library by its content.
 type Import struct {
 	Name    string `json:"name"`
 	Version int    `json:"version"`
@@ -59,8 +58,8 @@ type Import struct {
 // Channel is a release channel.
 type Channel struct {
 	Name string `json:"name"`
-	// RenamedFrom is the name before; Key is the first one, by which runtimes know the channel, where that is another one. Whoever
-	// publishes says it, by what is newest (Follow).
+	// RenamedFrom is the former name. Key is the first name, by which runtimes identify the channel, if it differs from Name.
+	// Publication sets Key from the newest incarnation (Follow).
 	RenamedFrom string               `json:"renamedFrom,omitempty"`
 	Key         string               `json:"key,omitempty"`
 	Labels      map[string]string    `json:"labels,omitempty"`
@@ -70,13 +69,13 @@ type Channel struct {
 	OnDelete    entities.OnDelete    `json:"onDelete,omitempty"`
 	ReportOnly  bool                 `json:"reportOnly,omitempty"`
 	Rollout     *entities.Rollout    `json:"rollout,omitempty"`
-	Plan        *plan.Work           `json:"plan,omitempty"` // nil: nothing says that services are fitted together here
+	Plan        *plan.Work           `json:"plan,omitempty"` // nil: no service declares plan settings here
 }
 
-// Service is what all channels of a service share, and its instances.
+// Service is the configuration of a service that all its channels share, and its instances.
 type Service struct {
 	Name string `json:"name"`
-	// As of a channel; workflows and the store know a service by its first name, too.
+	// As for a channel; workflows and the store also identify a service by its first name.
 	RenamedFrom      string                 `json:"renamedFrom,omitempty"`
 	Key              string                 `json:"key,omitempty"`
 	Description      string                 `json:"description,omitempty"`
@@ -88,14 +87,14 @@ type Service struct {
 	Parameters       []Parameter            `json:"parameters,omitempty"`
 	Aspects          []entities.Aspect      `json:"aspects,omitempty"`
 	Files            map[string]string      `json:"files,omitempty"`    // path → content, of all channels
-	Objects          map[string]ObjectList  `json:"objects,omitempty"`  // of each bundle that a channel names
+	Objects          map[string]ObjectList  `json:"objects,omitempty"`  // by bundle digest
 	Remove           bool                   `json:"remove,omitempty"`   // when it is no longer declared
-	AskGates         bool                   `json:"askGates,omitempty"` // before a rollback by hand
+	AskGates         bool                   `json:"askGates,omitempty"` // for manual rollbacks
 	NoRollbackBelow  string                 `json:"noRollbackBelow,omitempty"`
 	Maestro          entities.Maestro       `json:"maestro,omitzero"`
 	Channels         []Instance             `json:"channels"` // in the application's order
 
-	// Addons are what it carries for others to read, by name.
+	// Addons by name, for other systems.
 	Addons map[string]entities.Addon `json:"addons,omitempty"`
 }
 
@@ -104,11 +103,11 @@ type Parameter struct {
 	Name        string             `json:"name"`
 	Type        entities.ParamType `json:"type"`
 	Description string             `json:"description,omitempty"`
-	// Overridable says whether a release may give a value; nil: unless it is a secret.
+	// Overridable: whether a release may set a value; nil: unless it is a secret.
 	Overridable *bool `json:"overridable,omitempty"`
 }
 
-// MayBeGiven tells whether a release may give a value.
+// MayBeGiven reports whether a release may set a value.
 func (p Parameter) MayBeGiven() bool {
 	if p.Overridable != nil {
 		return *p.Overridable
@@ -116,12 +115,11 @@ func (p Parameter) MayBeGiven() bool {
 	return p.Type != entities.ParamSecret
 }
 
-// Instance is a service in a channel: its rules, and what its payload is rendered from. Texts
-// still hold their substitutions.
+// Instance is a service in a channel: its rules, and the inputs of its payload. Texts still contain their substitutions.
 type Instance struct {
 	Channel string `json:"channel"`
 	Member
-	Fleet            []Member                  `json:"fleet,omitempty"` // the instances, by runtime; none: there is the one above
+	Fleet            []Member                  `json:"fleet,omitempty"` // the instances by runtime; empty: only the instance above
 	Drift            entities.Drift            `json:"drift"`
 	ProgressDeadline Period                    `json:"progressDeadline"`
 	Parameters       map[string]any            `json:"parameters,omitempty"`
@@ -129,19 +127,19 @@ type Instance struct {
 	Files            []string                  `json:"files,omitempty"`
 	NoRollback       bool                      `json:"noRollback,omitempty"`
 
-	// Their definitions are named by digests that hold wherever the directory lies.
+	// Their definitions are referred to by digests that do not depend on the directory.
 	Checks     []entities.Check     `json:"checks,omitempty"`
 	Extensions []entities.Extension `json:"extensions,omitempty"`
 }
 
-// Member is what one instance of a service in a channel has for itself.
+// Member is the runtime-specific part of an instance.
 type Member struct {
-	// Name is what the instance is called, where that is not the only one of its channel nor called as its runtime: it has been there
-	// since before the channel became a fleet, or since the channel was one. Whoever publishes says it (Follow).
+	// Name is the name of an instance that existed before its channel became a fleet or stopped being one. It is empty if the instance
+	// has its default name: that of its runtime, or none if it is the only one. Publication sets it (Follow).
 	Name    string               `json:"name,omitempty"`
 	Runtime string               `json:"runtime,omitempty"`
 	Kind    entities.RuntimeKind `json:"kind,omitempty"`
-	// RuntimeLabels are those of the runtime, as payloads may name them.
+	// RuntimeLabels are the labels of the runtime, for substitutions in payloads.
 	RuntimeLabels map[string]string   `json:"runtimeLabels,omitempty"`
 	Address       map[string]string   `json:"address,omitempty"`
 	Kubernetes    *Kubernetes         `json:"kubernetes,omitempty"`
@@ -149,7 +147,7 @@ type Member struct {
 	MovedFrom     *entities.MovedFrom `json:"movedFrom,omitempty"`
 }
 
-// members are the instances of the channel, in order.
+// members returns the instances of the channel in order.
 func (i *Instance) members() []*Member {
 	if len(i.Fleet) == 0 {
 		return []*Member{&i.Member}
@@ -161,7 +159,7 @@ func (i *Instance) members() []*Member {
 	return all
 }
 
-// id names an instance of the channel.
+// id returns the id of an instance of the channel.
 func (i *Instance) id(m *Member) entities.InstanceID {
 	otherwise := entities.OnlyInstance
 	if len(i.Fleet) > 0 {
@@ -170,14 +168,14 @@ func (i *Instance) id(m *Member) entities.InstanceID {
 	return entities.InstanceID{Channel: i.Channel, Name: cmp.Or(m.Name, otherwise)}
 }
 
-// first is the instance that stands for the channel, where one has to.
+// first returns the instance that represents the channel.
 func (i *Instance) first() *Member { return i.members()[0] }
 
-// Kubernetes is what a service in a channel is made of on a Kubernetes runtime.
+// Kubernetes is the input of a payload on a Kubernetes runtime.
 type Kubernetes struct {
 	Bundle string   `json:"bundle"`
-	Names  []string `json:"names,omitempty"` // that its substitutions name
-	Fixed  []string `json:"fixed,omitempty"` // parameters that shaped it, which no release may set
+	Names  []string `json:"names,omitempty"` // used by its substitutions
+	Fixed  []string `json:"fixed,omitempty"` // parameters that shaped it; no release may set them
 	Prune  bool     `json:"prune,omitempty"`
 	Adopt  bool     `json:"adopt,omitempty"`
 
@@ -186,20 +184,20 @@ type Kubernetes struct {
 	RemoveForeign   bool `json:"removeForeign,omitempty"`
 
 	Ignore []entities.IgnoredDifference `json:"ignore,omitempty"`
-	// NamespaceLabels and NamespaceAnnotations are what it is made with.
+	// NamespaceLabels and NamespaceAnnotations are set when the namespace is created.
 	NamespaceLabels      map[string]string `json:"namespaceLabels,omitempty"`
 	NamespaceAnnotations map[string]string `json:"namespaceAnnotations,omitempty"`
 }
 
-// ECS is what a service in a channel is made of on an ECS runtime: a bundle of its task definition and its service.
+// ECS is the input of a payload on an ECS runtime: a bundle of its task definition and its service.
 type ECS struct {
 	Bundle string   `json:"bundle"`
-	Names  []string `json:"names,omitempty"` // that its substitutions name
+	Names  []string `json:"names,omitempty"` // used by its substitutions
 	Prune  bool     `json:"prune,omitempty"`
 	Adopt  bool     `json:"adopt,omitempty"`
 }
 
-// bundle is the digest of the objects of an instance; empty: it is made of none.
+// bundle returns the digest of the objects of an instance; empty: it has none.
 func (i *Member) bundle() string {
 	switch {
 	case i.Kubernetes != nil:
@@ -210,10 +208,10 @@ func (i *Member) bundle() string {
 	return ""
 }
 
-// ObjectList says what is in a bundle without its content: each object's digest, by what people call it: Deployment/web.
+// ObjectList lists the objects of a bundle without their content: readable name (Deployment/web) → digest.
 type ObjectList map[string]string
 
-// Period is a duration that JSON shows as people write it.
+// Period is a duration whose JSON form is readable.
 type Period time.Duration
 
 // MarshalText writes 1m30s.
@@ -226,8 +224,7 @@ func (p *Period) UnmarshalText(text []byte) error {
 	return err
 }
 
-// New makes the canonical bytes. It reads them back, so that an incarnation just
-// compiled and one from the store are the same.
+// New encodes a document to its canonical bytes. It parses them again, so that a compiled incarnation is equal to one from the store.
 func New(doc Document) (*Incarnation, error) {
 	data, err := canonical.JSON(doc)
 	if err != nil {
@@ -236,7 +233,7 @@ func New(doc Document) (*Incarnation, error) {
 	return Parse(append(data, '\n'))
 }
 
-// Parse reads an incarnation's bytes.
+// Parse parses the bytes of an incarnation.
 func Parse(data []byte) (*Incarnation, error) {
 	inc := &Incarnation{bytes: bytes.Clone(data)}
 	if err := json.Unmarshal(data, &inc.doc); err != nil {
@@ -255,13 +252,13 @@ func Parse(data []byte) (*Incarnation, error) {
 	return inc, nil
 }
 
-// Bytes is the canonical JSON document.
+// Bytes returns the canonical JSON document.
 func (i *Incarnation) Bytes() []byte { return bytes.Clone(i.bytes) }
 
-// Hash is the SHA-256 of the bytes, in hex.
+// Hash returns the SHA-256 of the bytes, in hex.
 func (i *Incarnation) Hash() string { return canonical.Hash(i.bytes) }
 
-// Application is the application's name.
+// Application returns the application's name.
 func (i *Incarnation) Application() string { return i.doc.Application }
 
 // Channels lists the release channels, in an order that respects conditions.
@@ -274,12 +271,12 @@ func (i *Incarnation) Services() []string {
 	return strict.Map(i.doc.Services, func(s Service) string { return s.Name })
 }
 
-// ServiceKeys are what the services were called first, sorted: workflows, the store and manifests know them by that.
+// ServiceKeys returns the sorted first names of the services, by which workflows, the store and manifests identify them.
 func (i *Incarnation) ServiceKeys() []string {
 	return slices.Sorted(slices.Values(strict.Map(i.doc.Services, func(s Service) string { return s.Identity() })))
 }
 
-// ServiceNames are what people call the services that are called otherwise than first, by what they were called first.
+// ServiceNames maps the first names of renamed services to their current names.
 func (i *Incarnation) ServiceNames() protocol.ServiceNames {
 	var names protocol.ServiceNames
 	for n := range i.doc.Services {
@@ -290,24 +287,24 @@ func (i *Incarnation) ServiceNames() protocol.ServiceNames {
 	return names
 }
 
-// Service returns a service by its name, or by what it was called first: no other one may be called so.
+// Service returns a service by its current name or its first name, which no other service may have.
 func (i *Incarnation) Service(name string) (*Service, bool) {
 	service, ok := i.services[name]
 	return service, ok
 }
 
-// People are how callers prove who they are, and who may do what.
+// People returns how callers authenticate, and the permissions.
 func (i *Incarnation) People() (*entities.Identity, []entities.Grant) {
 	return i.doc.Identity, i.doc.Grants
 }
 
-// Imports are the libraries that it was compiled with.
+// Imports returns the libraries that it was compiled with.
 func (i *Incarnation) Imports() []Import { return i.doc.Imports }
 
-// Notifications are those that the application asks for.
+// Notifications returns the notifications that the application configures.
 func (i *Incarnation) Notifications() []entities.Notification { return i.doc.Notifications }
 
-// Only is the incarnation with one of its services.
+// Only returns an incarnation with one of the services.
 func (i *Incarnation) Only(service string) *Incarnation {
 	doc := i.services[service]
 	part := i.doc

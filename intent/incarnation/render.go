@@ -13,21 +13,21 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// RenderInput is what a release adds to an incarnation.
+// RenderInput are the values that a release adds to an incarnation.
 type RenderInput struct {
 	Version     string
-	FullVersion string // as runtimes see it; Version when empty
-	// Parameters are values for all channels, ChannelParameters for one each; the latter win.
-	// Values are as JSON has them; text is read as the parameter's type.
+	FullVersion string // in the form for runtimes; Version if empty
+	// Parameters are values for all channels. ChannelParameters are values for one channel each, and take precedence. Values have JSON
+	// types; text is converted to the parameter's type.
 	Parameters        map[string]any
 	ChannelParameters map[string]map[string]any
-	// Instances to render for, as people are shown them; those that the service does not have are left out. Nil is all.
+	// Instances limits rendering to these instances, by display name. It ignores those that the service does not have. Nil is all.
 	Instances []string
 }
 
-// Render makes the payloads of one service and version, by instance as people are shown it: production, or production/eu-3. The default of a parameter gives way
-// to perReleaseChannel, that to the release's value for all channels, that to the one for this. The error
-// of a wrong input is a *strict.Fault.
+// Render renders the payloads of one service and version by the display name of the instance: production, or production/eu-3. The value
+// of a parameter is, in ascending precedence: its default, perReleaseChannel, the release's value for all channels, the release's value
+// for this channel. The error of an invalid input is a *strict.Fault.
 func Render(inc *Incarnation, service string, in RenderInput) (map[string]entities.Payload, error) {
 	doc, ok := inc.Service(service)
 	if !ok {
@@ -74,9 +74,8 @@ func unknownService(inc *Incarnation, service string) *strict.Fault {
 	return &fault
 }
 
-// Template is a payload with the version and what only a release gives left open: substitutions of
-// them stand as they are. Its digest shows whether a change of configuration touched the instance, which is named as people are
-// shown it.
+// Template is a payload without a version: substitutions of values that only a release provides remain. Its digest shows whether a
+// change of configuration affects the instance. The argument is its display name.
 func (i *Incarnation) Template(service, instance string) (entities.Payload, error) {
 	doc, ok := i.Service(service)
 	if !ok {
@@ -101,7 +100,7 @@ func (i *Incarnation) template(doc *Service, instance *Instance, m *Member) (ent
 	return payload, nil
 }
 
-// scope is what substitutions of an instance may name, the version left open.
+// scope returns the names for substitutions of an instance, without a version.
 func (i *Incarnation) scope(doc *Service, instance *Instance, m *Member) *substitute.Scope {
 	channel := i.channel(instance.Channel)
 	return &substitute.Scope{
@@ -111,10 +110,10 @@ func (i *Incarnation) scope(doc *Service, instance *Instance, m *Member) *substi
 	}
 }
 
-// isOpen leaves what extensions report where it is: compiling has checked the names.
+// isOpen keeps references to outputs of extensions. The compiler has checked the names.
 func isOpen(string, string) (string, *strict.Fault) { return "", nil }
 
-// payload renders an instance. Only parameters and constants that it uses become part of it.
+// payload renders an instance. The payload contains only the parameters and constants that it uses.
 func (s *Service) payload(instance *Instance, m *Member, scope *substitute.Scope) (entities.Payload, *substitute.Trouble) {
 	payload := entities.Payload{
 		Application: scope.Application, Service: s.Identity(), Channel: scope.Identity,
@@ -133,7 +132,7 @@ func (s *Service) payload(instance *Instance, m *Member, scope *substitute.Scope
 	}
 	for name, v := range scope.Params {
 		if v.Kind == entities.ParamSecret {
-			continue // named where it is used
+			continue // reported where it is used
 		}
 		payload.Parameters = with(payload.Parameters, name, v.V)
 	}
@@ -150,7 +149,7 @@ func (s *Service) payload(instance *Instance, m *Member, scope *substitute.Scope
 	return payload, nil
 }
 
-// custom renders what commands receive, nil when that is nothing.
+// custom renders the input of commands; nil if it is empty.
 func (s *Service) custom(instance *Instance, scope *substitute.Scope) (*entities.CustomPayload, *substitute.Trouble) {
 	if len(instance.Env) == 0 && len(instance.Files) == 0 {
 		return nil, nil
@@ -169,7 +168,7 @@ func (s *Service) custom(instance *Instance, scope *substitute.Scope) (*entities
 	return custom, nil
 }
 
-// payload names the objects and what their substitutions stand for; of nothing it is nil.
+// payload returns references to the objects and the values of their substitutions; nil if there are none.
 func (k *Kubernetes) payload(scope *substitute.Scope) (*entities.KubernetesPayload, *substitute.Trouble) {
 	if k == nil {
 		return nil, nil
@@ -184,7 +183,7 @@ func (k *Kubernetes) payload(scope *substitute.Scope) (*entities.KubernetesPaylo
 	return payload, t
 }
 
-// payload names the task definition and the service, and what their substitutions stand for; of nothing it is nil.
+// payload returns references to the task definition and the service, and the values of their substitutions; nil if there are none.
 func (e *ECS) payload(scope *substitute.Scope) (*entities.ECSPayload, *substitute.Trouble) {
 	if e == nil {
 		return nil, nil
@@ -193,7 +192,7 @@ func (e *ECS) payload(scope *substitute.Scope) (*entities.ECSPayload, *substitut
 	return &entities.ECSPayload{Bundled: entities.Bundled{Bundle: e.Bundle, Values: values}, Prune: e.Prune, Adopt: e.Adopt}, t
 }
 
-// valuesOf are what the names in a bundle stand for; of none it is nil.
+// valuesOf returns the values of the names in a bundle; nil if there are none.
 func valuesOf(names []string, scope *substitute.Scope) (values map[string]any, t *substitute.Trouble) {
 	for _, name := range names {
 		v, t := scope.Lookup(name)
@@ -205,7 +204,7 @@ func valuesOf(names []string, scope *substitute.Scope) (values map[string]any, t
 	return values, nil
 }
 
-// with adds an entry to a map that is nil while it is empty.
+// with adds an entry to a map, and creates a nil map.
 func with[V any](all map[string]V, name string, v V) map[string]V {
 	if all == nil {
 		all = map[string]V{}
@@ -214,9 +213,8 @@ func with[V any](all map[string]V, name string, v V) map[string]V {
 	return all
 }
 
-// ParametersIn are the values that a service's parameters have in a channel for what is given:
-// those of the configuration, and a release's over them. Text may still name a version or a constant.
-// Secrets are left out.
+// ParametersIn returns the values of a service's parameters in a channel: those of the configuration, overridden by those of the
+// release. Text may still contain substitutions of the version or a constant. Secrets are omitted.
 func ParametersIn(inc *Incarnation, service, channel string, in RenderInput) (map[string]any, error) {
 	doc, ok := inc.Service(service)
 	if !ok {
@@ -243,7 +241,7 @@ func ParametersIn(inc *Incarnation, service, channel string, in RenderInput) (ma
 	return values, nil
 }
 
-// given merges a release's parameters by channel and turns them into values of their types.
+// given merges a release's parameters by channel and converts them to their types.
 func (s *Service) given(in RenderInput) (map[string]map[string]any, error) {
 	all, err := s.fit("", in.Parameters)
 	if err != nil {
@@ -270,7 +268,7 @@ func (s *Service) given(in RenderInput) (map[string]map[string]any, error) {
 	return merged, nil
 }
 
-// fit checks names and types of values given for one channel, or for all ("").
+// fit checks the names and types of values for one channel, or for all ("").
 func (s *Service) fit(channel string, values map[string]any) (map[string]any, error) {
 	types := s.types()
 	fitting := map[string]any{}
@@ -300,15 +298,15 @@ func (s *Service) fit(channel string, values map[string]any) (map[string]any, er
 	return fitting, nil
 }
 
-// fixed reports whether a parameter is fixed by the configuration in a channel, or in any ("").
+// fixed reports whether the configuration fixes a parameter in a channel, or in any ("").
 func (s *Service) fixed(channel, parameter string) bool {
 	return slices.ContainsFunc(s.Channels, func(i Instance) bool {
 		return (channel == "" || i.Channel == channel) && i.first().Kubernetes != nil && slices.Contains(i.first().Kubernetes.Fixed, parameter)
 	})
 }
 
-// Given checks the parameters of a release without rendering and returns them with the values that
-// rendering uses: two releases whose results are equal mean the same.
+// Given checks the parameters of a release without rendering. It returns them with the values that rendering uses: releases with equal
+// results have the same meaning.
 func Given(inc *Incarnation, service string, in RenderInput) (RenderInput, error) {
 	doc, ok := inc.Service(service)
 	if !ok {
@@ -326,8 +324,8 @@ func Given(inc *Incarnation, service string, in RenderInput) (RenderInput, error
 	return in, nil
 }
 
-// Settable refuses parameters that only the configuration sets: secrets, and what else it says so of. It is asked when a
-// version is first named; what a version meant since then stays. The error is a *strict.Fault.
+// Settable rejects parameters that only the configuration may set: secrets, and those that are declared so. It is called when a version
+// is first named; the meaning of an existing version does not change. The error is a *strict.Fault.
 func Settable(inc *Incarnation, service string, in RenderInput) error {
 	doc, ok := inc.Service(service)
 	if !ok {
@@ -350,16 +348,14 @@ func Settable(inc *Incarnation, service string, in RenderInput) error {
 	return nil
 }
 
-// declaredFixed tells whether the declaration of a parameter keeps releases from setting it.
+// declaredFixed reports whether the declaration of a parameter forbids values of releases.
 func (s *Service) declaredFixed(name string) bool {
 	return slices.ContainsFunc(s.Parameters, func(p Parameter) bool { return p.Name == name && !p.MayBeGiven() })
 }
 
-// Carry returns what of a release's parameters still means something in another incarnation: those
-// that it declares with a type they fit and lets releases set, for channels that the service still
-// goes to. A config
-// release renders an earlier version's parameters, and a parameter that is no longer declared must
-// not stand in the way of the very change that removed it.
+// Carry returns the parameters of a release that are still valid in another incarnation: declared there with a compatible type, settable
+// by releases, and for channels of the service. A config release renders the parameters of an earlier version, and a removed parameter
+// must not block the change that removed it.
 func Carry(inc *Incarnation, service string, in RenderInput) RenderInput {
 	doc, ok := inc.Service(service)
 	if !ok {

@@ -10,20 +10,18 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// MaxSpec bounds a service spec in bytes, packed as it goes through a workflow's history, and
-// maxChannels the instances of one service, so that what is said of all of them at once stays small
-// (docs/operating.md, Limits).
+// MaxSpec bounds a compressed service spec in bytes, because it is stored in a workflow's history. maxChannels bounds the instances of
+// one service, so that messages about all of them stay small (docs/operating.md, Limits).
 const (
 	MaxSpec     = 32 << 10
 	maxChannels = 500
-	// maxChecks bounds what a release channel asks of one service: protections, conditions on other services, pre- and postconditions. How many all
-	// channels ask is bounded by MaxSpec.
+	// maxChecks bounds the checks of one service in a release channel: protections, conditions on other services, pre- and
+	// postconditions. MaxSpec bounds the checks of all channels.
 	maxChecks = 40
 )
 
-// Specs derives from an incarnation what the decision needs of each service, by service. Runtimes
-// are the definitions of those that its services run on. Incarnation and Hash stay empty, so that
-// entities.DigestOf of a spec changes only with its content.
+// Specs derives the decision input of each service from an incarnation. Runtimes are the definitions of the runtimes that the services
+// run on. Incarnation and Hash stay empty, so that entities.DigestOf a spec changes only with its content.
 func Specs(inc *Incarnation, runtimes []entities.RuntimeDefinition) (map[string]entities.Spec, error) {
 	known := map[string]entities.RuntimeDefinition{}
 	for _, definition := range runtimes {
@@ -43,8 +41,8 @@ func Specs(inc *Incarnation, runtimes []entities.RuntimeDefinition) (map[string]
 	return specs, nil
 }
 
-// boundSpec refuses a spec that workflows cannot hold. Packing costs a millisecond, so that only
-// specs are packed that are not small enough as they are.
+// boundSpec rejects a spec that is too large for workflows. Compression takes a millisecond, so it only compresses specs that are too
+// large without it.
 func boundSpec(spec entities.Spec) error {
 	if n := len(spec.Channels); n > maxChannels {
 		return &strict.Fault{
@@ -73,7 +71,7 @@ func boundSpec(spec entities.Spec) error {
 	return nil
 }
 
-// boundChecks refuses more checks than are asked at once.
+// boundChecks rejects more checks than are evaluated at once.
 func boundChecks(spec entities.Spec) error {
 	for n := range spec.Channels {
 		if c := &spec.Channels[n]; len(c.Checks) > maxChecks {
@@ -86,7 +84,7 @@ func boundChecks(spec entities.Spec) error {
 	return nil
 }
 
-// runtimeSpec is the part of a definition that the decision needs.
+// runtimeSpec returns the part of a definition that the decision needs.
 func runtimeSpec(d entities.RuntimeDefinition) entities.RuntimeSpec {
 	spec := entities.RuntimeSpec{
 		Kind: d.Kind, Digest: entities.DigestOf(d), Observable: true, Remote: d.Remote, Timing: d.Timing,
@@ -98,7 +96,7 @@ func runtimeSpec(d entities.RuntimeDefinition) entities.RuntimeSpec {
 	return spec
 }
 
-// CanRemove reports whether what runs on a runtime can be taken down (A24).
+// CanRemove reports whether workloads on a runtime can be removed (A24).
 func CanRemove(d entities.RuntimeDefinition) bool { return d.Custom == nil || d.Custom.Remove != nil }
 
 func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefinition) (entities.Spec, error) {
@@ -138,7 +136,7 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 			declared := runtimeSpec(runtime)
 			spec.Runtimes[m.Runtime] = &declared
 			digest := entities.DigestOf(template)
-			if len(instance.Fleet) > 0 { // it is only compared, and hundreds of whole ones are half of what a workflow may be told
+			if len(instance.Fleet) > 0 { // only compared; the full values of hundreds of instances would be half of the size limit of a workflow's input
 				digest = entities.ShortDigestOf(template)
 			}
 			c.Instances = append(c.Instances, entities.InstanceSpec{Name: instance.id(m).Name, Runtime: m.Runtime, Template: digest, MovedFrom: m.MovedFrom})
@@ -158,8 +156,9 @@ func (i *Incarnation) spec(doc *Service, known map[string]entities.RuntimeDefini
 	return spec, nil
 }
 
-// Moves says, a line each, which services an incarnation puts on other runtimes than one before it, without saying that they
-// move from there. Nothing moves into a fleet: what is to stay is on a runtime of it. A nil one before it is none.
+// Moves lists the services that an incarnation moves to other runtimes than the previous one without declaring the move (movedFrom), one
+// line each. A move into a
+// fleet cannot be declared: the fleet must include the current runtime. A nil previous incarnation has no services.
 func Moves(before, inc *Incarnation) []string {
 	var lines []string
 	if before == nil {
@@ -187,7 +186,7 @@ func Moves(before, inc *Incarnation) []string {
 	return lines
 }
 
-// paramSpecs lists the parameters; one is required when some channel has no value for it.
+// paramSpecs lists the parameters. A parameter is required if some channel has no value for it.
 func (s *Service) paramSpecs() []entities.ParamSpec {
 	var all []entities.ParamSpec
 	for _, p := range s.Parameters {
@@ -202,8 +201,8 @@ func (s *Service) paramSpecs() []entities.ParamSpec {
 	return all
 }
 
-// Manifest names the spec of every service of an incarnation by digest, so that a publication
-// tells only the services whose spec changed.
+// Manifest maps every service of an incarnation to the digest of its spec, so that a publication notifies only services with a changed
+// spec.
 type Manifest map[string]string
 
 // ManifestOf makes the manifest of specs.
@@ -215,11 +214,10 @@ func ManifestOf(specs map[string]entities.Spec) Manifest {
 	return manifest
 }
 
-// Digest names the manifest in the store.
+// Digest returns the name of the manifest in the store.
 func (m Manifest) Digest() string { return entities.DigestOf(m) }
 
-// Since lists, sorted, the services that changed or are new since another manifest, and those that
-// are gone.
+// Since returns the sorted services that changed or are new since another manifest, and those that were removed.
 func (m Manifest) Since(from Manifest) (changed, removed []string) {
 	for service, digest := range m {
 		if from[service] != digest {
@@ -249,9 +247,8 @@ func Upstream(channel Channel) []string {
 	return names
 }
 
-// conditionsAmong returns a channel's conditions for a service that goes to some channels only. A
-// channel that it leaves out stands for those that that channel waits for, so that leaving one out
-// never loosens the order of the others.
+// conditionsAmong returns a channel's conditions for a service that goes to some channels only. A skipped channel is replaced by the
+// channels that it waits for, so that skipping one never weakens the order of the others.
 func conditionsAmong(channels []Channel, channel Channel, goesTo func(string) bool) []entities.Condition {
 	var result []entities.Condition
 	add := func(condition entities.Condition) {
@@ -266,7 +263,7 @@ func conditionsAmong(channels []Channel, channel Channel, goesTo func(string) bo
 	}
 	for _, condition := range channel.Conditions {
 		if !condition.Kind.OnChannels() {
-			result = append(result, condition) // of this channel alone
+			result = append(result, condition) // of this channel only
 			continue
 		}
 		names := present(channels, condition.Channels, goesTo)
@@ -284,7 +281,7 @@ func conditionsAmong(channels []Channel, channel Channel, goesTo func(string) bo
 	return result
 }
 
-// stricter is what two conditions on the same channels ask together.
+// stricter combines two conditions on the same channels.
 func stricter(a, b entities.Condition) entities.Condition {
 	a.For = max(a.For, b.For)
 	switch {
@@ -297,7 +294,7 @@ func stricter(a, b entities.Condition) entities.Condition {
 	return a
 }
 
-// present replaces channels that a service leaves out by those that they wait for.
+// present replaces channels that a service skips by the channels that they wait for.
 func present(channels []Channel, names []string, goesTo func(string) bool) []string {
 	var result []string
 	seen := map[string]bool{}

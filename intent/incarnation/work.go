@@ -9,8 +9,9 @@ import (
 	"github.com/converge-engine/converge/entities/plan"
 )
 
-// Work is what the incarnation plans in a release channel; nil where there is no such channel, nothing is written there, or nothing
-// there says how services are fitted together. It is the same one each time, and nobody's to change: each command of a plan asks for it.
+// Work returns the plan of the incarnation in a release channel; nil if there is no such channel, the channel is report-only, or no
+// service declares plan settings. It always returns the same pointer, because each command of a plan calls it. The value must not be
+// modified.
 func (i *Incarnation) Work(channel string) *plan.Work {
 	if known, is := i.works.Load(channel); is {
 		return known.(*plan.Work)
@@ -36,7 +37,7 @@ func (i *Incarnation) work(channel string) *plan.Work {
 	return &work
 }
 
-// planRules flattens what a channel plans, for differences.
+// planRules flattens the plan of a channel for differences.
 func planRules(flat map[string]string, at string, work *plan.Work) {
 	flat[at] = fmt.Sprintf("maxParallelism %d, eagerReconcile %t", work.Limit, work.Eager)
 	for _, s := range work.Services {

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// doubles stand in for the template functions that ask a clock, a random source or the machine. They
-// answer differently in the two renderings, so that a chart whose objects depend on them is found
-// out, while one that merely names them in a default is not.
+// doubles replace the template functions that use a clock, a random source or the machine. They return different values in the two
+// renderings. This detects charts whose objects depend on them. It accepts charts that only mention them in a default.
 type doubles struct{ second bool }
 
 func (d doubles) pick(first, second string) string {
@@ -20,7 +19,7 @@ func (d doubles) pick(first, second string) string {
 	return first
 }
 
-// now is different in every part, down to the second and the day of the week.
+// now returns times that differ in every part, down to the second and the day of the week.
 func (d doubles) now() time.Time {
 	if d.second {
 		return time.Date(2042, time.November, 30, 23, 58, 57, 0, time.UTC)
@@ -30,10 +29,10 @@ func (d doubles) now() time.Time {
 
 func (d doubles) random(n int) string { return strings.Repeat(d.pick("k", "w"), max(n, 0)) }
 
-// certificate is what the functions that make certificates return.
+// certificate is the result of the functions that create certificates.
 type certificate struct{ Cert, Key string }
 
-// functions replace those of the same names.
+// functions returns replacements for the functions of the same names.
 func (d doubles) functions() template.FuncMap {
 	text := func(...any) string { return d.random(16) }
 	made := func(...any) certificate { return certificate{d.random(16), d.random(16)} }
@@ -66,7 +65,7 @@ func (d doubles) functions() template.FuncMap {
 	return all
 }
 
-// date formats a time; what is none is now. The machine's time zone is UTC.
+// date formats a time. A value that is not a time means now. The machine's time zone is UTC.
 func (d doubles) date(layout string, date any, zone string) string {
 	var at time.Time
 	switch x := date.(type) {

@@ -22,10 +22,10 @@ import (
 	"github.com/converge-engine/converge/intent/sources"
 )
 
-// files are those of a chart, which is never edited.
+// files are the files of a chart, which is never modified.
 type files []*archive.BufferedFile
 
-// usable refuses a chart that cannot be rendered, whatever its values.
+// usable rejects a chart that cannot be rendered with any values.
 func (f files) usable() error {
 	loaded, err := f.load()
 	if err == nil && loaded.Metadata.Type == "library" {
@@ -34,7 +34,7 @@ func (f files) usable() error {
 	return err
 }
 
-// load makes a chart that may be edited: rendering merges the values of its parts into it.
+// load returns a modifiable copy of the chart, because rendering merges the values of its subcharts into it.
 func (f files) load() (*chart.Chart, error) {
 	copies := make([]*archive.BufferedFile, 0, len(f))
 	for _, one := range f {
@@ -48,7 +48,7 @@ func (f files) load() (*chart.Chart, error) {
 	return loaded, complete(loaded)
 }
 
-// complete refuses a chart whose parts are not there.
+// complete rejects a chart with missing subcharts.
 func complete(c *chart.Chart) error {
 	for _, needed := range c.Metadata.Dependencies {
 		if !slices.ContainsFunc(c.Dependencies(), func(d *chart.Chart) bool { return d.Name() == needed.Name }) {
@@ -63,8 +63,8 @@ func complete(c *chart.Chart) error {
 	return nil
 }
 
-// render renders the chart as `helm template` would for a first installation, without a cluster. It renders twice, with other
-// tokens and other answers of clocks and random sources, and refuses what differs in more than the tokens.
+// render renders the chart as `helm template` would for a first installation, without a cluster. It renders twice, with different tokens
+// and different results of clocks and random sources. It rejects differences other than the tokens.
 func (f files) render(r sources.Release) ([]sources.Text, error) {
 	first, err := f.once(r, doubles{})
 	if err != nil {
@@ -82,7 +82,7 @@ func (f files) render(r sources.Release) ([]sources.Text, error) {
 	}) {
 		return first, nil
 	}
-	// Which of the two it is: with the same tokens, only the clock and chance are left.
+	// The third rendering has the same tokens as the first, so a difference is caused by the clock or a random source.
 	third, err := f.once(r, doubles{second: true})
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func reopened(a, b sources.Text) bool {
 	return a.Name == b.Name && differs(string(a.Data), string(b.Data)) == ""
 }
 
-// compared names the first template whose two renderings are not equal.
+// compared returns an error for the first template whose two renderings differ.
 func compared(first, second []sources.Text, equal func(a, b sources.Text) bool) error {
 	for i, text := range first {
 		switch {
@@ -125,7 +125,7 @@ func compared(first, second []sources.Text, equal func(a, b sources.Text) bool) 
 	return nil
 }
 
-// once renders once.
+// once renders the chart once.
 func (f files) once(r sources.Release, d doubles) ([]sources.Text, error) {
 	loaded, err := f.load()
 	if err != nil {
@@ -182,7 +182,7 @@ func capabilitiesFor(r sources.Release, c *chart.Chart) (*common.Capabilities, e
 	return capabilities, nil
 }
 
-// collect puts the texts in order and leaves out notes and what is empty.
+// collect sorts the texts and omits notes and empty texts.
 func collect(c *chart.Chart, rendered map[string]string, crds bool) []sources.Text {
 	var all []sources.Text
 	if crds {
@@ -203,11 +203,10 @@ func collect(c *chart.Chart, rendered map[string]string, crds bool) []sources.Te
 	return all
 }
 
-// separator is what stands between objects for Helm, which is more than YAML has: charts that others wrote begin the next object
-// in the same line.
+// separator matches Helm's object separator. It accepts more than YAML, because some charts begin the next object on the same line.
 var separator = regexp.MustCompile(`(?:^|\s*\n)---\s*`)
 
-// validate checks values against the schemas of a chart and its parts.
+// validate checks values against the schemas of a chart and its subcharts.
 func validate(c *chart.Chart, values map[string]any) error {
 	if c.Schema != nil {
 		if err := sources.CheckValues(c.Schema, values); err != nil {

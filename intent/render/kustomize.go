@@ -11,8 +11,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// build builds a kustomization from what was gathered, in memory. It keeps kustomize's own failures from ending the
-// process.
+// build builds a kustomization from the gathered files in memory. It returns a panic of kustomize as an error.
 func build(files map[string][]byte, dir string) (data []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -1,8 +1,8 @@
-// Package render makes objects of Helm charts and kustomizations, in a process of its own: intent/sources orders, and reads what
-// was made. It has the engines of Helm and Kustomize, and with them most of Kubernetes' API types, which only the
-// programs have that render: converge-render, beside converge, and converge-dev, which starts itself.
+// Package render renders Helm charts and kustomizations to objects in a separate process. intent/sources sends the orders and parses the
+// results. The package contains the engines of Helm and Kustomize, and with them most of Kubernetes' API types. Only programs that
+// render contain it: converge-render, which is installed with converge, and converge-dev, which starts itself.
 //
-// It reads no file, runs nothing and asks no network. It may import intent/sources.
+// It reads no file, runs no program and uses no network. It may import intent/sources.
 package render
 
 import (
@@ -18,14 +18,14 @@ import (
 	"github.com/converge-engine/converge/intent/sources"
 )
 
-// Run is the first thing that the main function calls of a program that renders by itself: where the program was started to
-// render, it does that and never returns; else everything is rendered by this very program, started once more.
+// Run must be the first call in the main function of a program that renders. If the program was started as a renderer, Run renders and
+// never returns. Otherwise it configures rendering by a child process of the same program.
 func Run() {
 	Serve()
 	sources.RenderApart(self, sources.MaxTime)
 }
 
-// Serve renders, and never returns, where the program was started to.
+// Serve renders and never returns, if the program was started as a renderer.
 func Serve() {
 	if os.Args[0] == sources.RendererName && len(os.Args) == 2 {
 		limit, _ := time.ParseDuration(os.Args[1])
@@ -34,17 +34,17 @@ func Serve() {
 	}
 }
 
-// Here has everything rendered in this process, unbounded. It is for tests.
+// Here configures rendering in this process, without limits. It is for tests.
 func Here() { sources.RenderHere(perform) }
 
 func self() (string, error) {
 	if runtime.GOOS == "linux" {
-		return "/proc/self/exe", nil // this very program, whatever its file has become
+		return "/proc/self/exe", nil // the running program, even if its file was replaced
 	}
 	return os.Executable()
 }
 
-// perform carries out an order.
+// perform executes an order.
 func perform(data []byte) (a sources.Answer) {
 	var o sources.Order
 	err := json.Unmarshal(data, &o)
@@ -65,11 +65,11 @@ func perform(data []byte) (a sources.Answer) {
 	return a
 }
 
-// serve carries out one order after the other until there are no more.
+// serve executes orders one after the other until the input ends.
 func serve(limit time.Duration) {
 	answers := json.NewEncoder(os.Stdout)
 	orders := json.NewDecoder(os.Stdin)
-	os.Stdout = os.Stderr // which leads nowhere: a library that prints says nothing to anybody
+	os.Stdout = os.Stderr // which is discarded, because a library may print
 	os.Clearenv()
 	http.DefaultTransport = noNetwork{}
 	debug.SetMemoryLimit(sources.MaxMemory / 4 * 3)
@@ -88,7 +88,7 @@ func serve(limit time.Duration) {
 	}
 }
 
-// boundMemory ends the process when it holds too much.
+// boundMemory ends the process when it uses too much memory.
 func boundMemory() {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	for range time.Tick(2 * time.Millisecond) {
@@ -99,7 +99,7 @@ func boundMemory() {
 	}
 }
 
-// noNetwork is what every client of the process asks that brings no transport of its own.
+// noNetwork is the default transport of all HTTP clients in the process.
 type noNetwork struct{}
 
 func (noNetwork) RoundTrip(*http.Request) (*http.Response, error) {

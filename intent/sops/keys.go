@@ -12,18 +12,17 @@ import (
 	"filippo.io/age"
 )
 
-// Keys are the age identities of a worker, and for which applications each is. Nil has none. Safe for concurrent use.
+// Keys are the age identities of a worker, by application. Nil has none. It is safe for concurrent use.
 type Keys struct{ identities map[string][]age.Identity } // by application; "": for all
 
-// The variables that SOPS itself takes identities from.
+// The environment variables from which SOPS takes identities.
 const (
 	FileVariable = "SOPS_AGE_KEY_FILE"
 	KeyVariable  = "SOPS_AGE_KEY"
 )
 
-// Load reads identities from files, each FILE, or APPLICATION=FILE for those of one application only. Without any it reads
-// those that SOPS itself would: the file that SOPS_AGE_KEY_FILE names, and SOPS_AGE_KEY. A file that others may read or
-// write is refused. No error shows an identity.
+// Load reads identities from files: FILE, or APPLICATION=FILE for one application only. Without files it uses the identities of SOPS:
+// the file in SOPS_AGE_KEY_FILE, and SOPS_AGE_KEY. It rejects a file that others may read or write. No error contains an identity.
 func Load(files []string, lookup func(name string) string) (*Keys, error) {
 	k := &Keys{identities: map[string][]age.Identity{}}
 	if len(files) > 0 {
@@ -69,8 +68,8 @@ func (k *Keys) file(application, name string) error {
 	return nil
 }
 
-// private refuses a file that others may read, or that more than its owner may write. Its group may read it, as of what
-// a cluster mounts.
+// private rejects a file that others may read, or that anyone except its owner may write. Its group may read it, as for files that a
+// cluster mounts.
 func private(info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return errors.New("it is no regular file")
@@ -81,7 +80,7 @@ func private(info fs.FileInfo) error {
 	return nil
 }
 
-// reason leaves out the name of a file, which stands before it.
+// reason removes the leading file name from an error.
 func reason(err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
@@ -99,7 +98,7 @@ func (k *Keys) add(application, text string) error {
 	return nil
 }
 
-// of are the identities for an application.
+// of returns the identities for an application.
 func (k *Keys) of(application string) []age.Identity {
 	if k == nil {
 		return nil
@@ -107,7 +106,7 @@ func (k *Keys) of(application string) []age.Identity {
 	return slices.Concat(k.identities[application], k.identities[""])
 }
 
-// recipientsOf names identities by what is public of them.
+// recipientsOf returns the public names of identities.
 func recipientsOf(all []age.Identity) (names []string) {
 	for _, each := range all {
 		switch i := each.(type) {

@@ -14,10 +14,10 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// rule tells whether a value at a path is encrypted.
+// rule reports whether the value at a path is encrypted.
 type rule func(path []string) bool
 
-// Kinds of keys other than age: who holds them is asked over a network, or by a program.
+// elsewhere lists the key types other than age. They need a network request or a program.
 var elsewhere = []string{"kms", "gcp_kms", "hckms", "azure_kv", "hc_vault", "pgp"}
 
 var rules = map[string]func(text string) (rule, error){
@@ -43,7 +43,7 @@ func matching(text string) (rule, error) {
 
 func unless(r rule) rule { return func(path []string) bool { return !r(path) } }
 
-// metadata reads what SOPS wrote down about the file, and returns what of it is encrypted.
+// metadata reads the SOPS metadata of the file, and returns the rule for encrypted values.
 func (f *File) metadata(meta *yaml.Node) (rule, error) {
 	d := &strict.Decoder{}
 	v, ok := d.DecodeAny(meta)
@@ -60,7 +60,7 @@ func (f *File) metadata(meta *yaml.Node) (rule, error) {
 	return ruleOf(fields)
 }
 
-// keys reads for whom the file was encrypted.
+// keys reads the recipients of the file.
 func (f *File) keys(fields map[string]any) error {
 	var others []string
 	for _, kind := range elsewhere {
@@ -95,7 +95,7 @@ func (f *File) keys(fields map[string]any) error {
 
 var recipientRE = regexp.MustCompile(`^(age1[a-z0-9]+|ssh-(rsa|ed25519) [A-Za-z0-9+/= @._-]+)$`)
 
-// integrity reads the MAC and what it is of.
+// integrity reads the MAC and its scope.
 func (f *File) integrity(fields map[string]any) (err error) {
 	for _, name := range strict.Keys(fields) {
 		_, chooses := rules[name]
@@ -136,7 +136,7 @@ func truth(v any) (bool, error) {
 	return false, errors.New("mac_only_encrypted in its metadata of SOPS is neither true nor false")
 }
 
-// ruleOf is which values are encrypted: SOPS knows one rule for a file.
+// ruleOf returns which values are encrypted. SOPS has one rule per file.
 func ruleOf(fields map[string]any) (rule, error) {
 	chosen := unless(suffixed("_unencrypted"))
 	given := 0

@@ -21,11 +21,11 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// ErrNoKey is that none of the identities can decrypt a file: one that can may be given later.
+// ErrNoKey reports that no identity can decrypt a file. A matching identity may be added later.
 var ErrNoKey = errors.New("this worker has no age identity for it")
 
-// Open decrypts an object of a bundle: the values that SOPS encrypted, once the MAC of their file holds. What is not
-// encrypted stays what it is. The error is ErrNoKey where a key would mend it; no error shows what was decrypted.
+// Open decrypts an object of a bundle: it verifies the MAC of the file, and decrypts the values that SOPS encrypted. Other values do not
+// change. The error is ErrNoKey if a key would fix it. No error contains decrypted text.
 func (k *Keys) Open(application string, raw json.RawMessage) (json.RawMessage, error) {
 	if !bytes.Contains(raw, []byte(`"`+Field+`":"`)) {
 		return raw, nil
@@ -60,7 +60,7 @@ func (k *Keys) Open(application string, raw json.RawMessage) (json.RawMessage, e
 	return canonical.JSON(object)
 }
 
-// shown names a few recipients.
+// shown lists a few recipients.
 func shown(names []string) string {
 	const most = 5
 	more := ""
@@ -71,7 +71,7 @@ func shown(names []string) string {
 	return strings.Join(strict.Map(names, short), ", ") + more
 }
 
-// short is a recipient whole, unless it is one of those that fill a page.
+// short returns a recipient, and shortens very long ones.
 func short(name string) string {
 	if len(name) <= len("age1")+58 {
 		return name
@@ -79,7 +79,7 @@ func short(name string) string {
 	return name[:40] + "…"
 }
 
-// open decrypts the values of a file, by their texts, and holds all of the file to its MAC.
+// open decrypts the values of a file, by their encrypted texts, and verifies the MAC of the whole file.
 func (f *File) open(with []age.Identity) (map[string]any, error) {
 	secret, err := f.key(with)
 	if err != nil {
@@ -120,7 +120,8 @@ func (f *File) open(with []age.Identity) (map[string]any, error) {
 	return plain, nil
 }
 
-// onlySealedBegins begins what a MAC of encrypted values alone is of, so that it never is one of all: SHA-256 of "sops".
+// onlySealedBegins is the prefix of the MAC input if the MAC covers encrypted values only. It distinguishes this MAC from one of all
+// values: SHA-256 of "sops".
 var onlySealedBegins = [32]byte{
 	0x8a, 0x3f, 0xd2, 0xad, 0x54, 0xce, 0x66, 0x52, 0x7b, 0x10, 0x34, 0xf3, 0xd1, 0x47, 0xbe, 0xb,
 	0xb, 0x97, 0x5b, 0x3b, 0xf4, 0x4f, 0x72, 0xc6, 0xfd, 0xad, 0xec, 0x81, 0x76, 0xf2, 0x7d, 0x69,
@@ -152,7 +153,7 @@ func (f *File) key(with []age.Identity) ([]byte, error) {
 	return nil, fmt.Errorf("%w: it has those of %s", ErrNoKey, shown(recipientsOf(with)))
 }
 
-// open decrypts a value. What is wrong with one is said without it.
+// open decrypts a value. Errors do not contain the value.
 func (s *sealed) open(aead cipher.AEAD, place string) (any, error) {
 	plain, err := aead.Open(nil, s.iv, append(bytes.Clone(s.data), s.auth...), []byte(place))
 	if err != nil {
@@ -178,7 +179,7 @@ func (s *sealed) open(aead cipher.AEAD, place string) (any, error) {
 	return v, nil
 }
 
-// bytesOf is a value as a MAC covers it.
+// bytesOf returns the MAC input of a value.
 func bytesOf(v any) []byte {
 	switch x := v.(type) {
 	case int:
@@ -192,7 +193,7 @@ func bytesOf(v any) []byte {
 		return []byte("False")
 	case time.Time:
 		text, err := x.MarshalText()
-		if err != nil { // a year that no text has: the MAC will not hold
+		if err != nil { // an unprintable year: the MAC will not match
 			return nil
 		}
 		return text

@@ -20,13 +20,13 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// secretRule is what of a Secret is encrypted, as everybody says it to SOPS.
+// secretRule selects the encrypted fields of a Secret, as is usual for SOPS.
 const secretRule = "^(data|stringData)$"
 
-// writtenAs is the version of SOPS whose format files are written in.
+// writtenAs is the SOPS version of the file format.
 const writtenAs = "3.13.3"
 
-// CheckRecipient refuses what is no age recipient that SOPS encrypts for by its name alone.
+// CheckRecipient rejects a name that is not an age recipient that SOPS accepts without more information.
 func CheckRecipient(name string) error {
 	_, err := age.ParseRecipients(strings.NewReader(name))
 	if err != nil || !recipientRE.MatchString(name) {
@@ -35,8 +35,8 @@ func CheckRecipient(name string) error {
 	return nil
 }
 
-// Seal writes texts as a Kubernetes Secret that is encrypted for age recipients, as SOPS would: `sops decrypt` reads it. No error shows
-// a text.
+// Seal writes texts as a Kubernetes Secret that is encrypted for age recipients in the format of SOPS: `sops decrypt` reads it. No error
+// contains a text.
 func Seal(name string, texts map[string]string, recipients []string, now time.Time) ([]byte, error) {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // it never fails
@@ -54,7 +54,7 @@ func Seal(name string, texts map[string]string, recipients []string, now time.Ti
 	for _, key := range strict.Keys(texts) {
 		covered.WriteString(texts[key])
 		value := texts[key]
-		if value != "" { // what is empty stays so
+		if value != "" { // empty values are not encrypted
 			value = seal(aead, value, "stringData:"+key+":")
 		}
 		values.Content = append(values.Content, scalar(key), scalar(value))
@@ -73,7 +73,7 @@ func Seal(name string, texts map[string]string, recipients []string, now time.Ti
 	return yaml.Marshal(mapping("apiVersion", scalar("v1"), "kind", scalar("Secret"), "metadata", mapping("name", scalar(name)), "stringData", values, Field, sops))
 }
 
-// wrapped is the key of a file, encrypted for each recipient.
+// wrapped encrypts the key of a file for each recipient.
 func wrapped(secret []byte, recipients []string) (all []map[string]string, err error) {
 	if len(recipients) == 0 {
 		return nil, errors.New("there is nobody to encrypt it for")
@@ -100,7 +100,7 @@ func wrapped(secret []byte, recipients []string) (all []map[string]string, err e
 	return all, nil
 }
 
-// seal encrypts a text, as of a place in the file.
+// seal encrypts a text for a place in the file.
 func seal(aead cipher.AEAD, text, place string) string {
 	iv := make([]byte, aead.NonceSize())
 	_, _ = rand.Read(iv) // it never fails
@@ -114,7 +114,7 @@ func scalar(text string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 }
 
-// mapping has keys and values in their order.
+// mapping returns a mapping with keys and values in order.
 func mapping(all ...any) *yaml.Node {
 	node := &yaml.Node{Kind: yaml.MappingNode}
 	for _, each := range all {
@@ -128,7 +128,7 @@ func mapping(all ...any) *yaml.Node {
 	return node
 }
 
-// Texts decrypts what Seal wrote. The error is ErrNoKey where a key would mend it; no error shows what was decrypted.
+// Texts decrypts the output of Seal. The error is ErrNoKey if a key would fix it. No error contains decrypted text.
 func (k *Keys) Texts(application string, text []byte) (map[string]string, error) {
 	f, err := Read(text)
 	if err != nil {

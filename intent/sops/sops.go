@@ -1,9 +1,8 @@
 // Package sops reads manifests that SOPS encrypted for age, and decrypts the Kubernetes Secrets in them.
 //
-// What can be known of a file without a key is read by Read, on whichever machine compiles; Keys decrypt, in a worker. Of
-// SOPS's format it takes what such manifests are made of, and refuses the rest instead of guessing: what it decrypts is what
-// SOPS would, and a test asks SOPS. It reaches no network, starts no program, and no error shows what was decrypted. It
-// imports the YAML parser, age, and the packages inside intent.
+// Read extracts what is known without a key, on the machine that compiles. Keys decrypt in a worker. The package supports the parts of
+// SOPS's format that such manifests use, and rejects the rest: it decrypts to the same result as SOPS, and a test compares with SOPS. It
+// uses no network, starts no program, and no error contains decrypted text. It imports the YAML parser, age, and packages of intent.
 package sops
 
 import (
@@ -22,64 +21,64 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Field is where in a manifest the metadata of SOPS stands, and in an object of a bundle the text of the whole encrypted
-// file: its MAC covers all of it, in its order.
+// Field is the field of the SOPS metadata in a manifest. In an object of a bundle it contains the text of the whole encrypted file,
+// because the MAC covers all of it in its order.
 const Field = "sops"
 
-// Bounds of a file. A Secret has a megabyte at most.
+// Bounds of a file. A Secret has at most a megabyte.
 const (
 	maxText       = 4 << 20
-	maxCopies     = 16 << 20 // bytes in a bundle, which has the text with each of its documents
+	maxCopies     = 16 << 20 // bytes in a bundle, which repeats the text for each of its documents
 	maxDepth      = 50
 	maxLeaves     = 20_000
 	maxRecipients = 100
 )
 
-// ofSecret is how deep the values of a Secret lie: data.KEY.
+// ofSecret is the depth of the values of a Secret: data.KEY.
 const ofSecret = 3
 
-// File is an encrypted file, as far as it is known without a key. It is never edited.
+// File is an encrypted file, as far as it can be read without a key. It is never modified.
 type File struct {
 	documents  []*yaml.Node // mappings, without the metadata
 	leaves     []leaf       // in the order of the MAC
 	recipients []recipient
 	mac        sealed
-	modified   string // what authenticates the MAC
-	onlySealed bool   // the MAC covers what is encrypted only
+	modified   string // additional data of the encrypted MAC
+	onlySealed bool   // the MAC covers encrypted values only
 }
 
 // leaf is a scalar that is not null.
 type leaf struct {
-	path  []string // keys; an element of a list has its list's
+	path  []string // keys; an element of a list has the path of its list
 	value any      // string, int, float64, bool or time.Time
-	text  string   // as it stands there, of one that is encrypted
-	seal  *sealed  // nil: it is not encrypted
+	text  string   // of an encrypted value: its text in the file
+	seal  *sealed  // nil: not encrypted
 }
 
-// recipient is somebody who can decrypt the key of the file.
+// recipient can decrypt the key of the file.
 type recipient struct{ name, enc string }
 
-// sealed is a value that is encrypted.
+// sealed is an encrypted value.
 type sealed struct {
 	kind           string // str, int, float, bool, bytes or time
 	data, iv, auth []byte
 }
 
-// begins is how every encrypted value begins.
+// begins is the prefix of every encrypted value.
 const begins = "ENC[AES256_GCM,"
 
 var sealedRE = regexp.MustCompile(`^ENC\[AES256_GCM,data:([A-Za-z0-9+/=]+),iv:([A-Za-z0-9+/=]+),tag:([A-Za-z0-9+/=]+),type:([a-z]+)\]$`)
 
-// IsSealed tells whether a text is one that SOPS encrypted.
+// IsSealed reports whether SOPS encrypted a text.
 func IsSealed(text string) bool { return strings.HasPrefix(text, begins) }
 
-// Is tells whether decoded fields have metadata of SOPS among them, at the top.
+// Is reports whether decoded fields contain SOPS metadata at the top level.
 func Is(fields map[string]any) bool {
 	metadata, ok := fields[Field].(map[string]any)
 	return ok && metadata["mac"] != nil && metadata["lastmodified"] != nil
 }
 
-// Read reads an encrypted file, all its documents, and refuses what no key would mend.
+// Read reads an encrypted file with all its documents. It rejects a file that no key could decrypt.
 func Read(text []byte) (*File, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("it has %d bytes; expected at most %d", len(text), maxText)
@@ -119,7 +118,7 @@ func Read(text []byte) (*File, error) {
 // parse reads the documents.
 func (f *File) parse(text []byte) (err error) {
 	defer func() {
-		if r := recover(); r != nil { // the parser's own failure
+		if r := recover(); r != nil { // a panic of the parser
 			err = errors.New("it is no YAML")
 		}
 	}()
@@ -140,7 +139,7 @@ func (f *File) parse(text []byte) (err error) {
 	}
 }
 
-// cut takes the metadata out of a document.
+// cut removes the metadata from a document.
 func cut(document *yaml.Node) (meta *yaml.Node, err error) {
 	for i := 0; i+1 < len(document.Content); i += 2 {
 		if document.Content[i].Value != Field {
@@ -156,7 +155,7 @@ func cut(document *yaml.Node) (meta *yaml.Node, err error) {
 	return meta, nil
 }
 
-// walk takes in the scalars of a node, in the order of the MAC, and refuses what SOPS makes none of.
+// walk collects the scalars of a node in the order of the MAC. It rejects nodes that SOPS never writes.
 func (f *File) walk(node *yaml.Node, path []string, depth int, encrypts rule) error {
 	at := func(what string) error { return fmt.Errorf("%s %s", strict.Clip(strings.Join(path, ".")), what) }
 	switch {
@@ -206,7 +205,7 @@ func (f *File) mapping(node *yaml.Node, path []string, depth int, encrypts rule)
 	return nil
 }
 
-// leafOf reads a scalar, which is encrypted if it shall be and not otherwise.
+// leafOf reads a scalar, and checks that it is encrypted if and only if it should be.
 func leafOf(node *yaml.Node, path []string, encrypted bool, depth int) (leaf, error) {
 	l := leaf{path: path}
 	if !slices.Contains([]string{"!!str", "!!int", "!!float", "!!bool", "!!timestamp"}, node.ShortTag()) || node.Decode(&l.value) != nil {
@@ -221,7 +220,7 @@ func leafOf(node *yaml.Node, path []string, encrypted bool, depth int) (leaf, er
 	switch {
 	case !encrypted && IsSealed(text):
 		return l, errors.New("is encrypted, and by the metadata of SOPS it should not be")
-	case !encrypted || node.ShortTag() == "!!str" && text == "": // what is empty stays so
+	case !encrypted || node.ShortTag() == "!!str" && text == "": // empty values are not encrypted
 		return l, nil
 	case !IsSealed(text):
 		return l, errors.New("is not encrypted, and by the metadata of SOPS it should be")
@@ -236,7 +235,7 @@ func leafOf(node *yaml.Node, path []string, encrypted bool, depth int) (leaf, er
 	return l, err
 }
 
-// unpack reads an encrypted value.
+// unpack parses an encrypted value.
 func unpack(text string) (sealed, error) {
 	parts := sealedRE.FindStringSubmatch(text)
 	if parts == nil {
@@ -254,17 +253,17 @@ func unpack(text string) (sealed, error) {
 	return sealed{parts[4], data, iv, auth}, nil
 }
 
-// Recipients are those for whom the file was encrypted.
+// Recipients returns the recipients of the file.
 func (f *File) Recipients() []string {
 	return strict.Map(f.recipients, func(r recipient) string { return r.name })
 }
 
-// Has tells whether an encrypted value is in the file.
+// Has reports whether the file contains an encrypted value.
 func (f *File) Has(text string) bool {
 	return slices.ContainsFunc(f.leaves, func(l leaf) bool { return l.seal != nil && l.text == text })
 }
 
-// Fits refuses an object whose encrypted values are not those of the file, in the same places.
+// Fits rejects an object whose encrypted values differ from the file's values in the same places.
 func (f *File) Fits(object map[string]any) error {
 	places := map[string]string{}
 	for _, l := range f.leaves {
@@ -280,7 +279,7 @@ func (f *File) Fits(object map[string]any) error {
 	})
 }
 
-// eachSealed hands over the encrypted values of a Secret and puts what it gets in their place.
+// eachSealed replaces the encrypted values of a Secret.
 func eachSealed(object map[string]any, replace func(field, key, text string) (any, error)) error {
 	for _, field := range []string{"data", "stringData"} {
 		values, _ := object[field].(map[string]any)
@@ -299,9 +298,9 @@ func eachSealed(object map[string]any, replace func(field, key, text string) (an
 	return nil
 }
 
-// FirstSealed is an encrypted value of a Secret; empty: it has none.
+// FirstSealed returns an encrypted value of a Secret; empty: it has none.
 func FirstSealed(object map[string]any) (found string) {
-	_ = eachSealed(object, func(_, _, text string) (any, error) { // which never fails
+	_ = eachSealed(object, func(_, _, text string) (any, error) { // cannot fail
 		found = text
 		return text, nil
 	})

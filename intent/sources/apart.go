@@ -14,57 +14,55 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// A template or a kustomization can take all time and all memory that there is, and what renders it has doors to the
-// world that no option closes: Kustomize runs git, and fetches. So it is rendered apart, in a process of its own: without
-// an environment, so that no program is found; without a network; and ended when it takes more than its share. intent/render
-// is what runs there.
+// Templates and kustomizations can use unlimited time and memory, and Kustomize can run git and fetch URLs, which no option disables. So
+// a separate process renders them: without an environment, so that it finds no program; without a network; and it is ended when it
+// exceeds its limits. intent/render runs in that process.
 
-// RendererName is what that process is called, by its first argument; the second is the time that one rendering may take.
+// RendererName is the first argument (the name) of that process. The second argument is the time limit of one rendering.
 const RendererName = "converge-renderer"
 
-// What one rendering may take.
+// Limits of one rendering.
 const (
 	MaxTime   = 30 * time.Second
-	MaxMemory = 1 << 30 // bytes, all that the process holds
+	MaxMemory = 1 << 30 // bytes, for the whole process
 )
 
-// How the process ends itself. Go ends one that gets no memory with 2, too.
+// Exit codes of the process when it ends itself. Go also uses 2 when it cannot allocate memory.
 const (
 	ExitMemory = 2
 	ExitTime   = 3
 )
 
-// RenderApart has everything rendered by a program that intent/render is in, within a limit for each rendering. The program is asked for
-// when the first source has to be rendered; why there is none is then what is wrong with that source. It is for main functions, before
-// anything else.
+// RenderApart configures rendering by a program that contains intent/render, with a time limit for each rendering. It calls program when
+// the first source must be rendered; an error is reported as a problem of that source. Main functions call it before anything else.
 func RenderApart(program func() (path string, err error), limit time.Duration) {
 	theRenderer.mu.Lock()
 	defer theRenderer.mu.Unlock()
-	if theRenderer.process != nil { // of another program
+	if theRenderer.process != nil { // of a previous program
 		theRenderer.ended()
 	}
 	theRenderer.program, theRenderer.limit, theRenderer.here = program, limit, nil
 }
 
-// RenderHere has everything rendered in this process, unbounded: by intent/render, in tests.
+// RenderHere configures rendering in this process without limits, by intent/render in tests.
 func RenderHere(perform func(order []byte) Answer) { theRenderer.here = perform }
 
-// Order is what is to be rendered: a kustomization or a chart.
+// Order is a rendering request: a kustomization or a chart.
 type Order struct {
 	Kustomization string                  `json:",omitempty"` // its directory
-	Files         map[string][]byte       `json:",omitempty"` // all that it is made of, by path
+	Files         map[string][]byte       `json:",omitempty"` // all its files by path
 	Chart         []*archive.BufferedFile `json:",omitempty"`
-	Release       *Release                `json:",omitempty"` // without: the chart is only looked into
+	Release       *Release                `json:",omitempty"` // nil: only inspect the chart
 }
 
-// Answer is what became of an order.
+// Answer is the result of an order.
 type Answer struct {
 	Texts   []Text   `json:",omitempty"`
 	Refusal *Refusal `json:",omitempty"`
 	Error   string   `json:",omitempty"`
 }
 
-// err is why there is nothing, or nil.
+// err returns the error of an order, or nil.
 func (a Answer) err() error {
 	if a.Refusal != nil {
 		return a.Refusal
@@ -75,7 +73,7 @@ func (a Answer) err() error {
 	return nil
 }
 
-// render carries out an order.
+// render executes an order.
 func render(o Order) (Answer, error) {
 	data, err := json.Marshal(o)
 	if err != nil {
@@ -85,7 +83,7 @@ func render(o Order) (Answer, error) {
 	return a, a.err()
 }
 
-// theRenderer is one for all renderings of the process.
+// theRenderer is shared by all renderings of the process.
 var theRenderer renderer
 
 type renderer struct {
@@ -99,8 +97,8 @@ type renderer struct {
 	out     *json.Decoder
 }
 
-// render gives an order to the process, which is started when there is none. One that was ended meanwhile, by whom ever,
-// is started once more.
+// render sends an order to the renderer process. It starts the process if there is none, and starts it again if it has ended for any
+// reason.
 func (r *renderer) render(order []byte) Answer {
 	if r.here != nil {
 		return r.here(order)
@@ -128,7 +126,7 @@ func (r *renderer) render(order []byte) Answer {
 	return a
 }
 
-// overdrawn is why the process ended.
+// overdrawn returns why the process ended.
 func (r *renderer) overdrawn(code int) *Refusal {
 	switch code {
 	case ExitTime:
@@ -139,7 +137,7 @@ func (r *renderer) overdrawn(code int) *Refusal {
 	return &Refusal{fmt.Sprintf("rendering ended by itself (%d)", code), "templates that can be rendered"}
 }
 
-// start starts the process. It ends when this one does.
+// start starts the process. It ends when its parent ends.
 func (r *renderer) start() error {
 	if r.program == nil {
 		return errors.New("this program has no renderer")
@@ -169,7 +167,7 @@ func (r *renderer) start() error {
 // ended waits until the process has ended and returns its exit code.
 func (r *renderer) ended() int {
 	_ = r.in.Close()
-	_ = r.process.Wait() // the code says it
+	_ = r.process.Wait() // the exit code has the result
 	code := r.process.ProcessState.ExitCode()
 	r.process = nil
 	return code

@@ -1,9 +1,9 @@
-// Package sources reads what services on Kubernetes runtimes are made of: manifests, kustomizations and Helm
-// charts, each once, as objects that know where they are declared.
+// Package sources reads the sources of services on Kubernetes runtimes: manifests, kustomizations and Helm charts. It reads each once,
+// and returns objects with the positions of their declarations.
 //
-// It is hermetic: no cluster, no clock, no randomness, no network but for a chart that is pinned by its
-// digest, there or in converge.lock. It reads only below the file system that it is given, refuses what leads out of it, and fills in
-// nothing. Of intent it imports config, bundle, charts and sops.
+// It is hermetic: no cluster, no clock, no randomness, no network except for a chart that is pinned by its digest, in the configuration
+// or in converge.lock. It only reads files of the given file system, rejects paths that lead out of it, and substitutes nothing. Of
+// intent it imports config, bundle, charts and sops.
 package sources
 
 import (
@@ -23,15 +23,15 @@ import (
 	"github.com/converge-engine/converge/intent/sops"
 )
 
-// Built are the objects of a kustomization or of a chart, and what is wrong with them. They have no
-// positions of their own: faults are reported where a service names the source.
+// Built contains the objects of a kustomization or a chart, and its problems. The objects have no positions of their own: problems are
+// reported where a service names the source.
 type Built struct {
 	Objects []*Object
 	Faults  []strict.Fault
 }
 
-// readTexts reads the objects of rendered texts; byHelm says that tokens and hooks may stand in them. What SOPS encrypted is
-// one of the files that are given.
+// readTexts reads the objects of rendered texts. With byHelm, they may contain tokens and hooks. Among are the encrypted source files,
+// one of which contains each encrypted object.
 func readTexts(texts []Text, byHelm bool, among encrypted) *Built {
 	all := &Built{}
 	for _, text := range texts {
@@ -65,7 +65,7 @@ func (l *objectLoader) kustomization(full string) []strict.Fault {
 	return from.Built[full].Faults
 }
 
-// refusal words why a source cannot be used.
+// refusal returns a problem that explains why a source cannot be used.
 func refusal(code, prefix string, err error) strict.Fault {
 	fault := strict.Fault{Code: code, Message: prefix + err.Error()}
 	var refused *Refusal
@@ -176,7 +176,7 @@ func (l *objectLoader) localChart(full, digest string) (*Chart, error) {
 	return OpenChart(data)
 }
 
-// Render renders a chart once for the same values, whichever services and channels use it.
+// Render renders a chart once per key, for all services and channels with the same values.
 func (from *Objects) Render(key string, chart *Chart, release Release) *Built {
 	data, err := canonical.JSON([]any{key, release.Name, release.Namespace, release.CRDs, release.Values, release.KubeVersion, release.APIVersions, release.AllAPIs})
 	if err != nil {
@@ -198,11 +198,11 @@ func (from *Objects) Render(key string, chart *Chart, release Release) *Built {
 
 // Text is one rendered file: YAML documents.
 type Text struct {
-	Name string // of the template or kustomization it comes from
+	Name string // of the template or kustomization
 	Data []byte
 
-	charts bool // in a kustomization: there may be hooks of Helm
+	charts bool // the kustomization has charts, so there may be Helm hooks
 }
 
-// MaxTree bounds the bytes of one source, all its files together.
+// MaxTree bounds the size of one source with all its files in bytes.
 const MaxTree = 32 << 20

@@ -10,11 +10,10 @@ import (
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
 )
 
-// Chart is a Helm chart as it was read. It is never edited.
+// Chart is a loaded Helm chart. It is never modified.
 type Chart struct{ files []*archive.BufferedFile }
 
-// ReadChart reads a chart from a directory of fsys, and returns the files it read. What .helmignore
-// names is left out.
+// ReadChart reads a chart from a directory of fsys, and also returns the names of the files. It skips files that .helmignore excludes.
 func ReadChart(fsys fs.FS, dir string) (*Chart, []string, error) {
 	ignore := ignoreRules(fsys, dir)
 	var files []*archive.BufferedFile
@@ -74,7 +73,7 @@ func newChart(files []*archive.BufferedFile) (*Chart, error) {
 	return &Chart{files: files}, nil
 }
 
-// ignored are the rules of a .helmignore file, of which the last that matches counts.
+// ignored are the rules of a .helmignore file. The last match counts.
 type ignored []ignoreRule
 
 type ignoreRule struct {
@@ -98,8 +97,8 @@ func ignoreRules(fsys fs.FS, dir string) ignored {
 	return rules
 }
 
-// match reports whether a path in the chart is left out. A pattern with a slash is of the whole path,
-// one without of the name alone.
+// match reports whether a path in the chart is excluded. A pattern with a slash matches the whole path, one without matches the name
+// only.
 func (r ignored) match(name string, dir bool) bool {
 	out := false
 	for _, rule := range r {

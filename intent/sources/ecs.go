@@ -15,14 +15,14 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// GroupECS is the group of what makes up a service on ECS; its kinds are TaskDefinition and Service.
+// GroupECS is the group of the documents of a service on ECS; its kinds are TaskDefinition and Service.
 const GroupECS = "ecs"
 
-// taskKind is what one of the two documents of a service on ECS is.
+// taskKind describes one of the two documents of a service on ECS.
 type taskKind struct {
-	kind, named string            // its kind, and the field with its name
-	takes       reflect.Type      // what the SDK takes
-	refused     map[string]string // fields, and what is expected instead
+	kind, named string            // its kind, and the field that contains its name
+	takes       reflect.Type      // the SDK's input type
+	refused     map[string]string // rejected fields, and what to use instead
 }
 
 func taskKinds() map[string]taskKind {
@@ -35,12 +35,12 @@ func taskKinds() map[string]taskKind {
 	}
 }
 
-// TaskKey is where Objects has the document at a path of a service.
+// TaskKey is the key in Objects of the document at a path of a service.
 func TaskKey(s *config.Document[config.Service], at string) string {
 	return s.File + "#" + string(s.Spec.Name) + "#" + at
 }
 
-// serviceTasks reads what a service on ECS is made of.
+// serviceTasks reads the documents of a service on ECS.
 func (l *objectLoader) serviceTasks(s *config.Document[config.Service], at string, e *config.ServiceECS) {
 	if e == nil {
 		return
@@ -57,7 +57,7 @@ func (l *objectLoader) serviceTasks(s *config.Document[config.Service], at strin
 	}
 }
 
-// taskFile reads a document from a file of its own.
+// taskFile reads a document from its own file.
 func (l *objectLoader) taskFile(s *config.Document[config.Service], where, field, full string) *strict.Fault {
 	text, fault := l.Read(full, config.MaxSource)
 	if fault != nil {
@@ -83,7 +83,7 @@ func (l *objectLoader) taskFile(s *config.Document[config.Service], where, field
 	return nil
 }
 
-// task checks a document, and notes it where it is right.
+// task checks a document, and stores it if it is valid.
 func (l *objectLoader) task(s *config.Document[config.Service], where, field string, c *taskCheck, fields map[string]any) {
 	kind := taskKinds()[field]
 	before := len(c.Problems)
@@ -105,7 +105,7 @@ func (l *objectLoader) task(s *config.Document[config.Service], where, field str
 	}
 }
 
-// taskCheck checks a document against what the SDK takes, and notes its texts with substitutions.
+// taskCheck checks a document against the SDK's input type, and records its texts with substitutions.
 type taskCheck struct {
 	*strict.Decoder
 	at    string // path of the document
@@ -178,7 +178,7 @@ func (c *taskCheck) mapping(at string, to reflect.Type, given map[string]any) {
 	}
 }
 
-// fieldNames are the fields of one of the SDK's structs by the names that AWS writes.
+// fieldNames returns the fields of an SDK struct by their names in AWS documents.
 func fieldNames(of reflect.Type) map[string]string {
 	names := map[string]string{}
 	for i := range of.NumField() {
@@ -189,7 +189,7 @@ func fieldNames(of reflect.Type) map[string]string {
 	return names
 }
 
-// scalar checks text, a number, true or false. What is substituted is checked when it is.
+// scalar checks a string, a number or a boolean. Values with substitutions are checked after substitution.
 func (c *taskCheck) scalar(at string, to reflect.Type, v any) {
 	text, isText := v.(string)
 	if isText && config.HasSubstitution(text) {
@@ -218,7 +218,7 @@ func (c *taskCheck) scalar(at string, to reflect.Type, v any) {
 	}
 }
 
-// oneOf refuses what is none of the values that the SDK knows.
+// oneOf rejects a value that is not in the SDK's enum.
 func (c *taskCheck) oneOf(at string, to reflect.Type, text string) {
 	method := reflect.New(to).MethodByName("Values")
 	if !method.IsValid() {

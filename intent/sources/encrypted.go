@@ -15,14 +15,14 @@ import (
 	"github.com/converge-engine/converge/intent/sops"
 )
 
-// encrypted are files that SOPS encrypted, among which the one is found that a value stands in.
+// encrypted are SOPS-encrypted files, in which the file of a value is searched.
 type encrypted []encryptedFile
 
 type encryptedFile struct {
 	*sops.File
 	name  string
 	text  []byte
-	wrong error // why it cannot be used: there is no File then
+	wrong error // why it cannot be used; File is then nil
 }
 
 func newEncryptedFile(name string, text []byte) encryptedFile {
@@ -30,7 +30,7 @@ func newEncryptedFile(name string, text []byte) encryptedFile {
 	return encryptedFile{f, name, text, err}
 }
 
-// of finds the file of an encrypted value, or else one that it may be in and that cannot be used.
+// of returns the file of an encrypted value, or else an unusable file that may contain it.
 func (all encrypted) of(value string) *encryptedFile {
 	i := slices.IndexFunc(all, func(f encryptedFile) bool { return f.wrong == nil && f.Has(value) })
 	if i < 0 {
@@ -42,7 +42,7 @@ func (all encrypted) of(value string) *encryptedFile {
 	return &all[i]
 }
 
-// isEncrypted tells whether SOPS encrypted a file; what cannot be parsed is reported elsewhere.
+// isEncrypted reports whether SOPS encrypted a file. Parse errors are reported elsewhere.
 func isEncrypted(text []byte) bool {
 	if !bytes.Contains(text, []byte(sops.Field)) || !bytes.Contains(text, []byte("lastmodified")) {
 		return false
@@ -55,8 +55,7 @@ func isEncrypted(text []byte) bool {
 	return entry(meta, "mac") != nil && entry(meta, "lastmodified") != nil
 }
 
-// encryptedIn reads the encrypted ones among the files of a kustomization. What is wrong with one counts only if it
-// became an object.
+// encryptedIn reads the encrypted files of a kustomization. A problem of a file counts only if it became an object.
 func encryptedIn(fsys fs.FS, files []string) (all encrypted) {
 	for _, name := range files {
 		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
@@ -70,8 +69,8 @@ func encryptedIn(fsys fs.FS, files []string) (all encrypted) {
 	return all
 }
 
-// encrypted takes in an object that SOPS encrypted: it stays so, and beside what can be seen of it lies the whole file, which
-// is decrypted where the object is applied. Only Secrets are: other kinds are shown to people.
+// encrypted accepts an object that SOPS encrypted. It stays encrypted. The object contains its readable fields and the whole file, which
+// is decrypted where the object is applied. Only Secrets are accepted, because other kinds are shown to users.
 func (c *objectCheck) encrypted(among encrypted) {
 	found := sops.FirstSealed(c.fields)
 	if !c.concernsUs(found) {
@@ -87,8 +86,8 @@ func (c *objectCheck) encrypted(among encrypted) {
 	}
 }
 
-// concernsUs tells whether SOPS encrypted an object for us: kinds of others may have its metadata for a controller of their
-// own, and their own cipher texts.
+// concernsUs reports whether Converge must decrypt an object. Custom kinds may have SOPS metadata and cipher text for their own
+// controllers.
 func (c *objectCheck) concernsUs(found string) bool {
 	group := c.object.Group
 	if sops.Is(c.fields) {
@@ -97,7 +96,7 @@ func (c *objectCheck) concernsUs(found string) bool {
 	return found != "" && group == "" && (c.object.Kind == "Secret" || c.object.Kind == "ConfigMap")
 }
 
-// undecipherable is why an object cannot be decrypted, or nil. One that is no Secret may stand in a file with one that is.
+// undecipherable returns why an object cannot be decrypted, or nil. An object that is not a Secret may be in the same file as a Secret.
 func (c *objectCheck) undecipherable(found string, file *encryptedFile) *strict.Fault {
 	because := func(message, expected string) *strict.Fault {
 		return &strict.Fault{Code: "encrypted", Message: message, Expected: expected}
@@ -121,7 +120,7 @@ func (c *objectCheck) undecipherable(found string, file *encryptedFile) *strict.
 	return nil
 }
 
-// asItIs refuses substitutions in what is encrypted, since the MAC covers all of it.
+// asItIs rejects substitutions in encrypted files, because the MAC covers the whole file.
 func (c *objectCheck) asItIs() {
 	for _, text := range c.object.Texts {
 		c.Report(text.Path, strict.Fault{Code: "no-substitution", Message: "nothing is substituted in what SOPS encrypted, since its MAC covers all of it", Expected: `text without "${{"`})

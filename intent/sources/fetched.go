@@ -16,10 +16,10 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// lockCommand is what people type to have charts locked.
+// lockCommand names the command that locks charts, for messages.
 const lockCommand = `what "converge lock" writes`
 
-// ChartKey is where Objects.Charts holds the chart that a file in a directory names.
+// ChartKey is the key in Objects.Charts of the chart that a file in a directory names.
 func ChartKey(dir string, h config.ServiceHelm) string {
 	switch {
 	case h.Locked():
@@ -29,12 +29,12 @@ func ChartKey(dir string, h config.ServiceHelm) string {
 	}
 	clean, fault := config.LocalFile(h.Chart)
 	if fault != nil {
-		return "" // reported
+		return "" // already reported
 	}
 	return path.Join(dir, clean) + "#" + string(h.Digest)
 }
 
-// misnamed is what is wrong with how a chart is named, and in which field.
+// misnamed returns the problem of a chart reference, and its field.
 func misnamed(h *config.ServiceHelm, named config.ServiceHelm) (field string, fault *strict.Fault) {
 	switch {
 	case h.Digest != "" && h.Chart == "":
@@ -57,7 +57,7 @@ func misnamed(h *config.ServiceHelm, named config.ServiceHelm) (field string, fa
 	return "", nil
 }
 
-// misnamedLocked is misnamed of a chart of the lock.
+// misnamedLocked is misnamed for a chart of the lock.
 func misnamedLocked(named config.ServiceHelm) (field string, fault *strict.Fault) {
 	switch {
 	case named.Digest != "":
@@ -81,7 +81,7 @@ func refused(field, message, expected string) (string, *strict.Fault) {
 	return field, &strict.Fault{Code: "bad-value", Message: message, Expected: expected}
 }
 
-// chartNamed is the chart that a layer of a service names, or false where it names none, or it is wrong how.
+// chartNamed returns the chart that a layer of a service names; false if it names none, or the reference is invalid.
 func (l *objectLoader) chartNamed(s *config.Document[config.Service], at string, h *config.ServiceHelm) (config.ServiceHelm, bool) {
 	var named config.ServiceHelm
 	names := func(field string) bool { return s.Has(at + "." + field) }
@@ -103,13 +103,13 @@ func (l *objectLoader) chartNamed(s *config.Document[config.Service], at string,
 		return named, true
 	}
 	if !names(field) {
-		field = "version" // of a layer that says a version alone
+		field = "version" // the layer only sets a version
 	}
 	l.wrong(s, at+"."+field, *fault)
 	return named, false
 }
 
-// remoteChart fetches a chart that is pinned by its digest, there or in the lock.
+// remoteChart fetches a chart that is pinned by a digest in the configuration or in the lock.
 func (l *objectLoader) remoteChart(named config.ServiceHelm) *strict.Fault {
 	key := ChartKey("", named)
 	if fault, done := l.fetched[key]; done {
@@ -128,7 +128,7 @@ func (l *objectLoader) remoteChart(named config.ServiceHelm) *strict.Fault {
 
 func (l *objectLoader) client() charts.Client { return charts.Client{HTTP: l.Config.Options.Client} }
 
-// pinned is a chart whose digest stands beside its address.
+// pinned fetches a chart with a digest in the configuration.
 func (l *objectLoader) pinned(named config.ServiceHelm) (*Chart, *strict.Fault) {
 	data, err := l.client().FetchAddress(context.Background(), named.Chart, string(named.Digest))
 	var chart *Chart
@@ -141,7 +141,7 @@ func (l *objectLoader) pinned(named config.ServiceHelm) (*Chart, *strict.Fault) 
 	return chart, nil
 }
 
-// locked is a chart of the lock.
+// locked fetches a chart of the lock.
 func (l *objectLoader) locked(named config.ServiceHelm) (*Chart, *strict.Fault) {
 	ref := charts.RefOf(named.Chart, named.Repository, named.Version)
 	lock, err := l.lock()
@@ -170,7 +170,7 @@ func (l *objectLoader) locked(named config.ServiceHelm) (*Chart, *strict.Fault) 
 	return chart, nil
 }
 
-// lock reads the lock of the configuration; one that is not there has nothing.
+// lock reads the lock of the configuration; a missing lock is empty.
 func (l *objectLoader) lock() (charts.Lock, error) {
 	if l.lockRead {
 		return l.lockHas, l.lockErr
@@ -189,7 +189,7 @@ func (l *objectLoader) lock() (charts.Lock, error) {
 	return l.lockHas, l.lockErr
 }
 
-// openAs opens a packed chart, which has to be the one that an entry names.
+// openAs opens a packed chart, and verifies that it is the chart of a lock entry.
 func openAs(data []byte, e charts.Entry) (*Chart, error) {
 	chart, err := OpenChart(data)
 	if err != nil {
@@ -204,22 +204,22 @@ func openAs(data []byte, e charts.Entry) (*Chart, error) {
 	return chart, nil
 }
 
-// named is what the chart calls itself.
+// named returns the name and version in the chart's metadata.
 func (c *Chart) named() (name, version string) {
 	var says struct{ Name, Version string }
 	for _, f := range c.files {
 		if f.Name == "Chart.yaml" {
-			_ = yaml.Unmarshal(f.Data, &says) // it was read before, by Helm
+			_ = yaml.Unmarshal(f.Data, &says) // Helm has already parsed it
 		}
 	}
 	return says.Name, says.Version
 }
 
-// fetching is what a loader knows of charts from elsewhere.
+// fetching is the state of a loader for remote charts.
 type fetching struct {
-	fetched  map[string]*strict.Fault // what was asked for, and what was wrong with it
+	fetched  map[string]*strict.Fault // requested charts and their problems
 	lockRead bool
-	lockTold bool // that it cannot be used
+	lockTold bool // the unusable lock is already reported
 	lockText []byte
 	lockHas  charts.Lock
 	lockErr  error

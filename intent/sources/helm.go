@@ -10,32 +10,32 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// KubeVersion is the version of Kubernetes that templates see where a runtime says no other. It is fixed, so that the same
-// sources give the same objects.
+// KubeVersion is the Kubernetes version for templates if a runtime sets none. It is fixed, so that the same sources produce the same
+// objects.
 const KubeVersion = "v1.36.0"
 
-// Release is what a chart is rendered with. Values may hold the tokens Version and FullVersion.
+// Release is the input of a chart rendering. Values may contain the tokens Version and FullVersion.
 type Release struct {
 	Name, Namespace string
 	Values          map[string]any
-	CRDs            bool // whether those in crds/ are part of it
-	// What templates see of the cluster, beside the built-in APIs; empty: KubeVersion, and nothing else.
+	CRDs            bool // whether to include those in crds/
+	// KubeVersion and APIVersions describe the cluster to templates. APIVersions are additional to the built-in APIs. Empty: the
+	// constant KubeVersion, and no additional APIs.
 	KubeVersion string   `json:",omitempty"`
 	APIVersions []string `json:",omitempty"`
-	// AllAPIs: APIVersions are all that the cluster has, and not those beside the built-in ones.
+	// AllAPIs: APIVersions are all APIs of the cluster and not only the additional ones.
 	AllAPIs bool `json:",omitempty"`
 }
 
-// Render renders the chart as `helm template` would for a first installation, without a cluster: the
-// texts of crds/, then those of the templates by name. Tokens stand in them as they stood in the
-// values. It renders twice, with other tokens and other answers of clocks and random sources, and
-// refuses what differs in more than the tokens.
+// Render renders the chart as `helm template` would for a first installation, without a cluster. It returns the texts of crds/, then
+// those of the templates by name. Tokens of the values remain in them. It renders twice, with different tokens and different results of
+// clocks and random sources. It rejects differences other than the tokens.
 func (c *Chart) Render(r Release) ([]Text, error) {
 	a, err := render(Order{Chart: c.files, Release: &r})
 	return a.Texts, err
 }
 
-// MarshalJSON writes numbers of the values so that those that are whole can be told from those that are not.
+// MarshalJSON encodes numbers of the values so that integers and floats remain distinct.
 func (r Release) MarshalJSON() ([]byte, error) {
 	type plain Release
 	r.Values, _ = replaced(r.Values, func(v any) any {
@@ -47,7 +47,7 @@ func (r Release) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(r))
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON decodes the output of MarshalJSON.
 func (r *Release) UnmarshalJSON(data []byte) error {
 	type plain Release
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -59,7 +59,7 @@ func (r *Release) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// number is the int64, uint64 or float64 of a number.
+// number converts a number to int64, uint64 or float64.
 func number(v any) any {
 	n, ok := v.(json.Number)
 	if !ok {
@@ -75,13 +75,13 @@ func number(v any) any {
 	return f
 }
 
-// Refusal is what a chart or kustomization does that has no place when compiling.
+// Refusal is an operation of a chart or kustomization that is not allowed during compilation.
 type Refusal struct{ Text, Expected string }
 
-// Error says both.
+// Error contains both fields.
 func (r *Refusal) Error() string { return r.Text + "; expected " + r.Expected }
 
-// reopen puts substitutions back for the tokens that a chart was rendered with.
+// reopen replaces the tokens of a rendered chart by substitutions.
 func reopen(node *yaml.Node, seen map[*yaml.Node]bool) {
 	if node == nil || seen[node] {
 		return
@@ -95,20 +95,19 @@ func reopen(node *yaml.Node, seen map[*yaml.Node]bool) {
 	}
 }
 
-// Tokens stand for what is open when a chart is rendered. They are lower-case letters, so that they
-// pass for a tag, a label or a part of a DNS name, and hold no hexadecimal digit, so that no part of
-// one looks like a checksum.
+// Tokens replace open values when a chart is rendered. They consist of lower-case letters, so that they are valid as a tag, a label or a
+// part of a DNS name. They contain no hexadecimal digit, so that no part of one looks like a checksum.
 const (
 	Version     = "qzvrsxnwkpjmhtylug"
 	FullVersion = "kwullvrsxnzqpjmhty"
 )
 
-// Reopen puts substitutions back in the place of tokens.
+// Reopen replaces tokens by substitutions.
 func Reopen(text string) string {
 	return strings.NewReplacer(Version, "${{ version }}", FullVersion, "${{ fullVersion }}").Replace(text)
 }
 
-// ReplaceTexts is a copy of values with every text replaced.
+// ReplaceTexts returns a copy of values with every text replaced.
 func ReplaceTexts(v any, replace func(string) string) any {
 	return replaced(v, func(v any) any {
 		if text, ok := v.(string); ok {
@@ -118,7 +117,7 @@ func ReplaceTexts(v any, replace func(string) string) any {
 	})
 }
 
-// replaced is a copy of values with all that is no mapping and no list replaced.
+// replaced returns a copy of values with every scalar replaced.
 func replaced(v any, replace func(any) any) any {
 	switch x := v.(type) {
 	case map[string]any:

@@ -9,21 +9,20 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Annotations of hooks: the moments at which they run, their order, and when they are deleted. Those of Helm become these, and a
-// manifest may have them, too.
+// Annotations of hooks: when they run, their order, and when they are deleted. Helm's annotations are converted to these, and a manifest
+// may use them, too.
 const (
 	annotationHook       = "converge/hook"
 	annotationHookWeight = "converge/hook-weight"
 	annotationHookDelete = "converge/hook-delete-policy"
 )
 
-// moments are those at which a hook may run, in the order in which they come.
+// moments lists the times at which a hook may run, in their order.
 var moments = []string{"pre-install", "post-install", "pre-upgrade", "post-upgrade", "pre-rollback", "post-rollback"}
 
 var deletePolicies = []string{"before-hook-creation", "hook-succeeded", "hook-failed"}
 
-// hook turns a Helm hook into one of Converge, and reports whether it is an object to keep: hooks of tests and of deletions are
-// not.
+// hook converts a Helm hook to a Converge hook, and reports whether to keep the object. Hooks for tests and deletions are dropped.
 func hook(fields map[string]any) bool {
 	metadata, _ := fields["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
@@ -40,7 +39,7 @@ func hook(fields map[string]any) bool {
 		return false
 	}
 	annotations[annotationHook] = runs
-	if weight, err := strconv.Atoi(text("helm.sh/hook-weight")); err == nil && weight != 0 { // no weight is 0, as Helm has it
+	if weight, err := strconv.Atoi(text("helm.sh/hook-weight")); err == nil && weight != 0 { // a missing weight is 0, as in Helm
 		annotations[annotationHookWeight] = strconv.Itoa(weight)
 	}
 	if policy := only(text("helm.sh/hook-delete-policy"), deletePolicies); policy != "" {
@@ -52,13 +51,13 @@ func hook(fields map[string]any) bool {
 	return true
 }
 
-// only is what of a list separated by commas is known, in the order in which it is known.
+// only returns the known items of a comma-separated list, in the order of known.
 func only(list string, known []string) string {
 	given := strings.Split(strings.ReplaceAll(list, " ", ""), ",")
 	return strings.Join(slices.DeleteFunc(slices.Clone(known), func(one string) bool { return !slices.Contains(given, one) }), ",")
 }
 
-// wrongHook is what is wrong with an annotation of a hook; false: it is none.
+// wrongHook returns the problem of a hook annotation; is reports whether it is one.
 func wrongHook(key, text string) (fault *strict.Fault, is bool) {
 	wrong := func(expected string) *strict.Fault {
 		return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", strict.Clip(text)), Expected: expected}
@@ -82,7 +81,7 @@ func wrongHook(key, text string) (fault *strict.Fault, is bool) {
 	return nil, true
 }
 
-// allOf reports whether a list has nothing else than what is known, and something.
+// allOf reports whether a list is not empty and has only known items.
 func allOf(list string, known []string) bool {
 	for one := range strings.SplitSeq(list, ",") {
 		if !slices.Contains(known, strings.TrimSpace(one)) {

@@ -16,9 +16,8 @@ import (
 
 var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
-// Kustomize builds the kustomization in a directory of fsys. It also returns the files that were
-// read, those of a build that failed included. Remote bases and plugins are refused; charts that do not lie there are those of a
-// lock, which nil has none of.
+// Kustomize builds the kustomization in a directory of fsys. It also returns the files that were read, even if the build fails. It
+// rejects remote bases and plugins. Charts that are not in the kustomization come from the lock; nil has none.
 func Kustomize(fsys fs.FS, dir string, locked lockedCharts) (Text, []string, error) {
 	g := &gatherer{fsys: fsys, files: map[string][]byte{}, read: map[string]bool{}, locked: locked}
 	err := g.kustomization(dir)
@@ -33,9 +32,8 @@ func Kustomize(fsys fs.FS, dir string, locked lockedCharts) (Text, []string, err
 	return Text{Name: "kustomization " + dir, Data: answer.Texts[0].Data, charts: g.charts}, read, nil
 }
 
-// gatherer collects all that a kustomization is made of before anything is built. Kustomize sees no other files than
-// these, and of each kustomization not what somebody wrote but what was checked: decoded by Kustomize's own decoder,
-// and written again with no other fields and no other paths.
+// gatherer collects all inputs of a kustomization before the build. Kustomize sees only these files. It sees each kustomization in its
+// checked form: decoded by Kustomize's own decoder, and encoded again without other fields and paths.
 type gatherer struct {
 	fsys  fs.FS
 	files map[string][]byte
@@ -43,10 +41,10 @@ type gatherer struct {
 	size  int64
 
 	locked lockedCharts
-	charts bool // there are any
+	charts bool // the kustomization has charts
 }
 
-// kustomization gathers the one in a directory and all that it names.
+// kustomization gathers the kustomization in a directory and everything that it refers to.
 func (g *gatherer) kustomization(dir string) error {
 	name, text, err := g.find(dir)
 	if err != nil || g.files[name] != nil {
@@ -56,11 +54,11 @@ func (g *gatherer) kustomization(dir string) error {
 	if err := k.Unmarshal(text); err != nil {
 		return fmt.Errorf("%s: %s", name, strict.OneLine(err.Error()))
 	}
-	k.FixKustomization() // fields of old names become those of today
+	k.FixKustomization() // converts deprecated fields
 	if field := plugin(k); field != "" {
 		return &Refusal{fmt.Sprintf("%s: %s needs a plugin, and plugins are off", name, field), "no such field"}
 	}
-	g.files[name] = []byte{} // it may come round to itself, which Kustomize refuses
+	g.files[name] = []byte{} // it may refer to itself, which Kustomize rejects
 	w := &pathWalk{gatherer: g, name: name, dir: dir}
 	w.kustomization(k)
 	w.inflate(k)
@@ -113,7 +111,7 @@ func (g *gatherer) text(name string) ([]byte, error) {
 	return text, nil
 }
 
-// plugin names a field of a kustomization by which something would be run, if it has one.
+// plugin returns the name of a field that would run a program, if the kustomization has one.
 func plugin(k *types.Kustomization) string {
 	switch {
 	case len(k.Generators) > 0:
@@ -128,15 +126,15 @@ func plugin(k *types.Kustomization) string {
 	return ""
 }
 
-// pathWalk visits every path in a kustomization, gathers what is there, and writes the path in a form that cannot be
-// taken for an address. It stops at the first that leads nowhere inside.
+// pathWalk visits every path in a kustomization, gathers the files, and rewrites the path so that it cannot be an address. It stops at
+// the first path that does not exist inside the directory.
 type pathWalk struct {
 	*gatherer
 	name, dir string // of the kustomization and of its directory
 	err       error
 }
 
-// kustomization visits the fields that hold paths; a test knows of each field of Kustomize's type which it is.
+// kustomization visits the fields that contain paths. A test checks that each field of Kustomize's type is classified.
 func (w *pathWalk) kustomization(k *types.Kustomization) {
 	w.list("resources", k.Resources)
 	w.list("components", k.Components)
@@ -180,7 +178,7 @@ func (w *pathWalk) entry(field string, of map[string]string, key string) {
 	}
 }
 
-// pairs visits the files of a generator; one may have its key before it: key=path.
+// pairs visits the files of a generator, which may have a key: key=path.
 func (w *pathWalk) pairs(field string, from *types.KvPairSources) {
 	for i, text := range from.FileSources {
 		key, file, keyed := strings.Cut(text, "=")
@@ -194,7 +192,7 @@ func (w *pathWalk) pairs(field string, from *types.KvPairSources) {
 	w.list(field, from.EnvSources)
 }
 
-// patch makes a file of a patch that is written out: of a text Kustomize tries both.
+// patch writes an inline patch to a file, because Kustomize tries a text as both.
 func (w *pathWalk) patch(i int, patch *types.PatchStrategicMerge) {
 	at := string(*patch)
 	if strings.ContainsAny(at, "\n{") {
@@ -207,8 +205,7 @@ func (w *pathWalk) patch(i int, patch *types.PatchStrategicMerge) {
 	*patch = types.PatchStrategicMerge(at)
 }
 
-// path gathers what a path leads to. What it becomes begins with a dot, as no address of a repository or of a server
-// does.
+// path gathers the target of a path. The new path begins with a dot, unlike the address of a repository or a server.
 func (w *pathWalk) path(field string, at *string) {
 	if w.err != nil || *at == "" {
 		return
@@ -234,7 +231,7 @@ func (w *pathWalk) path(field string, at *string) {
 	}
 }
 
-// inside returns where a path of the kustomization leads, as fs.FS names it, if it is one and leads nowhere outside.
+// inside returns the fs.FS name of a path of the kustomization, if it is a path inside the file system.
 func (w *pathWalk) inside(at string) (string, bool) {
 	odd := func(r rune) bool { return r == '\\' || r == ':' || unicode.IsControl(r) }
 	full := path.Join(w.dir, at)

@@ -17,15 +17,15 @@ import (
 	"github.com/converge-engine/converge/intent/sops"
 )
 
-// Charts in a kustomization are rendered as those of services are, before anything is built: Kustomize would run Helm. They become
+// Charts in a kustomization are rendered like those of services before the build, because Kustomize would run Helm. The results become
 // resources.
 
-// lockedCharts has the charts of a lock. One that is nil, without an error, is left out.
+// lockedCharts returns the charts of a lock. A nil chart without an error is skipped.
 type lockedCharts interface {
 	lockedChart(named config.ServiceHelm) (*Chart, error)
 }
 
-// lockedChart is a chart of the configuration's lock.
+// lockedChart returns a chart of the configuration's lock.
 func (l *objectLoader) lockedChart(named config.ServiceHelm) (*Chart, error) {
 	if fault := l.remoteChart(named); fault != nil {
 		return nil, &Refusal{fault.Message, fault.Expected}
@@ -33,7 +33,7 @@ func (l *objectLoader) lockedChart(named config.ServiceHelm) (*Chart, error) {
 	return l.into.Charts[ChartKey("", named)], nil
 }
 
-// inflate puts what charts make in the place of where a kustomization names them.
+// inflate replaces the charts of a kustomization by their rendered objects.
 func (w *pathWalk) inflate(k *types.Kustomization) {
 	for i := range k.HelmCharts {
 		if w.err != nil {
@@ -95,7 +95,7 @@ func orDefault(namespace string) string {
 	return namespace
 }
 
-// unusableChart refuses what would be another thing each time, or is of Helm's own files.
+// unusableChart rejects options that make the result non-deterministic or use Helm's own files.
 func unusableChart(h types.HelmChart, globals *types.HelmGlobals) error {
 	switch {
 	case globals != nil && globals.ConfigHome != "":
@@ -112,7 +112,7 @@ func unusableChart(h types.HelmChart, globals *types.HelmGlobals) error {
 	return nil
 }
 
-// chartFor is the chart that lies in the directory of charts, else the one of the lock.
+// chartFor returns the chart in the charts directory, else the chart of the lock.
 func (w *pathWalk) chartFor(h types.HelmChart, home string) (*Chart, error) {
 	dir, ok := w.inside(path.Join(home, h.Name))
 	if !ok {
@@ -138,7 +138,7 @@ func (w *pathWalk) chartFor(h types.HelmChart, home string) (*Chart, error) {
 	return w.locked.lockedChart(named)
 }
 
-// values are those of the files and those that stand there, merged as Kustomize does.
+// values merges the values of the files and the inline values as Kustomize does.
 func (w *pathWalk) values(h types.HelmChart) (map[string]any, error) {
 	files := map[string]any{}
 	for _, name := range append([]string{h.ValuesFile}, h.AdditionalValuesFiles...) {
@@ -180,7 +180,7 @@ func (w *pathWalk) values(h types.HelmChart) (map[string]any, error) {
 	return tokened(files)
 }
 
-// over puts values over others, by key and as deep as both are mappings.
+// over merges values into others by key, recursively for mappings.
 func over(into, values map[string]any) {
 	for key, value := range values {
 		inner, ok := value.(map[string]any)
@@ -194,7 +194,7 @@ func over(into, values map[string]any) {
 	}
 }
 
-// tokened puts tokens in the place of the version, which alone may be open in a chart. Numbers that are whole become so.
+// tokened replaces the version by tokens, because only the version may be open in a chart. It converts integral numbers to integers.
 func tokened(values map[string]any) (map[string]any, error) {
 	var wrong error
 	open := strings.NewReplacer("${{ version }}", Version, "${{version}}", Version, "${{ fullVersion }}", FullVersion, "${{fullVersion}}", FullVersion)

@@ -11,16 +11,15 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Locking is a lock that was made anew for a configuration.
+// Locking is the new lock of a configuration.
 type Locking struct {
 	Lock    charts.Lock
-	Was     []byte   // of the file before; nil: there was none
+	Was     []byte   // content of the previous file; nil: there was none
 	Changes []string // one line each
 }
 
-// MakeLock makes the lock for all charts that services name. What is locked stays as it is, unless all of it is to be found anew;
-// what nobody names any more is left out. It is the one place where versions are resolved. What cannot be had is reported where it
-// is named.
+// MakeLock makes the lock for all charts of the services. It keeps existing entries, unless anew is set, and drops entries that are no
+// longer used. Only this function resolves versions. Errors are reported at the reference to the chart.
 func MakeLock(ctx context.Context, from *config.Reader, anew bool) (Locking, error) {
 	m := &lockMaker{objectLoader: newLoader(from), done: map[charts.Ref]bool{}, anew: anew}
 	old, err := m.lock()
@@ -40,7 +39,7 @@ func MakeLock(ctx context.Context, from *config.Reader, anew bool) (Locking, err
 	return m.made, nil
 }
 
-// keepCapabilities keeps what was captured of runtimes that the configuration still names.
+// keepCapabilities keeps the captured capabilities of runtimes that the configuration still refers to.
 func (m *lockMaker) keepCapabilities(all []charts.Capabilities) {
 	for _, c := range all {
 		if namesRuntime(m.Config, c.Runtime) {
@@ -51,7 +50,7 @@ func (m *lockMaker) keepCapabilities(all []charts.Capabilities) {
 	}
 }
 
-// namesRuntime reports whether a configuration declares a runtime, or may be on it.
+// namesRuntime reports whether a configuration declares a runtime, or may use it.
 func namesRuntime(c *config.Config, name string) bool {
 	for _, r := range c.Runtimes {
 		if string(r.Spec.Name) == name {
@@ -71,8 +70,8 @@ func namesRuntime(c *config.Config, name string) bool {
 	return false
 }
 
-// Capture puts what clusters say of themselves into the lock of a configuration, and leaves its charts as they are. What is captured
-// already stays, unless it is to be captured anew; ask is asked for the others, and answers for all of them or with an error.
+// Capture writes the capabilities of clusters into the lock of a configuration, and does not change its charts. It keeps existing
+// capabilities, unless anew is set. It calls ask for the others, which returns all of them or an error.
 func Capture(from *config.Reader, runtimes []string, anew bool, ask func(runtimes []string) ([]charts.Capabilities, error)) (Locking, error) {
 	m := &lockMaker{objectLoader: newLoader(from)}
 	old, err := m.lock()
@@ -116,13 +115,13 @@ type lockMaker struct {
 	anew bool
 }
 
-// wantedChart is a chart of the lock, and who names it first.
+// wantedChart is a chart to lock, and the first reference to it.
 type wantedChart struct {
 	ref charts.Ref
 	by  func(strict.Fault)
 }
 
-// wanted are the charts that services name, in the order of what they are called.
+// wanted returns the charts that services refer to, sorted by name.
 func (m *lockMaker) wanted() (all []wantedChart) {
 	for _, s := range m.Config.Services {
 		look := func(at string, k *config.ServiceKubernetes) {
@@ -145,7 +144,7 @@ func (m *lockMaker) wanted() (all []wantedChart) {
 	return all
 }
 
-// inKustomization are the charts that a kustomization names, and those that it is made of.
+// inKustomization returns the charts of a kustomization and its bases.
 func (m *lockMaker) inKustomization(s *config.Document[config.Service], at, name string) (all []wantedChart) {
 	m.at(s, at, name, func(full string) []strict.Fault {
 		found := &namedCharts{}
@@ -162,7 +161,7 @@ func (m *lockMaker) inKustomization(s *config.Document[config.Service], at, name
 	return all
 }
 
-// namedCharts notes which charts of a lock are asked for, and has none.
+// namedCharts implements lockedCharts: it records the requested charts and returns none.
 type namedCharts struct{ refs []charts.Ref }
 
 func (n *namedCharts) lockedChart(named config.ServiceHelm) (*Chart, error) {
@@ -195,7 +194,7 @@ func (m *lockMaker) add(ctx context.Context, wanted wantedChart, old charts.Lock
 	}
 }
 
-// changed says how the entry of a chart became another one; empty: it did not.
+// changed describes the change of a chart's entry; empty: no change.
 func changed(was, is charts.Entry, locked bool) string {
 	switch {
 	case !locked:

@@ -18,26 +18,25 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Objects is what services on Kubernetes runtimes are made of, as it was read: each file once,
-// however many services and channels use it.
+// Objects are the loaded sources of services on Kubernetes runtimes. Each file is read once for all services and channels.
 type Objects struct {
-	Listed    map[string][]string  // files of an entry of manifests, by its path from the directory
+	Listed    map[string][]string  // files of a manifests entry, by its path in the directory
 	Manifests map[string][]*Object // by file
-	Built     map[string]*Built    // of kustomizations, by their directory
+	Built     map[string]*Built    // of kustomizations, by directory
 	Charts    map[string]*Chart
 	Values    map[string]*valuesFile
-	Patches   map[string]string  // files of patches
-	Captured  charts.Lock        // of which the capabilities count
-	Tasks     map[string]*Object // task definitions and services of ECS, by TaskKey
-	// incomplete: something could not be read, and was reported.
+	Patches   map[string]string  // patch files
+	Captured  charts.Lock        // only its capabilities are used
+	Tasks     map[string]*Object // ECS task definitions and services, by TaskKey
+	// Incomplete: some source could not be read, which is reported.
 	Incomplete bool
 
 	mu       sync.Mutex
-	rendered map[string]*Built // of charts, by all that goes into them
+	rendered map[string]*Built // of charts, by all their inputs
 	patched  map[string]*patched
 }
 
-// objectLoader reads the sources of objects that services name.
+// objectLoader reads the sources that services refer to.
 type objectLoader struct {
 	*config.Reader
 	fetching
@@ -51,7 +50,7 @@ func newLoader(from *config.Reader) *objectLoader {
 	}}
 }
 
-// Read reads the sources of all services, and reports there what is wrong with them.
+// Read reads the sources of all services, and reports their problems.
 func Read(from *config.Reader) *Objects {
 	l := newLoader(from)
 	for _, s := range l.Config.Services {
@@ -87,7 +86,7 @@ func (l *objectLoader) serviceObjects(s *config.Document[config.Service], at str
 	}
 }
 
-// captured has charts see what was captured of clusters.
+// captured makes the captured capabilities of clusters available to charts.
 func (l *objectLoader) captured(s *config.Document[config.Service], at string) {
 	lock, err := l.lock()
 	if err == nil {
@@ -100,7 +99,7 @@ func (l *objectLoader) captured(s *config.Document[config.Service], at string) {
 	}
 }
 
-// single makes a list of at most one fault.
+// single converts at most one fault to a list.
 func single(read func(full string) *strict.Fault) func(string) []strict.Fault {
 	return func(full string) []strict.Fault {
 		if fault := read(full); fault != nil {
@@ -110,7 +109,7 @@ func single(read func(full string) *strict.Fault) func(string) []strict.Fault {
 	}
 }
 
-// at reads what a path in a service leads to, and reports there what is wrong with it.
+// at reads the source at a path in a service, and reports its problems there.
 func (l *objectLoader) at(s *config.Document[config.Service], where, name string, read func(full string) []strict.Fault) {
 	if s.Faulty(where) {
 		return
@@ -125,13 +124,13 @@ func (l *objectLoader) at(s *config.Document[config.Service], where, name string
 	}
 }
 
-// wrong reports a fault in a source of objects.
+// wrong reports a problem of a source of objects.
 func (l *objectLoader) wrong(s *config.Document[config.Service], where string, fault strict.Fault) {
 	l.into.Incomplete = true
 	s.Report(where, fault)
 }
 
-// manifests reads a file, the files of a directory, or those that a glob matches.
+// manifests reads a file, all files of a directory, or all matches of a glob.
 func (l *objectLoader) manifests(full string) *strict.Fault {
 	from := l.into
 	if _, done := from.Listed[full]; done {
@@ -192,7 +191,7 @@ func (l *objectLoader) listManifests(full string) ([]string, *strict.Fault) {
 	return files, nil
 }
 
-// isManifest reports whether a file in a directory is a manifest. Configuration may lie beside them.
+// isManifest reports whether a file in a directory is a manifest. The directory may also contain configuration.
 func (l *objectLoader) isManifest(name string) bool {
 	info, err := fs.Stat(l.FS, name)
 	if err != nil || info.IsDir() || config.IsSource(path.Base(name)) || strings.HasPrefix(path.Base(name), ".") {
@@ -218,7 +217,7 @@ func (l *objectLoader) manifest(name string, text []byte) []*Object {
 	return r.objects
 }
 
-// read reads all documents of a text; the error is the parser's.
+// read reads all documents of a text. It returns only errors of the parser.
 func (r *objectReader) read(text []byte) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {

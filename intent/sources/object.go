@@ -16,36 +16,34 @@ import (
 	"github.com/converge-engine/converge/intent/internal/substitute"
 )
 
-// maxObject bounds the values of one object; the largest CustomResourceDefinitions have 30,000.
+// maxObject bounds the number of values in one object; the largest CustomResourceDefinitions have 30,000.
 const maxObject = 250_000
 
-// Annotations that an object may carry for Converge; all other labels and annotations of these
-// prefixes are set by Converge itself.
+// Annotations of objects that configure Converge. Only Converge itself sets other labels and annotations with these prefixes.
 const (
 	annotationWave     = "converge/wave"
 	annotationRecreate = "converge/recreate"
 	annotationAdopt    = "converge/adopt"
 	annotationKeep     = "converge/keep"
-	annotationLink     = "converge/link-" // and a name: an address shown with the object
+	annotationLink     = "converge/link-" // and a name: an address to show with the object
 	annotationLog      = "converge/log-"  // and a name: the address of its logs
 )
 
-// Object is one Kubernetes object as a source declares it, its substitutions open. Channels and
-// services share it, and it is never edited.
+// Object is one declared Kubernetes object with open substitutions. Channels and services share it, and it is never modified.
 type Object struct {
-	Decoder *strict.Decoder // knows where everything stands; its subject is Deployment/web
-	// origin is the file in the chart or kustomization that it was rendered from; empty for what a
-	// manifest declares, which has positions of its own.
+	Decoder *strict.Decoder // has the positions; its subject is Deployment/web
+	// Origin is the file in the chart or kustomization that the object was rendered from. It is empty for a manifest, which has its own
+	// positions.
 	Origin string
-	Source string // what declares it, for people
+	Source string // the declaring source, for messages
 
 	Group, Kind, Namespace, Name string
 	NamedAt                      string // path of the name
 	Data                         []byte // canonical JSON
 	Digest                       string
-	Texts                        []ObjectText // that hold substitutions
-	Encrypted                    bool         // by SOPS, and so it stays until it is applied
-	Warnings                     []string     // what is no fault, and yet not as it was meant
+	Texts                        []ObjectText // with substitutions
+	Encrypted                    bool         // by SOPS, until it is applied
+	Warnings                     []string     // legal but probably unintended
 }
 
 // ObjectText is a scalar with a substitution.
@@ -55,10 +53,10 @@ type ObjectText struct{ Path, Text string }
 type objectReader struct {
 	file     string
 	origin   string
-	rendered bool // by Helm: tokens stand for the version, and there may be hooks
+	rendered bool // by Helm: tokens replace the version, and there may be hooks
 	objects  []*Object
-	decoders []*strict.Decoder // with the problems found
-	// encrypted is the file, or are those that the text was built from, as far as SOPS encrypted them.
+	decoders []*strict.Decoder // with their problems
+	// encrypted is the file if SOPS encrypted it, or the encrypted files that the text was built from.
 	encrypted encrypted
 }
 
@@ -90,7 +88,7 @@ func (r *objectReader) document(node *yaml.Node) {
 	}
 }
 
-// entry is the value of a key of a mapping, before anything is decoded.
+// entry returns the value of a key of a mapping before decoding.
 func entry(node *yaml.Node, key string) *yaml.Node {
 	for i := 0; node != nil && node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
 		if node.Content[i].Value == key {
@@ -100,7 +98,7 @@ func entry(node *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// subjectOf names an object before it is decoded: Deployment/web.
+// subjectOf returns the readable name of an object before decoding: Deployment/web.
 func subjectOf(node *yaml.Node) string {
 	kind, name := entry(node, "kind"), entry(entry(node, "metadata"), "name")
 	switch {
@@ -112,7 +110,7 @@ func subjectOf(node *yaml.Node) string {
 	return kind.Value + "/" + name.Value
 }
 
-// itemsOf returns the items of a list of objects, nil for anything else.
+// itemsOf returns the items of a list of objects, or nil.
 func itemsOf(node *yaml.Node) []*yaml.Node {
 	kind, items := entry(node, "kind"), entry(node, "items")
 	if kind == nil || items == nil || items.Kind != yaml.SequenceNode || !strings.HasSuffix(kind.Value, "List") {
@@ -128,10 +126,10 @@ type objectCheck struct {
 	metadata map[string]any
 	object   *Object
 	literal  bool
-	sealed   string // the file that SOPS encrypted
+	sealed   string // the SOPS-encrypted file
 }
 
-// check reports whether the object can be named, so that its channels can be checked, too.
+// check reports whether the object has a valid name, so that its channels can be checked, too.
 func (c *objectCheck) check(node *yaml.Node, among encrypted) bool {
 	c.header(node)
 	if len(c.Problems) > 0 {
@@ -161,7 +159,7 @@ func (c *objectCheck) check(node *yaml.Node, among encrypted) bool {
 	return true
 }
 
-// header reads what names the object.
+// header reads the fields that identify the object.
 func (c *objectCheck) header(node *yaml.Node) {
 	apiVersion := c.text(c.fields, "apiVersion", "")
 	c.object.Kind = c.text(c.fields, "kind", "")
@@ -193,7 +191,7 @@ func (c *objectCheck) header(node *yaml.Node) {
 	}
 }
 
-// text reads a field that must be text and not empty.
+// text reads a field that must be a non-empty string.
 func (c *objectCheck) text(from map[string]any, key, at string) string {
 	v, given := from[key]
 	text, ok := v.(string)
@@ -206,7 +204,7 @@ func (c *objectCheck) text(from map[string]any, key, at string) string {
 	return text
 }
 
-// drop removes what only a cluster sets.
+// drop removes fields that only a cluster sets.
 func (c *objectCheck) drop() {
 	delete(c.fields, "status")
 	for _, key := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"} {
@@ -214,7 +212,7 @@ func (c *objectCheck) drop() {
 	}
 }
 
-// notes checks labels or annotations: text, and none that Converge itself sets.
+// notes checks labels or annotations: they must be text, and not reserved for Converge.
 func (c *objectCheck) notes(field string) {
 	v, given := c.metadata[field]
 	if v == nil {
@@ -239,7 +237,7 @@ func (c *objectCheck) notes(field string) {
 	}
 }
 
-// reserved refuses labels and annotations that Converge sets, and checks those meant for it.
+// reserved rejects labels and annotations that only Converge sets, and checks those that configure it.
 func reserved(field, key, text string) *strict.Fault {
 	prefix, _, _ := strings.Cut(key, "/")
 	if prefix != "converge" && prefix != "applyset.kubernetes.io" {
@@ -278,7 +276,7 @@ func onlyValue(text, only string) *strict.Fault {
 	return strict.Unless(text == only, "bad-value", "%q is not possible here", text, strconv.Quote(only)+", or no such annotation")
 }
 
-// scan notes every text with a substitution, and refuses keys that hold one.
+// scan records every text with a substitution, and rejects keys with a substitution.
 func (c *objectCheck) scan(path string, v any) {
 	if c.literal {
 		return
@@ -307,7 +305,7 @@ func (c *objectCheck) scan(path string, v any) {
 
 var base64RE = regexp.MustCompile(`^[A-Za-z0-9+/\s]+={0,2}\s*$`)
 
-// secret refuses substitutions that were encoded and would stay as they are.
+// secret rejects base64-encoded substitutions, which would not be substituted.
 func (c *objectCheck) secret() {
 	if c.literal || c.object.Group != "" {
 		return
@@ -331,7 +329,7 @@ func (c *objectCheck) secret() {
 	}
 }
 
-// decoded is the text behind base64, or nothing.
+// decoded returns the base64-decoded text, or "".
 func decoded(text string) string {
 	if !base64RE.MatchString(text) {
 		return ""
@@ -343,7 +341,7 @@ func decoded(text string) string {
 	return string(plain)
 }
 
-// ID names an object within its service and channel, for people: Deployment/web, Role/other-ns/web.
+// ID is the readable id of an object within its service and channel: Deployment/web, Role/other-ns/web.
 func (o *Object) ID() string {
 	if o.Namespace == "" {
 		return o.Kind + "/" + o.Name
@@ -351,7 +349,7 @@ func (o *Object) ID() string {
 	return o.Kind + "/" + o.Namespace + "/" + o.Name
 }
 
-// SortKey orders objects by what they are and not by where they stand.
+// SortKey orders objects by identity, independent of their position in files.
 func (o *Object) SortKey() string {
 	return strings.Join([]string{o.Group, o.Kind, o.Namespace, o.Name, o.Digest}, "\x00")
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Patches are applied by Kustomize itself, apart, to the objects that they are for and to no others: those stay byte for byte
-// what they were. Which ones these are is found here, so that a patch for nothing is refused.
+// Kustomize applies patches in the renderer process, and only to their target objects. Other objects stay byte-identical. This package
+// selects the targets, so that it can reject a patch without a target.
 
-// patched is what became of objects.
+// patched is the result of a patch.
 type patched struct {
-	objects []*Object // in the place of those that were given; nil: deleted
+	objects []*Object // in the order of the input; nil: deleted
 	faults  []strict.Fault
 }
 
-// patchFile reads the file of a patch, and checks that there is one patch.
+// patchFile reads a patch file, and checks that it contains a patch.
 func (l *objectLoader) patchFile(s *config.Document[config.Service], at string, p config.ObjectPatch) {
 	switch {
 	case s.Faulty(at):
@@ -43,7 +43,7 @@ func (l *objectLoader) patchFile(s *config.Document[config.Service], at string, 
 	}
 }
 
-// Patch applies a patch once to the same objects, whichever services and channels have them.
+// Patch applies a patch once to the same objects, for all services and channels.
 func (from *Objects) Patch(objects []*Object, target *config.PatchTarget, text string) ([]*Object, []strict.Fault) {
 	key := strings.Builder{}
 	for _, o := range objects {
@@ -91,7 +91,7 @@ type onePatch struct {
 	list  []any
 }
 
-// patchesIn reads a patch: with a target one, else any number of documents that name their object.
+// patchesIn reads a patch file: one patch if there is a target, else any number of documents that name their objects.
 func patchesIn(text string, targeted bool) (all []onePatch, err error) {
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	for {
@@ -123,7 +123,7 @@ func patchesIn(text string, targeted bool) (all []onePatch, err error) {
 	return all, nil
 }
 
-// choose are the places of the objects that a patch is for.
+// choose returns the indexes of the target objects of a patch.
 func (p onePatch) choose(objects []*Object, target *config.PatchTarget) ([]int, error) {
 	if target == nil {
 		var err error
@@ -151,7 +151,7 @@ func (p onePatch) choose(objects []*Object, target *config.PatchTarget) ([]int, 
 	return chosen, nil
 }
 
-// names is the object that a strategic merge patch names itself.
+// names returns the target that a strategic merge patch contains.
 func (p onePatch) names() (*config.PatchTarget, error) {
 	text := func(of map[string]any, key string) string { text, _ := of[key].(string); return text }
 	metadata, _ := p.merge["metadata"].(map[string]any)
@@ -167,7 +167,7 @@ func (p onePatch) names() (*config.PatchTarget, error) {
 	return target, nil
 }
 
-// matcher selects objects by a target.
+// matcher returns a function that matches objects with a target.
 func matcher(t config.PatchTarget) (func(*Object) bool, error) {
 	fields := []struct{ pattern, what string }{{t.Group, "group"}, {t.Version, "version"}, {t.Kind, "kind"}, {t.Name, "name"}, {t.Namespace, "namespace"}}
 	patterns := make([]*regexp.Regexp, len(fields))
@@ -190,7 +190,7 @@ func matcher(t config.PatchTarget) (func(*Object) bool, error) {
 			APIVersion string `json:"apiVersion"`
 			Metadata   struct{ Labels, Annotations labels.Set }
 		}
-		_ = json.Unmarshal(o.Data, &says) // it is JSON of such an object
+		_ = json.Unmarshal(o.Data, &says) // the data is valid JSON of an object
 		_, version, grouped := strings.Cut(says.APIVersion, "/")
 		if !grouped {
 			version = says.APIVersion
@@ -204,7 +204,7 @@ func matcher(t config.PatchTarget) (func(*Object) bool, error) {
 	}, nil
 }
 
-// apply puts what Kustomize makes of the chosen objects in their places.
+// apply patches the chosen objects with Kustomize, and replaces them.
 func (p onePatch) apply(all []*Object, chosen []int) ([]strict.Fault, error) {
 	for _, i := range chosen {
 		kustomization, err := p.kustomization(all[i])
@@ -224,7 +224,7 @@ func (p onePatch) apply(all []*Object, chosen []int) ([]strict.Fault, error) {
 	return nil, nil
 }
 
-// kustomization patches one object.
+// kustomization returns a kustomization that patches one object.
 func (p onePatch) kustomization(o *Object) ([]byte, error) {
 	entry := map[string]any{}
 	var part any = p.list
@@ -241,7 +241,7 @@ func (p onePatch) kustomization(o *Object) ([]byte, error) {
 	return json.Marshal(map[string]any{"resources": []string{"./object.json"}, "patches": []any{entry}})
 }
 
-// mergeFor is a strategic merge patch that names the object, so that lists are merged as its kind has it.
+// mergeFor returns a strategic merge patch with the object's identity, so that lists are merged by the rules of its kind.
 func (p onePatch) mergeFor(o *Object) map[string]any {
 	var is struct {
 		APIVersion string `json:"apiVersion"`
@@ -265,7 +265,7 @@ func (p onePatch) mergeFor(o *Object) map[string]any {
 	return merge
 }
 
-// changed reads an object as it was patched; nil: it was deleted.
+// changed parses a patched object; nil: it was deleted.
 func (o *Object) changed(text []byte) (*Object, []strict.Fault) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil

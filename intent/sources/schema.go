@@ -15,12 +15,11 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// schemaAddress is what Helm calls the schema of a chart.
+// schemaAddress is Helm's address of the schema of a chart.
 const schemaAddress = "file:///values.schema.json"
 
-// CheckValues checks values against the schema of a chart, as Helm does, but that it reads no other schema: what a schema refers to
-// by $ref, $schema or $id is in it or nowhere. Of a schema that would fetch something nothing is checked; one that would read a
-// file is refused.
+// CheckValues validates values against the schema of a chart like Helm, but reads no other schema: $ref, $schema and $id must refer to
+// the schema itself. It skips validation if a schema would fetch a URL. It rejects a schema that would read a file.
 func CheckValues(text []byte, values map[string]any) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -56,17 +55,17 @@ func compileSchema(address string, schema any) (*jsonschema.Schema, error) {
 	return compiler.Compile(address)
 }
 
-// Schema is a JSON Schema that refers to none, not even to a part of itself: what it says of a value is at most as much as the one has
-// parts times the other, and that is bounded, whoever wrote them (G4).
+// Schema is a JSON Schema without references, not even to a part of itself. The size of its validation result is at most the parts of
+// the schema times the parts of the value, which is bounded for untrusted schemas and values, too (G4).
 type Schema struct {
 	compiled *jsonschema.Schema
 	parts    int
 }
 
-// maxSchemaWork bounds the parts of a schema times those of a value.
+// maxSchemaWork bounds the product of the parts of a schema and of a value.
 const maxSchemaWork = 1_000_000
 
-// partsOf counts a value and all that is in it.
+// partsOf counts a value and all nested values.
 func partsOf(value any) int {
 	parts := 1
 	switch v := value.(type) {
@@ -82,7 +81,7 @@ func partsOf(value any) int {
 	return parts
 }
 
-// NewSchema makes one of what YAML or JSON says, or says where and why it is none.
+// NewSchema makes a schema of decoded YAML or JSON, or returns its problems.
 func NewSchema(schema map[string]any) (made *Schema, wrong []Violation) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -106,7 +105,7 @@ func unusable(why any) []Violation {
 	return []Violation{{Message: said(fmt.Sprintf("this schema cannot be used: %v", why))}}
 }
 
-// refers lists the keywords by which a schema refers to another one.
+// refers lists the keywords that refer to other schemas.
 func refers(schema any, at []string) (all []Violation) {
 	switch v := schema.(type) {
 	case map[string]any:
@@ -125,13 +124,13 @@ func refers(schema any, at []string) (all []Violation) {
 	return all
 }
 
-// Violation is what a schema does not let a value be.
+// Violation is a violation of a schema by a value.
 type Violation struct {
-	At      []string // keys of mappings and places in lists that lead there
+	At      []string // mapping keys and list indexes that lead to the value
 	Message string
 }
 
-// Violations are all that a value is against the schema, in no order.
+// Violations returns all violations of the schema by the value, in no particular order.
 func (s *Schema) Violations(value map[string]any) (all []Violation) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -144,7 +143,7 @@ func (s *Schema) Violations(value map[string]any) (all []Violation) {
 	return violations(s.compiled.Validate(value))
 }
 
-// violations are the causes that have none themselves.
+// violations returns the causes without causes of their own.
 func violations(err error) (all []Violation) {
 	var of *jsonschema.ValidationError
 	if !errors.As(err, &of) {
@@ -161,7 +160,7 @@ func violations(err error) (all []Violation) {
 
 var english = message.NewPrinter(language.English)
 
-// longestMessage is how much is shown of what is said of a value, in bytes: it may quote much of the schema.
+// longestMessage bounds a message in bytes, because it may quote much of the schema.
 const longestMessage = 300
 
 func said(text string) string {
@@ -171,7 +170,7 @@ func said(text string) string {
 	return text
 }
 
-// nothingElse loads no schema.
+// nothingElse is a loader that rejects every other schema.
 type nothingElse struct{}
 
 func (nothingElse) Load(string) (any, error) { return nil, errors.New("no other schema is read") }

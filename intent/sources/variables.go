@@ -8,10 +8,10 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Kubernetes takes a container that names a variable twice, and the last one counts; an apply by the server does not, since it
-// tells them apart by their names. Charts write such lists, so what does not count is left out here, and said.
+// Kubernetes accepts a container with duplicate names of variables, and the last one counts. A server-side apply rejects them, because
+// the name is the key of the list. Charts contain such lists, so the duplicates are removed here, with a warning.
 
-// variables leaves out of the containers of a built-in kind what a later variable of the same name makes void.
+// variables removes variables from the containers of a built-in kind if a later variable has the same name.
 func (c *objectCheck) variables() {
 	if group := c.object.Group; strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") {
 		return
@@ -19,7 +19,7 @@ func (c *objectCheck) variables() {
 	c.containers("", c.fields)
 }
 
-// containers looks for containers anywhere in an object.
+// containers searches for containers in an object.
 func (c *objectCheck) containers(at string, v any) {
 	switch x := v.(type) {
 	case map[string]any:
@@ -42,7 +42,7 @@ func (c *objectCheck) containers(at string, v any) {
 	}
 }
 
-// container leaves out the variables of one that do not count.
+// container removes the duplicate variables of one container.
 func (c *objectCheck) container(at string, container map[string]any) {
 	env, _ := container["env"].([]any)
 	var kept []any
@@ -62,7 +62,7 @@ func (c *objectCheck) container(at string, container map[string]any) {
 	}
 }
 
-// variable is the name of a variable; empty when it has none that is known here.
+// variable returns the name of a variable; empty if it is unknown here.
 func variable(v any) string {
 	fields, _ := v.(map[string]any)
 	name, _ := fields["name"].(string)
@@ -72,7 +72,7 @@ func variable(v any) string {
 	return name
 }
 
-// warning says where something stands that is no fault.
+// warning formats a warning with its position.
 func (c *objectCheck) warning(path, text string) string {
 	where := fmt.Sprintf("%s:%d", c.File, c.At(path).Line)
 	if c.object.Origin != "" {

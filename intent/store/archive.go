@@ -16,10 +16,10 @@ import (
 	"github.com/converge-engine/converge/intent/internal/seal"
 )
 
-// MaxArchived bounds one thing in an archive, in bytes: no store writes larger ones.
+// MaxArchived bounds one entry of an archive, in bytes. No store writes larger entries.
 const MaxArchived = 64 << 20
 
-// folders are all that a store has, by what becomes of each in an archive.
+// folders lists all folders of a store and how an archive treats each.
 var folders = map[string]archived{
 	"incarnations/": byDigest, "specs/": byDigest, "manifests/": byDigest, "payloads/": byDigest,
 	"states/": byDigest, commits: byDigest, "bundles/": byDigest, "checks/": byDigest, "extensions/": byDigest,
@@ -28,21 +28,21 @@ var folders = map[string]archived{
 	"fence/":    asItIs,
 	checkpoints: chosen, missedMessages: chosen,
 	installations: notAtAll, "leases/": notAtAll, "restarts/": notAtAll, "workers/": notAtAll, watched: notAtAll, rounds: notAtAll,
-	unreferenced: notAtAll, // but for what lies there under its own key
+	unreferenced: notAtAll, // except content under its own key there
 }
 
 type archived int
 
 const (
-	notAtAll archived = iota // it belongs to the workers that run, or to the installation where it was
+	notAtAll archived = iota // it belongs to the running workers or to the source installation
 	asItIs
-	byDigest // as it is, and its key says what it must be
-	chosen   // not all of it
+	byDigest // as it is; its digest must match its key
+	chosen   // a selection
 )
 
-// Each hands over all that an archive of a store holds: of each workflow its newest checkpoint that is whole, first, and
-// then everything else, so that all that a checkpoint names comes with it although the store is being written to. It
-// returns what is left out since none of its checkpoints is whole: workflow id, and what is wrong.
+// Each passes everything that an archive of a store contains to take. It first passes the newest intact checkpoint of each workflow, and
+// then everything else. This order includes everything that a checkpoint refers to, even if the store is being written to. It returns
+// the workflows that are omitted because they have no intact checkpoint: workflow id → error.
 func (s *Store) Each(ctx context.Context, take func(key string, data []byte) error) (damaged map[string]error, err error) {
 	ids, err := s.Checkpointed(ctx, "")
 	if err != nil {
@@ -84,7 +84,8 @@ func (s *Store) Each(ctx context.Context, take func(key string, data []byte) err
 	return damaged, s.eachAside(ctx, taken, take)
 }
 
-// eachAside hands over what is set aside, or was while the rest was handed over: a checkpoint that was read before may name it.
+// eachAside passes content that is set aside, or that was set aside during the export. A checkpoint that was read earlier may refer to
+// it.
 func (s *Store) eachAside(ctx context.Context, taken map[string]bool, take func(string, []byte) error) error {
 	return s.eachIn(ctx, unreferenced, func(key string, data []byte) error {
 		if key = strings.TrimPrefix(key, unreferenced); taken[key] || !isContent(key) {
@@ -94,11 +95,11 @@ func (s *Store) eachAside(ctx context.Context, taken map[string]bool, take func(
 	})
 }
 
-// archivedAtOnce is how many things are read from the store, or written to it, at a time.
+// archivedAtOnce is the number of entries that are read from the store, or written to it, concurrently.
 const archivedAtOnce = 16
 
-// eachIn hands over what a folder holds. What is removed meanwhile (old logs, claims, pauses) is passed over, and so is what
-// a writer that died left behind.
+// eachIn passes the entries of a folder. It skips entries that are removed during the export (old logs, claims, pauses) and files that a
+// crashed writer left.
 func (s *Store) eachIn(ctx context.Context, folder string, take func(string, []byte) error) error {
 	keys, err := s.blobs.list(ctx, folder)
 	if err != nil {
@@ -132,8 +133,8 @@ func (s *Store) eachIn(ctx context.Context, folder string, take func(string, []b
 	return nil
 }
 
-// Restore writes what an archive holds under a key, unless the store has something there, which is newer. A key that no
-// store writes, and content that is not what its key says, is an error.
+// Restore writes an entry of an archive under its key. It does not overwrite an existing entry, which is newer. An unknown key, or
+// content that does not match its key, is an error.
 func (s *Store) Restore(ctx context.Context, key string, data []byte) error {
 	if err := archivable(key, data); err != nil {
 		return fmt.Errorf("%q: %w", key, err)
@@ -154,7 +155,7 @@ func archivable(key string, data []byte) error {
 		return errors.New("no store has such a folder")
 	case kind == notAtAll:
 		return errors.New("no part of an archive")
-	case folder == "bundles/" && seal.Is(data): // what it is shows when it is opened
+	case folder == "bundles/" && seal.Is(data): // opening it checks the content
 	case kind == byDigest && canonical.Hash(data) != rest:
 		return errors.New("its content has another digest")
 	case folder == checkpoints:
@@ -167,7 +168,7 @@ func archivable(key string, data []byte) error {
 	return nil
 }
 
-// Empty tells whether a store holds nothing that an archive would.
+// Empty reports whether a store has nothing that an archive would contain.
 func (s *Store) Empty(ctx context.Context) (bool, error) {
 	for folder, kind := range folders {
 		if kind == notAtAll {
@@ -181,7 +182,7 @@ func (s *Store) Empty(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Importing returns which archive is being written to a store, or was when that was cut off; empty: none.
+// Importing returns the archive whose import into this store is in progress or was interrupted; empty: none.
 func (s *Store) Importing(ctx context.Context) (string, error) {
 	data, err := s.blobs.read(ctx, importing)
 	if IsNotFound(err) {
@@ -190,8 +191,8 @@ func (s *Store) Importing(ctx context.Context) (string, error) {
 	return string(data), err
 }
 
-// BeginImport notes that an archive is being written to a store; no worker starts on it until EndImport. It returns the
-// archive that stands there, which is another one if the import of that was cut off.
+// BeginImport records that an archive is being imported into this store. No worker starts on it until EndImport. It returns the recorded
+// archive, which is a different one if an import of that one was interrupted.
 func (s *Store) BeginImport(ctx context.Context, archive string) (string, error) {
 	if _, err := s.blobs.create(ctx, importing, []byte(archive)); err != nil {
 		return "", err
@@ -199,7 +200,7 @@ func (s *Store) BeginImport(ctx context.Context, archive string) (string, error)
 	return s.Importing(ctx)
 }
 
-// EndImport notes that all of an archive was written.
+// EndImport records that an archive is completely imported.
 func (s *Store) EndImport(ctx context.Context) error { return s.blobs.remove(ctx, importing) }
 
 const importing = installations + "importing"

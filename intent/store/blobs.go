@@ -20,7 +20,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// bucket is blobs in any bucket.
+// bucket implements blobs in any bucket.
 type bucket struct{ *blob.Bucket }
 
 func (b *bucket) read(ctx context.Context, key string) ([]byte, error) {
@@ -85,7 +85,7 @@ func (b *bucket) exists(ctx context.Context, key string) (bool, error) {
 	return there, nil
 }
 
-// move reads and writes, since not all buckets copy, and a copy may be as old as what it is of.
+// move reads and writes. Not all buckets support copies, and a copy may keep the age of its source.
 func (b *bucket) move(ctx context.Context, from, to string) error {
 	data, err := b.read(ctx, from)
 	if err == nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// bounded is blobs of a file system, which may hang: a call ends when its context does, or after a while, and leaves
-// behind what still hangs. So many at once at most, since each holds a thread.
+// bounded wraps the blobs of a file system that may hang. A call ends when its context ends, or after a timeout. The hanging operation
+// stays behind. The number of concurrent operations is limited, because each blocks a thread.
 type bounded struct {
 	blobs
 	calls chan struct{}

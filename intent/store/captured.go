@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// This file keeps what plans captured of services: secrets, encrypted for the recipients of the application. No key of the store is needed.
+// This file stores the secrets that plans captured from services. They are encrypted for the recipients of the application. The store
+// needs no key for them.
 
 const captures = "captured/"
 
@@ -17,9 +18,9 @@ const captures = "captured/"
 type Captured struct {
 	Application string `json:"application"`
 	Channel     string `json:"channel"`
-	Service     string `json:"service"` // as it is called there
+	Service     string `json:"service"` // its name in that release channel
 	Version     int64  `json:"version"` // counts from 1
-	// Names are those of the secrets; File is a Secret that is encrypted as SOPS does it, which has them.
+	// Names are the names of the secrets. File is a SOPS-encrypted Secret that contains them.
 	Names []string `json:"names"`
 	File  string   `json:"file"`
 }
@@ -28,14 +29,14 @@ func (c Captured) of(application, channel, service string, version int64) bool {
 	return c.Application == application && c.Channel == channel && c.Service == service && c.Version == version
 }
 
-// CreateCaptured keeps what was captured, unless somebody kept that version before. It returns what stands.
+// CreateCaptured stores captured secrets, unless that version already exists. It returns the stored version.
 func (s *Store) CreateCaptured(ctx context.Context, c Captured) (Captured, error) {
 	key := versioned(capturedKey(c.Application, c.Channel, c.Service), c.Version)
 	stands, _, err := createRecord(ctx, s, key, c, func(r Captured) bool { return r.of(c.Application, c.Channel, c.Service, c.Version) })
 	return stands, err
 }
 
-// Captured is what was captured last of a service. One that is damaged is an error, and counts as a version.
+// Captured returns the newest captured secrets of a service. A damaged record is an error, and counts as a version.
 func (s *Store) Captured(ctx context.Context, application, channel, service string) (c Captured, err error) {
 	prefix := capturedKey(application, channel, service)
 	if c.Version, err = s.newest(ctx, prefix); err != nil {
@@ -46,17 +47,17 @@ func (s *Store) Captured(ctx context.Context, application, channel, service stri
 	return found, err
 }
 
-// versioned is the key of a version of something, which count from 1.
+// versioned returns the key of a version. Versions count from 1.
 func versioned(prefix string, version int64) string { return prefix + fmt.Sprintf("%012d", version) }
 
-// newest is the highest version of what has versions; that there is none is an error.
+// newest returns the highest version under a prefix. No version at all is an error.
 func (s *Store) newest(ctx context.Context, prefix string) (highest int64, err error) {
 	keys, err := s.blobs.list(ctx, prefix)
 	if err != nil {
 		return 0, err
 	}
 	for _, key := range keys {
-		if n, err := strconv.ParseInt(strings.TrimPrefix(key, prefix), 10, 64); err == nil { // else what a writer that died left behind
+		if n, err := strconv.ParseInt(strings.TrimPrefix(key, prefix), 10, 64); err == nil { // otherwise a crashed writer left it
 			highest = max(highest, n)
 		}
 	}
@@ -66,7 +67,7 @@ func (s *Store) newest(ctx context.Context, prefix string) (highest int64, err e
 	return highest, nil
 }
 
-// CapturedServices lists the services of which something was captured in a release channel.
+// CapturedServices lists the services of a release channel that have captured secrets.
 func (s *Store) CapturedServices(ctx context.Context, application, channel string) (names []string, err error) {
 	keys, err := s.blobs.list(ctx, captures+application+"/"+channel+"/")
 	for _, key := range keys {

@@ -11,13 +11,12 @@ import (
 	"github.com/converge-engine/converge/intent/internal/canonical"
 )
 
-// keptCheckpoints is how many checkpoints of a workflow are kept: the newest, and those to fall back to when it is
-// damaged.
+// keptCheckpoints is how many checkpoints of a workflow are kept: the newest, and older ones as a fallback if it is damaged.
 const keptCheckpoints = 3
 
-// PutCheckpoint keeps a checkpoint, and removes all but the newest few of that workflow. Its schema and its digest are
-// filled in. One of the same place is replaced, unless that is of a later time: a workflow task that was lost may have handed
-// over the one, and the task in its place the other.
+// PutCheckpoint stores a checkpoint, and removes all but the newest few of that workflow. It sets the schema and the digest. It replaces
+// a checkpoint at the same position, unless the existing one has a later time: a lost workflow task and the task that replaced it may
+// each submit one.
 func (s *Store) PutCheckpoint(ctx context.Context, c protocol.Checkpoint) error {
 	c.Schema = protocol.CheckpointSchema
 	c.Digest = digestOfCheckpoint(c)
@@ -52,8 +51,8 @@ func (s *Store) replaceCheckpoint(ctx context.Context, key string, c protocol.Ch
 	return s.blobs.write(ctx, key, data)
 }
 
-// Checkpoint returns the newest checkpoint of a workflow that is whole, or a *NotFoundError. Damaged ones are passed
-// over where an older one is whole; where none is, the error is a *CorruptError that names the newest.
+// Checkpoint returns the newest intact checkpoint of a workflow, or a *NotFoundError. It skips damaged ones if an older one is intact.
+// Otherwise the error is a *CorruptError that names the newest.
 func (s *Store) Checkpoint(ctx context.Context, id string) (protocol.Checkpoint, error) {
 	keys, err := s.checkpointKeys(ctx, id)
 	if err != nil {
@@ -65,7 +64,7 @@ func (s *Store) Checkpoint(ctx context.Context, id string) (protocol.Checkpoint,
 		if err == nil {
 			return c, nil
 		}
-		if !errors.As(err, new(*CorruptError)) && !IsNotFound(err) { // or pushed out meanwhile
+		if !errors.As(err, new(*CorruptError)) && !IsNotFound(err) { // or deleted in the meantime
 			return c, err
 		}
 		if damaged == nil && !IsNotFound(err) {
@@ -96,15 +95,15 @@ func parseCheckpoint(key string, data []byte) (c protocol.Checkpoint, err error)
 	return c, nil
 }
 
-// MissedRecord is what an archive holds of what runs accepted, that are elsewhere, after the checkpoint that came along.
+// MissedRecord is the archive entry for messages that runs outside this archive accepted after the exported checkpoint.
 func MissedRecord(m protocol.MissedMessages) (key string, data []byte, err error) {
 	key = missedMessages + m.ID
 	data, err = sealed(key, m)
 	return key, data, err
 }
 
-// Missed returns what was accepted after the checkpoint that a place is of, by runs that are elsewhere; nothing when all of
-// them are here.
+// Missed returns the messages that runs outside this store accepted after a checkpoint, given its position. It returns nothing if all
+// runs are in this store.
 func (s *Store) Missed(ctx context.Context, id string, after protocol.Cursor) ([]protocol.Missed, error) {
 	m, err := readRecord(ctx, s, missedMessages+id, func(m protocol.MissedMessages) bool { return m.ID == id })
 	if err != nil || m.After != after {
@@ -118,7 +117,7 @@ func (s *Store) Missed(ctx context.Context, id string, after protocol.Cursor) ([
 
 const missedMessages = "missed/"
 
-// Checkpointed lists the workflows that have checkpoints and whose ids begin with a prefix, in order.
+// Checkpointed lists the workflows that have checkpoints and whose ids begin with a prefix, sorted.
 func (s *Store) Checkpointed(ctx context.Context, prefix string) ([]string, error) {
 	keys, err := s.blobs.list(ctx, checkpoints+prefix)
 	var ids []string
@@ -135,12 +134,12 @@ const checkpoints = "checkpoints/"
 
 func checkpointPrefix(id string) string { return checkpoints + id + "/" }
 
-// checkpointKey sorts as checkpoints are ordered.
+// checkpointKey returns a key whose sort order is the order of checkpoints.
 func checkpointKey(c protocol.Checkpoint) string {
 	return fmt.Sprintf("%s%019d-%019d", checkpointPrefix(c.ID), c.N, c.Event)
 }
 
-// checkpointKeys are those of a workflow, oldest first. What a writer that died left behind is passed over.
+// checkpointKeys returns the checkpoint keys of a workflow, oldest first. It skips files that a crashed writer left.
 func (s *Store) checkpointKeys(ctx context.Context, id string) ([]string, error) {
 	prefix := checkpointPrefix(id)
 	all, err := s.blobs.list(ctx, prefix)
@@ -158,7 +157,7 @@ func digestOfCheckpoint(c protocol.Checkpoint) string {
 	c.Digest = ""
 	data, err := json.Marshal(c)
 	if err != nil {
-		return "" // it has no field that could not be written
+		return "" // it has no field that cannot be encoded
 	}
 	return canonical.Hash(data)
 }

@@ -14,25 +14,25 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// This file collects content that nothing refers to any more. Only what is named by its digest is collected: what it was of can be
-// made again, and records, trails and numbers, which cannot, are small and stay.
+// This file collects unreferenced content. It only collects content that is named by its digest, because that can be created again.
+// Records, trails and numbers cannot be created again. They are small and stay.
 
-// Collection says how to collect. Of content nothing refers to that is older than Grace it sets aside, and removes what has been
-// set aside for as long: whoever puts something into the store, or reads what is there to refer to it, has that time to do so.
+// Collection configures a collection. It sets aside unreferenced content that is older than Grace. It removes content that has been set
+// aside for Grace. Grace is the time that a writer has between putting content, or reading existing content, and referring to it.
 type Collection struct {
 	By    string
 	Now   time.Time
 	Grace time.Duration
-	// Keep is how long what was released, published and written down refers to what it was of.
+	// Keep is how long releases, publications and records keep their references to content.
 	Keep time.Duration
-	// DryRun changes nothing, and says what would be.
+	// DryRun changes nothing and reports the changes that a collection would make.
 	DryRun bool
-	// Texts hands over what refers to content beside the store itself: what Temporal has. Application is whose it is; "": anybody's.
-	// It may hand over several at once. An error of it ends the collection.
+	// Texts passes references from outside the store: the data in Temporal. Application is the owner of the text; "": any application.
+	// It may call take concurrently. An error of it ends the collection.
 	Texts func(ctx context.Context, take func(application string, text []byte) error) error
 }
 
-// Count is how many, and of how many bytes.
+// Count is a number of entries and their size in bytes.
 type Count struct {
 	N     int   `json:"n"`
 	Bytes int64 `json:"bytes"`
@@ -40,8 +40,8 @@ type Count struct {
 
 func (c *Count) add(e entry) { c.N, c.Bytes = c.N+1, c.Bytes+e.size }
 
-// CollectedKind is what became of one kind of content: what Kept counts was in its place and stays there, Waiting was set aside
-// before, and stays aside for now, or came back. SetAside and Removed were done now.
+// CollectedKind is the result for one kind of content. Kept counts content that was in its place and stays there. Waiting counts content
+// that was set aside before, and stays aside for now or was restored. SetAside and Removed count the changes of this collection.
 type CollectedKind struct {
 	Kind     string `json:"kind"`
 	Kept     Count  `json:"kept"`
@@ -51,17 +51,18 @@ type CollectedKind struct {
 	Removed  Count  `json:"removed"`
 }
 
-// The kinds that are no content: records, which stay, and what writers that died left behind.
+// The kinds that are not content: records, which stay, and files that crashed writers left.
 const (
 	kindRecords    = "records"
 	kindLeftBehind = "left behind"
 )
 
-// keptNumbers is how many of an application's incarnations stay, whatever refers to them.
+// keptNumbers is how many of an application's incarnations stay even without a reference.
 const keptNumbers = 10
 
-// Collect collects once, and says what it found of each kind, by name. What cannot be read ends it before anything was changed. It may
-// be cut off at any moment, and runs beside all that uses the store, but not beside itself.
+// Collect runs one collection, and returns the result of each kind by name. If it cannot read something, it stops before it changes
+// anything. It can be interrupted at any moment. It can run concurrently with every other use of the store, but not with another
+// collection.
 func (s *Store) Collect(ctx context.Context, o Collection) ([]CollectedKind, error) {
 	held, err := s.holdCollection(ctx, o)
 	if err != nil {
@@ -88,14 +89,14 @@ func (s *Store) Collect(ctx context.Context, o Collection) ([]CollectedKind, err
 	return out, err
 }
 
-// collection is one that goes on.
+// collection is a collection in progress.
 type collection struct {
 	Collection
 	store   *Store
 	held    *collectionLease
-	records []entry            // all but content
-	content map[string][]entry // by digest, in its place and set aside
-	there   map[string]bool    // the keys of content in its place
+	records []entry            // everything but content
+	content map[string][]entry // by digest: in its place and set aside
+	there   map[string]bool    // keys of content in its place
 	behind  []entry
 
 	mu    sync.Mutex
@@ -115,7 +116,7 @@ func (c *collection) count(name string, of func(*CollectedKind) *Count, e entry)
 	of(c.kind(name)).add(e)
 }
 
-// sort tells content from the rest. A folder that is not known is one of a later version, whose records may refer to anything.
+// sort separates content from everything else. An unknown folder is from a later version, whose records may refer to anything.
 func (c *collection) sort(all []entry) error {
 	c.there = map[string]bool{}
 	var content []entry
@@ -125,7 +126,7 @@ func (c *collection) sort(all []entry) error {
 			return fmt.Errorf("the store has %s, which this version does not know; collect with the version that wrote it [unknown-folder]", e.key)
 		}
 		switch key := strings.TrimPrefix(e.key, unreferenced); {
-		case folder == "leases": // this collection's own is among them
+		case folder == "leases": // includes the lease of this collection
 		case isUnfinished(e.key):
 			c.behind = append(c.behind, e)
 		case isContent(key):
@@ -140,7 +141,7 @@ func (c *collection) sort(all []entry) error {
 	return nil
 }
 
-// isUnfinished: a file that a writer that died left behind, or one that is being written.
+// isUnfinished reports whether a file is incomplete: a crashed writer left it, or it is being written.
 func isUnfinished(key string) bool {
 	base := key[strings.LastIndexByte(key, '/')+1:]
 	return strings.HasPrefix(base, ".") || strings.HasSuffix(base, ".tmp")
@@ -148,11 +149,11 @@ func isUnfinished(key string) bool {
 
 func (c *collection) age(e entry) time.Duration { return c.Now.Sub(e.at) }
 
-// stays: it was put, brought back or set aside not long ago, and what is does not follow from what refers to it.
+// stays reports whether content is young: it was put, restored or set aside within Grace. Its references say nothing yet.
 func (c *collection) stays(e entry) bool { return c.age(e) < c.Grace }
 
-// mark returns the digests of all that stays: what is referred to, what is young, what that names, and what is named by what was
-// set aside not long ago, or is now: that may come back.
+// mark returns the digests of all content that stays: referenced content, young content, and everything that these refer to. It includes
+// everything that content refers to that was set aside within Grace or is being set aside, because that content may be restored.
 func (c *collection) mark(ctx context.Context) (map[string]bool, error) {
 	roots, err := c.roots(ctx)
 	if err != nil {
@@ -175,13 +176,13 @@ func (c *collection) mark(ctx context.Context) (map[string]bool, error) {
 	}
 	for digest := range aside {
 		if !referred[digest] {
-			referred[digest] = false // it is set aside, or stays so
+			referred[digest] = false // it is set aside, or stays set aside
 		}
 	}
 	return referred, nil
 }
 
-// roots are the digests that records and Temporal name, and those of what is young.
+// roots returns the digests that records and Temporal refer to, and those of young content.
 func (c *collection) roots(ctx context.Context) ([]string, error) {
 	m := newMarks(c)
 	if err := m.standing(ctx); err != nil {
@@ -207,7 +208,8 @@ func (c *collection) roots(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(m.digests)), nil
 }
 
-// reach are digests and all that they name, directly or not. What is named and cannot be read might have named something.
+// reach returns digests and everything that they refer to, directly or indirectly. It fails on content that cannot be read, because that
+// might refer to something.
 func (c *collection) reach(ctx context.Context, from []string) (map[string]bool, error) {
 	var mu sync.Mutex
 	reached := map[string]bool{}
@@ -233,7 +235,7 @@ func (c *collection) named(ctx context.Context, digest string, e entry) ([]strin
 		return nil, nil
 	}
 	data, err := c.store.blobs.read(ctx, e.key)
-	if IsNotFound(err) { // brought back since
+	if IsNotFound(err) { // restored in the meantime
 		data, err = c.store.blobs.read(ctx, key)
 	}
 	if err != nil {
@@ -245,13 +247,13 @@ func (c *collection) named(ctx context.Context, digest string, e entry) ([]strin
 	return c.known(digestsIn(key, data)), nil
 }
 
-// known are the digests of which there is something.
+// known returns the digests for which the store has content.
 func (c *collection) known(digests []string) []string {
 	return slices.DeleteFunc(digests, func(digest string) bool { return c.content[digest] == nil })
 }
 
-// sweep does what follows. What names something is set aside, and removed, before that is: so whatever is in its place has all that
-// it names there, too.
+// sweep applies the result of mark. It sets aside and removes content before the content that it refers to. So content in its place
+// always has all its references in place, too.
 func (c *collection) sweep(ctx context.Context, marked map[string]bool) error {
 	byRank := map[int][]func(context.Context) error{}
 	for digest, entries := range c.content {
@@ -264,7 +266,7 @@ func (c *collection) sweep(ctx context.Context, marked map[string]bool) error {
 		byRank[0] = append(byRank[0], func(ctx context.Context) error { return c.tidy(ctx, e) })
 	}
 	for _, n := range slices.Sorted(maps.Keys(byRank)) {
-		g, rank := errgroup.WithContext(ctx) // what has begun ends, whatever becomes of the others: a file system would go on with it later, while the next collection looks
+		g, rank := errgroup.WithContext(ctx) // an operation that has started is completed, even if others fail: a file system would complete it later, during the next collection
 		g.SetLimit(archivedAtOnce)
 		for _, do := range byRank[n] {
 			g.Go(func() error {
@@ -281,7 +283,7 @@ func (c *collection) sweep(ctx context.Context, marked map[string]bool) error {
 	return nil
 }
 
-// rankOf sorts kinds so that each comes before those that it names.
+// rankOf orders kinds so that each comes before the kinds that it refers to.
 func rankOf(key string) int {
 	folder, _, _ := strings.Cut(key, "/")
 	ranks := map[string]int{"states": 1, "manifests": 2, "incarnations": 2, "specs": 4, "payloads": 4, "checks": 5, "extensions": 5, "runtimes": 6}
@@ -294,7 +296,8 @@ func rankOf(key string) int {
 	return 3
 }
 
-// dispose does what follows for one piece of content. Marked: it is referred to; marked as false: only by what is set aside.
+// dispose applies the result of mark to one piece of content. Marked with true: it is referenced. Marked with false: only set-aside
+// content refers to it.
 func (c *collection) dispose(ctx context.Context, digest string, e entry, marked map[string]bool) error {
 	key := strings.TrimPrefix(e.key, unreferenced)
 	referred, named := marked[digest]
@@ -307,10 +310,10 @@ func (c *collection) dispose(ctx context.Context, digest string, e entry, marked
 	case inPlace:
 		c.count(kind, func(k *CollectedKind) *Count { return &k.SetAside }, e)
 		return c.unlessDry(func() error { return c.move(ctx, key) })
-	case c.there[key] && referred: // it came back before
+	case c.there[key] && referred: // it was restored earlier
 		c.count(kind, func(k *CollectedKind) *Count { return &k.Returned }, e)
 		return c.unlessDry(func() error { return c.store.blobs.remove(ctx, e.key) })
-	case c.there[key]: // it came back before, and is set aside over this once more
+	case c.there[key]: // it was restored earlier, and is set aside again over this copy
 		return nil
 	case referred:
 		c.count(kind, func(k *CollectedKind) *Count { return &k.Returned }, e)
@@ -330,7 +333,7 @@ func (c *collection) unlessDry(do func() error) error {
 	return do()
 }
 
-// move sets aside. What this process remembers of it is forgotten: it reads it from where it is.
+// move sets content aside. It drops the content from the cache, so this process reads it from its new place.
 func (c *collection) move(ctx context.Context, key string) error {
 	err := c.store.blobs.move(ctx, key, unreferenced+key)
 	c.store.cache.drop(key)
@@ -343,7 +346,7 @@ func (c *collection) move(ctx context.Context, key string) error {
 func (c *collection) giveBack(ctx context.Context, key string) error {
 	data, err := c.store.blobs.read(ctx, unreferenced+key)
 	if IsNotFound(err) {
-		return nil // somebody else was faster
+		return nil // another process was faster
 	}
 	if err == nil {
 		_, err = c.store.blobs.create(ctx, key, data)
@@ -354,7 +357,7 @@ func (c *collection) giveBack(ctx context.Context, key string) error {
 	return err
 }
 
-// tidy removes a file of a writer that died.
+// tidy removes a file that a crashed writer left.
 func (c *collection) tidy(ctx context.Context, e entry) error {
 	if c.stays(e) {
 		c.count(kindLeftBehind, func(k *CollectedKind) *Count { return &k.Kept }, e)
@@ -364,16 +367,16 @@ func (c *collection) tidy(ctx context.Context, e entry) error {
 	return c.unlessDry(func() error { return c.store.blobs.remove(ctx, e.key) })
 }
 
-// collectionScope is what the lease is for, since nobody else may collect meanwhile.
+// collectionScope is the scope of the lease, because only one collection may run at a time.
 const collectionScope = "collection"
 
-// How long a collection holds the store without renewing, and how often it renews.
+// How long a collection holds the lease without renewing it, and how often it renews it.
 const (
 	collectionFor   = 15 * time.Minute
 	collectionRenew = time.Minute
 )
 
-// collectionLease is held by whoever collects.
+// collectionLease is the lease of a collection.
 type collectionLease struct {
 	store *Store
 	by    string
@@ -384,7 +387,7 @@ type collectionLease struct {
 	last time.Time
 }
 
-// holdCollection waits for nobody.
+// holdCollection takes the lease, or fails without waiting.
 func (s *Store) holdCollection(ctx context.Context, o Collection) (*collectionLease, error) {
 	held := &collectionLease{store: s, by: o.By, dry: o.DryRun}
 	if o.DryRun {
@@ -424,7 +427,7 @@ func (l *collectionLease) write(ctx context.Context, holder string) error {
 	return err
 }
 
-// giveBack lets others collect at once.
+// giveBack releases the lease, so that another collection can start immediately.
 func (l *collectionLease) giveBack() {
 	if l.dry {
 		return
@@ -433,5 +436,5 @@ func (l *collectionLease) giveBack() {
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = l.write(ctx, "") // else they can a little later
+	_ = l.write(ctx, "") // on failure the lease expires a little later
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// commits has which commits came with an incarnation.
+// commits holds the commits of each incarnation.
 const commits = "commits/"
 
-// maxChain is how many incarnations are read to learn what lies between two.
+// maxChain bounds how many incarnations are read to find the commits between two.
 const maxChain = 1000
 
-// PutCommits keeps the commits of an incarnation and returns their digest.
+// PutCommits stores the commits of an incarnation and returns their digest.
 func (s *Store) PutCommits(ctx context.Context, c protocol.Commits) (string, error) {
 	return s.putJSON(ctx, commits, c)
 }
@@ -23,8 +23,8 @@ func (s *Store) Commits(ctx context.Context, digest string) (protocol.Commits, e
 	return getJSON[protocol.Commits](ctx, s, commits, digest)
 }
 
-// Brought are the commits of an incarnation of an application that an earlier one does not have; of 0, all that are known. An
-// incarnation that is not later brings nothing. Which of them are not known is said in it, and is no error.
+// Brought returns the commits of an incarnation that an earlier one does not have; for 0, all known commits. An incarnation that is not
+// later brings none. The result says if some commits are unknown; that is not an error.
 func (s *Store) Brought(ctx context.Context, application string, since, incarnation int64) (protocol.Brought, error) {
 	out := protocol.Brought{Since: since, Incarnation: incarnation, Commits: []protocol.IncarnationCommits{}}
 	if incarnation <= since {
@@ -42,13 +42,13 @@ func (s *Store) Brought(ctx context.Context, application string, since, incarnat
 	for n := incarnation; n > max(since, incarnation-maxChain); n-- {
 		i, err := s.Number(ctx, application, n)
 		if IsNotFound(err) && n < incarnation {
-			continue // numbers have gaps where an application was lost
+			continue // numbers have gaps if an application was lost
 		}
 		if err != nil {
 			return out, err
 		}
 		if wanted != "" && i.Origin.Commit != wanted {
-			continue // its commits are among those of one that came later
+			continue // a later incarnation includes its commits
 		}
 		if wanted, err = s.bring(ctx, &out, i, there); err != nil || wanted == "" {
 			return out, err
@@ -58,8 +58,7 @@ func (s *Store) Brought(ctx context.Context, application string, since, incarnat
 	return out, nil
 }
 
-// bring adds the commits of one incarnation, and returns the commit at which those of earlier ones begin; "": no more is needed, or
-// known.
+// bring adds the commits of one incarnation. It returns the commit at which earlier commits begin; "": no more are needed or known.
 func (s *Store) bring(ctx context.Context, out *protocol.Brought, i protocol.Incarnation, there string) (since string, err error) {
 	if there != "" && i.Origin.Commit == there {
 		return "", nil

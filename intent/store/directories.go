@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// directories are where applications were published from. Nothing that has a digest names them.
+// directories holds the source directory of each application. No content refers to it by digest.
 const directories = "directories/"
 
-// Directory is where an application was published from: a directory of the machine where that was.
+// Directory is the directory from which an application was published, and its machine.
 type Directory struct {
 	Dir string `json:"dir"`
 }
 
-// PutDirectory records where an application was published from.
+// PutDirectory records the directory from which an application was published.
 func (s *Store) PutDirectory(ctx context.Context, application, dir string) error {
 	data, err := json.Marshal(Directory{dir})
 	if err != nil {
@@ -23,7 +23,7 @@ func (s *Store) PutDirectory(ctx context.Context, application, dir string) error
 	return s.blobs.write(ctx, directories+application, data)
 }
 
-// Directory returns where an application was published from.
+// Directory returns the directory from which an application was published.
 func (s *Store) Directory(ctx context.Context, application string) (string, error) {
 	data, err := s.blobs.read(ctx, directories+application)
 	if err != nil {

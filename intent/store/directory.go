@@ -15,14 +15,15 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// directory is blobs as files. A write is a file beside its target and a rename, or a hard link where the target must not
-// be there: of several at once, one wins. (docs/decisions/0009-store-collects-unreferenced-content.md)
+// directory implements blobs as files. A write creates a temporary file in the target's directory and renames it. If the target must not
+// exist, it creates a hard link: of concurrent writers, one wins. (docs/decisions/0009-store-collects-unreferenced-content.md)
 type directory struct{ dir string }
 
-// What a store keeps is for those who run it: rules, parameters, objects, who did what.
+// ownDir permits access to the owner only: the store holds rules, parameters, objects and the audit trail.
 const ownDir = 0o700
 
-// openDirectory keeps temporary files beside their targets, so that a rename never crosses devices.
+// openDirectory opens a store in a directory. Temporary files are in the directories of their targets, so a rename never crosses
+// devices.
 func openDirectory(dir string) (*Store, error) {
 	absolute, err := filepath.Abs(dir)
 	if err == nil {
@@ -34,7 +35,7 @@ func openDirectory(dir string) (*Store, error) {
 	return newStore(absolute, absolute, newBounded(&directory{absolute})), nil
 }
 
-// path is where a key is. None leads out of the store.
+// path returns the path of a key. It rejects keys that lead out of the store.
 func (d *directory) path(key string) (string, error) {
 	local := filepath.FromSlash(key)
 	if !filepath.IsLocal(local) {
@@ -58,7 +59,7 @@ func (d *directory) read(_ context.Context, key string) ([]byte, error) {
 	return data, nil
 }
 
-// absent: there is nothing, or a directory, which is no blob.
+// absent reports whether nothing exists. A directory is not a blob.
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EISDIR) }
 
 func (d *directory) write(_ context.Context, key string, data []byte) error {
@@ -70,7 +71,7 @@ func (d *directory) write(_ context.Context, key string, data []byte) error {
 
 func (d *directory) create(_ context.Context, key string, data []byte) (bool, error) {
 	err := d.place(key, data, func(from, to string) error {
-		defer os.Remove(from) // which is no part of whether it was created
+		defer os.Remove(from) // the result of the removal does not matter
 		return os.Link(from, to)
 	})
 	if errors.Is(err, fs.ErrExist) {
@@ -82,7 +83,7 @@ func (d *directory) create(_ context.Context, key string, data []byte) (bool, er
 	return true, nil
 }
 
-// place writes a file beside its target, and has it take its place.
+// place writes a temporary file in the directory of its target, and moves it there with take.
 func (d *directory) place(key string, data []byte, take func(from, to string) error) error {
 	target, err := d.path(key)
 	if err != nil {
@@ -102,7 +103,7 @@ func (d *directory) place(key string, data []byte, take func(from, to string) er
 	return err
 }
 
-// beside begins a file, for its owner only, in the directory of a target, which is made if it is not there.
+// beside creates a temporary file, readable by its owner only, in the directory of a target. It creates the directory if needed.
 func beside(target string) (*os.File, error) {
 	dir := filepath.Dir(target)
 	f, err := os.CreateTemp(dir, ".new-*.tmp")
@@ -123,7 +124,7 @@ func (d *directory) list(ctx context.Context, prefix string) (keys []string, err
 	return keys, err
 }
 
-// entries leaves out what goes away meanwhile.
+// entries skips files that are removed during the walk.
 func (d *directory) entries(ctx context.Context, prefix string) (found []entry, err error) {
 	err = d.walk(ctx, prefix, func(key string, e fs.DirEntry) error {
 		info, err := e.Info()
@@ -143,7 +144,7 @@ func (d *directory) entries(ctx context.Context, prefix string) (found []entry, 
 func (d *directory) walk(ctx context.Context, prefix string, visit func(key string, e fs.DirEntry) error) error {
 	root, err := d.path(prefix[:strings.LastIndexByte(prefix, '/')+1] + ".")
 	if err == nil {
-		root += string(filepath.Separator) // which may be a link to it
+		root += string(filepath.Separator) // root may be a symbolic link
 		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && d.foreign(path) {
 				return nil
@@ -167,7 +168,7 @@ func (d *directory) walk(ctx context.Context, prefix string, visit func(key stri
 	return nil
 }
 
-// foreign: a directory beside those of a store, such as the lost+found of a file system.
+// foreign reports whether a directory is not part of the store, such as lost+found of a file system.
 func (d *directory) foreign(path string) bool {
 	_, ours := folders[filepath.Base(path)+"/"]
 	return !ours && filepath.Dir(path) == d.dir
@@ -185,7 +186,7 @@ func (d *directory) exists(_ context.Context, key string) (bool, error) {
 	return err == nil && !info.IsDir(), nil
 }
 
-// move is as of now before it is elsewhere: a rename keeps the time.
+// move updates the modification time before it renames, because a rename keeps the time.
 func (d *directory) move(_ context.Context, from, to string) error {
 	source, err := d.path(from)
 	var target string

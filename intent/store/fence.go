@@ -8,16 +8,15 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Only the latest claim of an instance counts. Some are kept, and some more until they are removed together: nobody waits
-// for that before each apply.
+// Only the latest claim of an instance counts. Older claims are removed in batches, so an apply does not wait for a removal each time.
 const (
 	keptClaims = 3
 	mostClaims = 12
 )
 
-// Claim claims an instance ("production/main") for a target before it is applied, and returns the claim that stands in the
-// way: a later one, or one of the same sequence for another target. Nil: none does. It is written before it is compared, so
-// that of two at once the earlier one gives way (F2).
+// Claim claims an instance ("production/main") for a target before it is applied. It returns the conflicting claim: a later one, or one
+// of the same sequence for another target. Nil: there is no conflict. It writes before it compares, so of two concurrent claims the
+// earlier one yields (F2).
 func (s *Store) Claim(ctx context.Context, application, service, instance string, claim protocol.Claim) (*protocol.Claim, error) {
 	prefix := fencePrefix(application, service) + instance + "/"
 	own := fmt.Sprintf("%s%06d-%019d", prefix, claim.Epoch, claim.Sequence)
@@ -49,7 +48,7 @@ func (s *Store) Claim(ctx context.Context, application, service, instance string
 
 func claimed(c protocol.Claim) bool { return c.Sequence > 0 }
 
-// HighestClaim is the highest sequence that was claimed for any instance of a service in an epoch; 0: none was.
+// HighestClaim returns the highest sequence that was claimed for any instance of a service in an epoch; 0: none.
 func (s *Store) HighestClaim(ctx context.Context, application, service string, epoch int64) (highest int64, err error) {
 	keys, err := s.claims(ctx, fencePrefix(application, service))
 	for _, key := range keys {

@@ -14,28 +14,28 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// PutCheck keeps how a check is evaluated and returns its digest.
+// PutCheck stores the definition of a check and returns its digest.
 func (s *Store) PutCheck(ctx context.Context, definition entities.CheckDefinition) (string, error) {
 	return s.putJSON(ctx, "checks/", definition)
 }
 
-// Check returns how the check of a digest is evaluated.
+// Check returns the definition of a check by its digest.
 func (s *Store) Check(ctx context.Context, digest string) (entities.CheckDefinition, error) {
 	return getJSON[entities.CheckDefinition](ctx, s, "checks/", digest)
 }
 
-// PutExtension keeps what an extension runs and returns its digest.
+// PutExtension stores the definition of an extension and returns its digest.
 func (s *Store) PutExtension(ctx context.Context, definition entities.ExtensionDefinition) (string, error) {
 	return s.putJSON(ctx, "extensions/", definition)
 }
 
-// Extension returns what the extension of a digest runs.
+// Extension returns the definition of an extension by its digest.
 func (s *Store) Extension(ctx context.Context, digest string) (entities.ExtensionDefinition, error) {
 	return getJSON[entities.ExtensionDefinition](ctx, s, "extensions/", digest)
 }
 
-// Definitions give how checks are judged and what extensions run, or nil where it is lost. What else went wrong while they
-// were read is in the error that failed points to.
+// Definitions returns functions that look up the definitions of checks and extensions. They return nil for a lost definition. Any other
+// error is stored where failed points to.
 func (s *Store) Definitions(ctx context.Context) (check func(string) *entities.CheckDefinition, extension func(string) *entities.ExtensionDefinition, failed *error) {
 	failed = new(error)
 	check = func(digest string) *entities.CheckDefinition {
@@ -59,11 +59,10 @@ func kept[D any](d *D, err error, failed *error) *D {
 	return nil
 }
 
-// AppendAudit keeps lines of the audit trail of a service, or of an application when service is
-// empty. Lines that are there already are left as they are, so that the same ones may be appended
-// again, alone or together with later ones. A line is known by its number and its time: a service
-// that was taken down and begins anew counts from one again. Of several writers at once, every line
-// is kept, and read once.
+// AppendAudit appends lines to the audit trail of a service, or of an application if service is empty. It is idempotent: existing lines
+// do not change, so the same lines can be appended again, alone or together with later ones. A line is identified by its number and its
+// time, because a service that was removed and created again counts from one again. Lines of concurrent writers are all kept, and each
+// is returned once.
 func (s *Store) AppendAudit(ctx context.Context, application, service string, lines []entities.AuditLine) error {
 	chunks, err := s.auditChunks(ctx, application, service)
 	if err != nil {
@@ -84,7 +83,7 @@ func (s *Store) AppendAudit(ctx context.Context, application, service string, li
 			continue
 		}
 		there, err := s.auditLines(ctx, c.key)
-		if IsDamaged(err) { // what it had is written again
+		if IsDamaged(err) { // its lines are written again
 			damaged[c.key] = true
 			continue
 		}
@@ -115,9 +114,8 @@ func (s *Store) AppendAudit(ctx context.Context, application, service string, li
 	return err
 }
 
-// Audit returns the audit trail of a service, or of an application when service is empty, as far as
-// it was kept: in the order in which it was written, each line once. In the place of lines that are damaged stands one
-// that says so.
+// Audit returns the stored audit trail of a service, or of an application if service is empty. Lines are in the order in which they were
+// written, each once. A line that reports the damage replaces damaged lines.
 func (s *Store) Audit(ctx context.Context, application, service string) ([]entities.AuditLine, error) {
 	chunks, err := s.auditChunks(ctx, application, service)
 	if err != nil {
@@ -134,10 +132,10 @@ func (s *Store) Audit(ctx context.Context, application, service string) ([]entit
 		}
 		lines = append(lines, there[n]...)
 	}
-	return inOrder(lines), nil // what writers at once kept overlaps
+	return inOrder(lines), nil // concurrent writers may have stored the same lines
 }
 
-// Audited lists the services of an application of which a trail is kept, those that were removed too, in order.
+// Audited lists the services of an application that have an audit trail, including removed services, sorted.
 func (s *Store) Audited(ctx context.Context, application string) ([]string, error) {
 	prefix := trails + application + "/"
 	keys, err := s.blobs.list(ctx, prefix)
@@ -153,10 +151,10 @@ func (s *Store) Audited(ctx context.Context, application string) ([]string, erro
 
 const chunkTime = "20060102T150405.000000000"
 
-// auditChunk is a piece of a trail that was written at once: lines from one number to another.
+// auditChunk is a piece of a trail that was written at once: a range of line numbers.
 type auditChunk struct {
 	key      string
-	at       time.Time // of its first line
+	at       time.Time // time of its first line
 	from, to int64
 }
 
@@ -170,7 +168,7 @@ func (s *Store) auditChunks(ctx context.Context, application, service string) ([
 	for _, name := range names {
 		c := auditChunk{key: name}
 		at, numbers, _ := strings.Cut(strings.TrimPrefix(name, prefix), "-")
-		c.at, _ = time.Parse(chunkTime, at) // of no other form
+		c.at, _ = time.Parse(chunkTime, at) // the name always has this format
 		n, err := fmt.Sscanf(numbers, "%d-%d", &c.from, &c.to)
 		if err == nil && n == 2 && !strings.HasSuffix(name, ".tmp") {
 			chunks = append(chunks, c)
@@ -203,7 +201,7 @@ func (s *Store) auditLines(ctx context.Context, key string) ([]entities.AuditLin
 	return lines, nil
 }
 
-// inOrder sorts lines and drops those that are there twice.
+// inOrder sorts lines and drops duplicates.
 func inOrder(lines []entities.AuditLine) []entities.AuditLine {
 	slices.SortStableFunc(lines, inTime)
 	return slices.CompactFunc(lines, func(a, b entities.AuditLine) bool { return inTime(a, b) == 0 })
@@ -211,7 +209,7 @@ func inOrder(lines []entities.AuditLine) []entities.AuditLine {
 
 func inTime(a, b entities.AuditLine) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.N, b.N)) }
 
-// numbersOf is the least and the greatest number of lines.
+// numbersOf returns the lowest and the highest number of lines.
 func numbersOf(lines []entities.AuditLine) (from, to int64) {
 	from, to = lines[0].N, lines[0].N
 	for _, l := range lines {
@@ -220,9 +218,7 @@ func numbersOf(lines []entities.AuditLine) (from, to int64) {
 	return from, to
 }
 
-// auditPrefix sets the trail of an application apart from that of any service: no service is named
-// with an underscore in front.
-// applicationTrail stands in the place of a service.
+// applicationTrail replaces the service's name in the key of an application's trail. No service name begins with an underscore.
 const applicationTrail = "_application"
 
 const trails = "audit/"
@@ -234,8 +230,8 @@ func auditPrefix(application, service string) string {
 	return trails + application + "/" + service + "/"
 }
 
-// PutPause keeps a pause of an application or a runtime where services that start later find it. A
-// pause whose Pause is nil ends it. Application is empty for a runtime's, and for that of everything.
+// PutPause stores a pause of an application or a runtime, so that services that start later find it. A pause whose Pause is nil ends it.
+// Application is empty for a pause of a runtime and for a pause of everything.
 func (s *Store) PutPause(ctx context.Context, application string, pause protocol.ScopePause) error {
 	key := pauseKey(application, pause.Scope)
 	if pause.Pause == nil {
@@ -248,7 +244,7 @@ func (s *Store) PutPause(ctx context.Context, application string, pause protocol
 	return s.blobs.write(ctx, key, data)
 }
 
-// PutPauseEnded keeps which pause of something has ended, where services find it that were away then.
+// PutPauseEnded records which pause has ended, for services that were not running at that time.
 func (s *Store) PutPauseEnded(ctx context.Context, application string, ended protocol.PauseEnded) error {
 	data, err := json.Marshal(ended)
 	if err != nil {
@@ -257,8 +253,8 @@ func (s *Store) PutPauseEnded(ctx context.Context, application string, ended pro
 	return s.blobs.write(ctx, endedPauses+pauseName(application, ended.Scope), data)
 }
 
-// PausesEnded are the last pauses that have ended of everything, of an application and of runtimes. One whose record is
-// damaged is left out: a service that was told of it goes by that, until it is paused and resumed once more.
+// PausesEnded returns the last ended pauses of everything, of an application and of runtimes. It omits a damaged record: a service that
+// received the notification relies on that until the next pause and resume.
 func (s *Store) PausesEnded(ctx context.Context, application string) (all []protocol.PauseEnded, err error) {
 	keys, err := s.blobs.list(ctx, endedPauses)
 	for _, key := range keys {
@@ -267,7 +263,7 @@ func (s *Store) PausesEnded(ctx context.Context, application string) (all []prot
 		}
 		data, err := s.blobs.read(ctx, key)
 		if IsNotFound(err) {
-			continue // what a writer had under another name just now
+			continue // a temporary file of a writer
 		}
 		if err != nil {
 			return nil, err
@@ -280,8 +276,8 @@ func (s *Store) PausesEnded(ctx context.Context, application string) (all []prot
 	return all, err
 }
 
-// Pauses returns the pauses in force of everything, of an application and of runtimes, in that order, but for one that
-// leaves that application alone.
+// Pauses returns the pauses in force of everything, of an application and of runtimes, in that order. It omits pauses that exclude the
+// application.
 func (s *Store) Pauses(ctx context.Context, application string, runtimes []string) ([]protocol.ScopePause, error) {
 	keys := []string{pauseKey("", entities.ScopeInstallation), pauseKey(application, entities.ScopeApplication)}
 	for _, name := range runtimes {
@@ -308,19 +304,19 @@ func (s *Store) Pauses(ctx context.Context, application string, runtimes []strin
 	return pauses, nil
 }
 
-// PausedRuntimes are the names of the runtimes of which a pause is in force, sorted.
+// PausedRuntimes returns the names of the runtimes that are paused, sorted.
 func (s *Store) PausedRuntimes(ctx context.Context) (names []string, err error) {
 	prefix := pauseKey("", entities.ScopeRuntime)
 	keys, err := s.blobs.list(ctx, prefix)
 	for _, key := range keys {
-		if name := strings.TrimPrefix(key, prefix); !strings.HasPrefix(name, ".") { // what a writer that died left behind
+		if name := strings.TrimPrefix(key, prefix); !strings.HasPrefix(name, ".") { // a crashed writer left it
 			names = append(names, name)
 		}
 	}
 	return names, err
 }
 
-// unreadable is a pause whose record is damaged: in force, until it is paused and resumed once more.
+// unreadable replaces a pause whose record is damaged. It is in force until the next pause and resume.
 func unreadable(key string) protocol.ScopePause {
 	scope := strings.TrimPrefix(key, "holds/")
 	if strings.HasPrefix(scope, "application/") {
@@ -335,7 +331,7 @@ const endedPauses = "resumed/"
 
 func pauseKey(application, scope string) string { return "holds/" + pauseName(application, scope) }
 
-// pauseName: a runtime's pause is everybody's, whichever application asks.
+// pauseName returns the name of a pause in its key. A runtime's pause is the same for every application.
 func pauseName(application, scope string) string {
 	if scope == entities.ScopeApplication {
 		return "application/" + application

@@ -9,8 +9,7 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// Installation returns the record of the installation that a store belongs to, of the highest epoch; a *NotFoundError when
-// it belongs to none yet.
+// Installation returns the installation record of the highest epoch, or a *NotFoundError if the store belongs to no installation yet.
 func (s *Store) Installation(ctx context.Context) (protocol.Installation, error) {
 	keys, err := s.blobs.list(ctx, installations)
 	if err != nil {
@@ -24,7 +23,7 @@ func (s *Store) Installation(ctx context.Context) (protocol.Installation, error)
 	return protocol.Installation{}, &NotFoundError{installations}
 }
 
-// CreateInstallation writes the record of an epoch unless there is one, and returns the one that stands.
+// CreateInstallation writes the record of an epoch unless one exists. It returns the stored record.
 func (s *Store) CreateInstallation(ctx context.Context, i protocol.Installation) (protocol.Installation, error) {
 	stands, _, err := createRecord(ctx, s, fmt.Sprintf("%s%09d", installations, i.Epoch), i, installed)
 	return stands, err
@@ -34,7 +33,7 @@ func installed(i protocol.Installation) bool { return i.ID != "" }
 
 const installations = "installation/"
 
-// Lease returns the newest lease of a scope: its number and its holder; zero when there was none.
+// Lease returns the number and the holder of the newest lease of a scope; zero: there was none.
 func (s *Store) Lease(ctx context.Context, scope string) (n int64, holder string, err error) {
 	prefix := leasePrefix(scope)
 	keys, err := s.blobs.list(ctx, prefix)
@@ -44,10 +43,10 @@ func (s *Store) Lease(ctx context.Context, scope string) (n int64, holder string
 	for at := len(keys) - 1; at >= 0; at-- {
 		number, err := strconv.ParseInt(strings.TrimPrefix(keys[at], prefix), 10, 64)
 		if err != nil {
-			continue // what a writer that died left behind
+			continue // a crashed writer left it
 		}
 		data, err := s.blobs.read(ctx, keys[at])
-		if IsNotFound(err) { // renewed just now
+		if IsNotFound(err) { // renewed in the meantime
 			return s.Lease(ctx, scope)
 		}
 		return number, string(data), err
@@ -55,8 +54,8 @@ func (s *Store) Lease(ctx context.Context, scope string) (n int64, holder string
 	return 0, "", nil
 }
 
-// TakeLease takes a lease of a scope, or renews it, under a number: true when nobody else has taken that number. It removes
-// the one before. Who may take it, and when, is the callers' business: a lease knows no clock.
+// TakeLease takes or renews a lease of a scope under a number. It returns true if no other holder has taken that number. It removes the
+// previous lease. The callers decide who may take a lease and when: the store does not check expiry.
 func (s *Store) TakeLease(ctx context.Context, scope string, n int64, holder string) (bool, error) {
 	taken, err := s.blobs.create(ctx, leaseKey(scope, n), []byte(holder))
 	if taken && err == nil && n > 1 {

@@ -6,17 +6,16 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// joints has joint releases, by application and id: what was proposed, and what was decided.
+// joints holds the proposals and decisions of joint releases, by application and id.
 const joints = "releases/"
 
-// CreateJoint records a joint release as it was proposed, unless its id is taken: the first call decides. It returns the record
-// that stands.
+// CreateJoint records the proposal of a joint release. The first call for an id wins. It returns the stored record.
 func (s *Store) CreateJoint(ctx context.Context, j protocol.Joint) (protocol.Joint, error) {
 	stands, _, err := createRecord(ctx, s, jointKey(j.Application, j.ID)+"proposal", j, ofJoint(j.ID))
 	return stands, err
 }
 
-// Joint returns a joint release as it was proposed.
+// Joint returns the proposal of a joint release.
 func (s *Store) Joint(ctx context.Context, application, id string) (protocol.Joint, error) {
 	return readRecord(ctx, s, jointKey(application, id)+"proposal", ofJoint(id))
 }
@@ -25,14 +24,13 @@ func ofJoint(id string) func(protocol.Joint) bool {
 	return func(j protocol.Joint) bool { return j.ID == id }
 }
 
-// CreateJointDecision records what became of a joint release: the first call decides, for all services. It returns the decision
-// that stands.
+// CreateJointDecision records the decision on a joint release for all services. The first call wins. It returns the stored decision.
 func (s *Store) CreateJointDecision(ctx context.Context, application string, d protocol.JointDecision) (protocol.JointDecision, error) {
 	stands, _, err := createRecord(ctx, s, jointKey(application, d.ID)+"decision", d, ofDecision(d.ID))
 	return stands, err
 }
 
-// JointDecision returns what was decided of a joint release; nil: nothing yet.
+// JointDecision returns the decision on a joint release; nil: none yet.
 func (s *Store) JointDecision(ctx context.Context, application, id string) (*protocol.JointDecision, error) {
 	d, err := readRecord(ctx, s, jointKey(application, id)+"decision", ofDecision(id))
 	if IsNotFound(err) {

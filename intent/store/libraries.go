@@ -13,28 +13,27 @@ import (
 )
 
 const (
-	libraries       = "libraries/"        // what is published, by name and version
+	libraries       = "libraries/"        // publications, by name and version
 	libraryContents = "library-contents/" // by digest
 )
 
-// PutLibraryContent keeps what a library says and returns its digest.
+// PutLibraryContent stores the content of a library and returns its digest.
 func (s *Store) PutLibraryContent(ctx context.Context, content config.LibraryContent) (string, error) {
 	return s.putJSON(ctx, libraryContents, content)
 }
 
-// LibraryContent returns what a library of a digest says.
+// LibraryContent returns the content of a library by its digest.
 func (s *Store) LibraryContent(ctx context.Context, digest string) (config.LibraryContent, error) {
 	return getJSON[config.LibraryContent](ctx, s, libraryContents, digest)
 }
 
-// CreateLibrary records what a name and a version of a library mean, unless that is recorded: the first call decides. It returns
-// the record that stands.
+// CreateLibrary records the meaning of a library's name and version. The first call wins. It returns the stored record.
 func (s *Store) CreateLibrary(ctx context.Context, l protocol.Library) (protocol.Library, error) {
 	stands, _, err := createRecord(ctx, s, libraryKey(l.Name, l.Version), l, ofLibrary(l.Name, l.Version))
 	return stands, err
 }
 
-// Library returns what a name and a version of a library mean.
+// Library returns the record of a library's name and version.
 func (s *Store) Library(ctx context.Context, name string, version int64) (protocol.Library, error) {
 	return fetchRecord(ctx, s, libraryKey(name, version), ofLibrary(name, version))
 }
@@ -47,7 +46,7 @@ func libraryKey(name string, version int64) string {
 	return fmt.Sprintf("%s%s/%012d", libraries, name, version)
 }
 
-// Libraries lists the versions of all libraries that are published, by name; in order.
+// Libraries lists the published versions of all libraries by name, sorted.
 func (s *Store) Libraries(ctx context.Context) (map[string][]int64, error) {
 	keys, err := s.blobs.list(ctx, libraries)
 	if err != nil {
@@ -63,7 +62,8 @@ func (s *Store) Libraries(ctx context.Context) (map[string][]int64, error) {
 	return all, nil
 }
 
-// Imports returns what compiling asks for the libraries of imports. What is not there is a *strict.Fault that lists what is.
+// Imports returns a function that looks up imported libraries for the compiler. If a library does not exist, the error is a
+// *strict.Fault that lists the existing ones.
 func (s *Store) Imports(ctx context.Context) func(name string, version int) (config.LibraryContent, error) {
 	return func(name string, version int) (config.LibraryContent, error) {
 		record, err := s.Library(ctx, name, int64(version))

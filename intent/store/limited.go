@@ -10,36 +10,36 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// remotely are the folders that a worker of a remote runtime writes: its claims, what its commands printed, what the workers of its runtime
-// watch, and who of them is there. What others watch, and who reads it, is not its own.
+// remotely returns the folders that a worker of a remote runtime may write: its claims, the output of its commands, the instances that
+// its runtime watches, and the heartbeats of the workers of its runtime. The records of other queues are read-only for it.
 func remotely(runtime string) []string {
 	queue := protocol.RuntimeTaskQueue(runtime)
 	return []string{"fence/", "logs/", watched + queue + "/", rounds + queue + "/"}
 }
 
-// ReadOnlyError says that this process may not write there.
+// ReadOnlyError reports that this process may not write a key.
 type ReadOnlyError struct {
 	Key string
-	// Own are the folders where it may.
+	// Own lists the folders that it may write.
 	Own []string
 }
 
-// Error names the key, and where it may write.
+// Error names the key and the folders that may be written.
 func (e *ReadOnlyError) Error() string {
 	return fmt.Sprintf("a remote worker does not write %s: %s only [read-only]", e.Key, strings.Join(e.Own, ", "))
 }
 
-// IsReadOnly reports whether an error means that this process may not write there.
+// IsReadOnly reports whether an error is a ReadOnlyError.
 func IsReadOnly(err error) bool {
 	var e *ReadOnlyError
 	return errors.As(err, &e)
 }
 
-// Remotely has this process write and remove only what a worker of a remote runtime has to, whatever it is asked for. It keeps to that what
-// Converge does there, not the process: that takes a policy of the bucket (docs/operating.md).
+// Remotely limits writes and removals of this process to the folders that a worker of a remote runtime needs. It limits only Converge's
+// own code; a compromised process needs a policy of the bucket (docs/operating.md).
 func (s *Store) Remotely(runtime string) { s.blobs = limited{s.blobs, remotely(runtime)} }
 
-// limited is blobs of which only some are written.
+// limited implements blobs in which only some folders can be written.
 type limited struct {
 	blobs
 	own []string // folders

@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// marks are what is referred to: content by its digest, and versions and numbers by what they are called in an application.
+// marks are the references: content by its digest, and versions and numbers by their name in an application.
 type marks struct {
 	of *collection
 
 	mu      sync.Mutex
 	digests map[string]bool
-	// versions and numbers that there are, by application and by name, and which of them are named. Application "" names those of all.
+	// known holds the existing versions and numbers by application and name. Application "" includes all applications. named holds the
+	// referenced ones.
 	known map[string]map[string][]entry
 	named map[string]bool // by key
 }
@@ -39,7 +40,7 @@ func newMarks(c *collection) *marks {
 	return m
 }
 
-// nameOf is how the record of a version or a number is referred to.
+// nameOf returns the name by which texts refer to the record of a version or a number.
 func nameOf(key string) (application, name string, ok bool) {
 	parts := strings.Split(key, "/")
 	switch {
@@ -51,7 +52,7 @@ func nameOf(key string) (application, name string, ok bool) {
 	return "", "", false
 }
 
-// text takes in what a text refers to.
+// text adds the references in a text.
 func (m *marks) text(application string, text []byte) {
 	words(text, func(word string) {
 		if isDigest(word) {
@@ -84,7 +85,7 @@ func (m *marks) name(application, word string) {
 	}
 }
 
-// standing takes in the records that hold now, and what was written down and done not long ago.
+// standing adds the references of current records, and of recent releases and audit lines.
 func (m *marks) standing(ctx context.Context) error {
 	return m.each(ctx, m.of.records, func(ctx context.Context, e entry) error {
 		if !m.holds(e) {
@@ -92,7 +93,7 @@ func (m *marks) standing(ctx context.Context) error {
 		}
 		data, err := m.of.store.record(ctx, e.key)
 		if IsNotFound(err) {
-			return nil // it was replaced by a later one, of which all was put not long ago
+			return nil // a later record replaced it, and all its content is young
 		}
 		if err != nil {
 			return err
@@ -102,13 +103,13 @@ func (m *marks) standing(ctx context.Context) error {
 	})
 }
 
-// past are records of what was: they refer to what they are of as long as they are young, or named.
+// past lists the folders of historical records. Such a record counts as a reference while it is young or referenced.
 var past = []string{"versions/", "numbers/", trails, joints, reports, plans}
 
-// silent are records that name no content: claims, tokens, who works here, which keys there are, what commands printed.
+// silent lists the folders of records that refer to no content: claims, tokens, workers, key ids, command output.
 var silent = []string{"fence/", tokens, presences, "leases/", "restarts/", "keys/", "logs/", installations, directories}
 
-// holds tells whether a record refers to something whoever names it.
+// holds reports whether a record's references count even if nothing refers to the record.
 func (m *marks) holds(e entry) bool {
 	of := func(folder string) bool { return strings.HasPrefix(e.key, folder) }
 	switch {
@@ -120,7 +121,7 @@ func (m *marks) holds(e entry) bool {
 	return true
 }
 
-// young tells whether a record is from the time that is kept. Lines of a trail were written when they say, wherever they lie since.
+// young reports whether a record is within Keep. The age of an audit chunk is the time in its name, even if it was moved later.
 func (m *marks) young(e entry) bool {
 	at := e.at
 	if strings.HasPrefix(e.key, trails) {
@@ -132,7 +133,7 @@ func (m *marks) young(e entry) bool {
 	return m.of.Now.Sub(at) < max(m.of.Keep, m.of.Grace)
 }
 
-// past takes in what the versions and numbers that are named are of, and the newest numbers.
+// past adds the references of the named versions and numbers, and of the newest numbers.
 func (m *marks) past(ctx context.Context) error {
 	m.newest()
 	for done := map[string]bool{}; ; {
@@ -158,12 +159,12 @@ func (m *marks) past(ctx context.Context) error {
 	}
 }
 
-// unnamed: of a very long version only its beginning is known, so that nobody knows who names it.
+// unnamed reports whether a version is too long for its key. Then only its beginning is known, and references to it cannot be found.
 func (m *marks) unnamed(e entry) bool {
 	return strings.HasPrefix(e.key, "versions/") && len(path.Base(e.key)) > readableVersion
 }
 
-// newest names the newest numbers of each application.
+// newest marks the newest numbers of each application as named.
 func (m *marks) newest() {
 	last := map[string][]string{}
 	for _, e := range m.of.records { // sorted
@@ -187,7 +188,7 @@ func (m *marks) each(ctx context.Context, entries []entry, do func(context.Conte
 	return g.Wait()
 }
 
-// record reads what lies under a key past what is remembered, and refuses what is damaged.
+// record reads a key without the cache, and fails if the record is damaged.
 func (s *Store) record(ctx context.Context, key string) ([]byte, error) {
 	data, err := s.blobs.read(ctx, key)
 	switch {
@@ -207,7 +208,7 @@ func (s *Store) record(ctx context.Context, key string) ([]byte, error) {
 	return data, err
 }
 
-// applicationOf is whose versions and numbers a record may name; "": anybody's.
+// applicationOf returns the application whose versions and numbers a record may refer to; "": any.
 func applicationOf(key string) string {
 	folder, rest, _ := strings.Cut(key, "/")
 	switch folder + "/" {
@@ -220,7 +221,7 @@ func applicationOf(key string) string {
 	return ""
 }
 
-// ApplicationOfWorkflow is whose versions and numbers a workflow may name, by its id; "": anybody's.
+// ApplicationOfWorkflow returns the application whose versions and numbers a workflow may refer to, by its id; "": any.
 func ApplicationOfWorkflow(id string) string {
 	kind, rest, _ := strings.Cut(id, "/")
 	application, _, _ := strings.Cut(rest, "/")

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Measure has each request to the store told of from now on: what it did (read, write, create, list, remove), how long it took,
-// and whether it failed. That there is no such thing is an answer. It is called before the store is used by several.
+// Measure sets a callback for each request to the store: the operation (read, write, create, list, remove), its duration, and whether it
+// failed. Not found is not a failure. Call it before concurrent use of the store.
 func (s *Store) Measure(requested func(operation string, took time.Duration, failed bool)) {
 	s.blobs = measured{s.blobs, requested}
 }
 
-// measured is blobs whose requests are told of.
+// measured wraps blobs and reports their requests.
 type measured struct {
 	blobs
 	requested func(operation string, took time.Duration, failed bool)

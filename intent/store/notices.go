@@ -11,11 +11,11 @@ import (
 
 const notices = "notices/"
 
-// keptNotices is how many notices of an application are kept: the newest counts, those before are for whoever looks into it.
+// keptNotices is how many notices of an application are kept. Only the newest counts; older ones help an investigation.
 const keptNotices = 20
 
-// PutNotice records what the services of an application are to go by, under its order (G1), and returns the newest notice that
-// stands then: another one when that one was recorded later, or under the same order.
+// PutNotice records a notice to the services of an application under its order (G1). It returns the newest notice, which is another one
+// if that was recorded later or under the same order.
 func (s *Store) PutNotice(ctx context.Context, application string, n protocol.Notice) (protocol.Notice, error) {
 	keys, err := s.noticesOf(ctx, application)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Store) PutNotice(ctx context.Context, application string, n protocol.No
 		}
 	}
 	stands, created, err := writeRecord(ctx, s, noticeKey(application, n.Order), n, ofOrder(n.Order))
-	stands.Order = n.Order // of what is damaged it is known as well
+	stands.Order = n.Order // the order of a damaged notice is known, too
 	for i := 0; created && i <= len(keys)-keptNotices; i++ {
 		if err := s.blobs.remove(ctx, keys[i]); err != nil {
 			return stands, err
@@ -37,8 +37,8 @@ func (s *Store) PutNotice(ctx context.Context, application string, n protocol.No
 	return stands, err
 }
 
-// NewestNotice is what the services of an application are to go by: a *NotFoundError when nothing was recorded yet, and a
-// *CorruptError when the newest is damaged, since those before it do not hold any more.
+// NewestNotice returns the current notice to the services of an application. The error is a *NotFoundError if there is none yet, and a
+// *CorruptError if the newest is damaged, because older ones no longer apply.
 func (s *Store) NewestNotice(ctx context.Context, application string) (protocol.Notice, error) {
 	keys, err := s.noticesOf(ctx, application)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Store) NewestNotice(ctx context.Context, application string) (protocol.
 	return s.notice(ctx, keys[len(keys)-1])
 }
 
-// notice reads a record; of one that is damaged the order is known, by its name.
+// notice reads a record. The order of a damaged one is known from its key.
 func (s *Store) notice(ctx context.Context, key string) (protocol.Notice, error) {
 	var order entities.NoticeOrder
 	if _, err := fmt.Sscanf(key[len(key)-2*orderDigits-1:], "%d-%d", &order.Newest, &order.Count); err != nil {
@@ -61,7 +61,7 @@ func (s *Store) notice(ctx context.Context, key string) (protocol.Notice, error)
 	return n, err
 }
 
-// noticesOf are the keys of an application's notices, oldest first.
+// noticesOf returns the keys of an application's notices, oldest first.
 func (s *Store) noticesOf(ctx context.Context, application string) ([]string, error) {
 	prefix := notices + application + "/"
 	keys, err := s.blobs.list(ctx, prefix)

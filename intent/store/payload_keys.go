@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// payloadKeys are the keys that payloads in Temporal were encrypted with, by id. What is kept of each says nothing about it.
+// payloadKeys holds the ids of the keys that encrypted payloads in Temporal. The records do not reveal the keys.
 const payloadKeys = "keys/payloads/"
 
-// PayloadKey is when a worker last began to encrypt payloads with a key.
+// PayloadKey records when a worker last began to encrypt payloads with a key.
 type PayloadKey struct {
 	At time.Time `json:"at"`
 }
 
-// PutPayloadKey keeps that payloads are encrypted with a key from now on, by its id.
+// PutPayloadKey records that a key, given by its id, encrypts payloads from now on.
 func (s *Store) PutPayloadKey(ctx context.Context, id string, now time.Time) error {
 	data, err := json.Marshal(PayloadKey{At: now.UTC()})
 	if err != nil {
@@ -25,8 +25,8 @@ func (s *Store) PutPayloadKey(ctx context.Context, id string, now time.Time) err
 	return s.blobs.write(ctx, payloadKeys+id, data)
 }
 
-// PayloadKeys are the ids of all keys that payloads were ever encrypted with, and the one that was used last; empty: none
-// was. One whose record cannot be read was used before all others.
+// PayloadKeys returns the ids of all keys that ever encrypted payloads, and the last one that was used; empty: none. A key with an
+// unreadable record counts as the oldest.
 func (s *Store) PayloadKeys(ctx context.Context) (known map[string]bool, last string, err error) {
 	keys, err := s.blobs.list(ctx, payloadKeys)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/converge-engine/converge/intent/internal/canonical"
 )
 
-// This file keeps how far plans are, which services they let enter, and which of them run.
+// This file stores the progress of plans, their grants to services, and the running plans.
 
 const (
 	plans        = "plans/"
 	plansRunning = "plans-running/"
 )
 
-// PutPlan keeps how far a plan is.
+// PutPlan stores the progress of a plan.
 func (s *Store) PutPlan(ctx context.Context, record protocol.PlanRecord) error {
 	data, err := json.Marshal(record)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Store) PutPlan(ctx context.Context, record protocol.PlanRecord) error {
 	return s.blobs.write(ctx, planKey(record.PlanRef, "progress"), data)
 }
 
-// Plan returns how far a plan is. One that is damaged is found nowhere: it begins anew.
+// Plan returns the progress of a plan. A damaged record counts as not found: the plan starts again.
 func (s *Store) Plan(ctx context.Context, of protocol.PlanRef) (protocol.PlanRecord, error) {
 	key := planKey(of, "progress")
 	data, err := s.blobs.read(ctx, key)
@@ -40,13 +40,13 @@ func (s *Store) Plan(ctx context.Context, of protocol.PlanRef) (protocol.PlanRec
 	return record, err
 }
 
-// PlanGrant is that a plan lets a service enter, with a release by hand: that one, by its id.
+// PlanGrant is the permission of a plan for a service to enter; with a manual release, for the release of that id.
 type PlanGrant struct {
 	Service string `json:"service"` // its first name
 	Release string `json:"release,omitempty"`
 }
 
-// GrantPlan keeps that for good, and tells whether it did not stand before.
+// GrantPlan stores a grant permanently, and reports whether it is new.
 func (s *Store) GrantPlan(ctx context.Context, of protocol.PlanRef, g PlanGrant) (granted bool, err error) {
 	key := grantKey(of, g)
 	_, granted, err = createRecord(ctx, s, key, g, func(stands PlanGrant) bool { return stands == g })
@@ -56,7 +56,7 @@ func (s *Store) GrantPlan(ctx context.Context, of protocol.PlanRef, g PlanGrant)
 	return granted, err
 }
 
-// PlanGranted tells whether a plan lets a service enter.
+// PlanGranted reports whether a plan lets a service enter.
 func (s *Store) PlanGranted(ctx context.Context, of protocol.PlanRef, g PlanGrant) (bool, error) {
 	_, err := readRecord(ctx, s, grantKey(of, g), func(stands PlanGrant) bool { return stands == g })
 	if IsNotFound(err) || IsDamaged(err) { // it is granted again
@@ -65,7 +65,7 @@ func (s *Store) PlanGranted(ctx context.Context, of protocol.PlanRef, g PlanGran
 	return err == nil, err
 }
 
-// RunPlan notes that a plan runs, and EndPlan that it does no more.
+// RunPlan records that a plan runs. EndPlan removes the record.
 func (s *Store) RunPlan(ctx context.Context, of protocol.PlanRef) error {
 	data, err := json.Marshal(of)
 	if err != nil {
@@ -75,12 +75,12 @@ func (s *Store) RunPlan(ctx context.Context, of protocol.PlanRef) error {
 	return err
 }
 
-// EndPlan notes that a plan runs no more.
+// EndPlan records that a plan no longer runs.
 func (s *Store) EndPlan(ctx context.Context, of protocol.PlanRef) error {
 	return s.blobs.remove(ctx, runningKey(of))
 }
 
-// RunningPlans lists the plans that run, of an application or, without one, of all.
+// RunningPlans lists the running plans of an application, or of all applications if it is empty.
 func (s *Store) RunningPlans(ctx context.Context, application string) (all []protocol.PlanRef, err error) {
 	prefix := plansRunning
 	if application != "" {
@@ -88,12 +88,12 @@ func (s *Store) RunningPlans(ctx context.Context, application string) (all []pro
 	}
 	keys, err := s.blobs.list(ctx, prefix)
 	for _, key := range keys {
-		if strings.HasPrefix(path.Base(key), ".") { // what a writer that died left behind
+		if strings.HasPrefix(path.Base(key), ".") { // a crashed writer left it
 			continue
 		}
 		data, err := s.blobs.read(ctx, key)
 		if IsNotFound(err) {
-			continue // it has ended meanwhile
+			continue // it has ended in the meantime
 		}
 		if err != nil {
 			return nil, err
@@ -106,22 +106,22 @@ func (s *Store) RunningPlans(ctx context.Context, application string) (all []pro
 	return all, err
 }
 
-// PlanMark is a number that is kept of the plans of a channel.
+// PlanMark names a number that is stored for the plans of a channel.
 type PlanMark string
 
-// The marks: the newest incarnation whose plan has begun, and the newest whose plan was done whole.
+// The marks: the newest incarnation whose plan has started, and the newest whose plan was completed.
 const (
 	PlanNewest PlanMark = "newest"
 	PlanWhole  PlanMark = "whole"
 )
 
-// PlanDeployed is the mark of the newest incarnation with which a service, by its first name, was deployed by a plan.
+// PlanDeployed is the mark of the newest incarnation with which a plan deployed a service, by its first name.
 func PlanDeployed(service string) PlanMark { return PlanMark("deployed/" + service) }
 
-// PlanUndeployed is the mark of the newest with which that failed.
+// PlanUndeployed is the mark of the newest incarnation with which that failed.
 func PlanUndeployed(service string) PlanMark { return PlanMark("undeployed/" + service) }
 
-// PlanMarked is the incarnation that is marked; 0: none.
+// PlanMarked returns the marked incarnation; 0: none.
 func (s *Store) PlanMarked(ctx context.Context, application, channel string, mark PlanMark) (int64, error) {
 	marks, err := s.planMarks(ctx, application, channel, mark)
 	if err != nil || len(marks) == 0 {
@@ -130,8 +130,8 @@ func (s *Store) PlanMarked(ctx context.Context, application, channel string, mar
 	return marks[len(marks)-1], nil
 }
 
-// MarkPlan marks an incarnation, unless a newer one is. Each is marked by a key of its own, of which the highest counts: so none is lost
-// where two do this at once.
+// MarkPlan marks an incarnation, unless a newer one is marked. Each mark has its own key, and the highest counts, so concurrent calls
+// lose no mark.
 func (s *Store) MarkPlan(ctx context.Context, application, channel string, mark PlanMark, incarnation int64) error {
 	marks, err := s.planMarks(ctx, application, channel, mark)
 	if err != nil || len(marks) > 0 && marks[len(marks)-1] >= incarnation {
@@ -148,12 +148,12 @@ func (s *Store) MarkPlan(ctx context.Context, application, channel string, mark 
 	return nil
 }
 
-// planMarks lists what is marked, the highest last.
+// planMarks lists the marked incarnations, the highest last.
 func (s *Store) planMarks(ctx context.Context, application, channel string, mark PlanMark) (marks []int64, err error) {
 	prefix := marksOf(application, channel, mark)
 	keys, err := s.blobs.list(ctx, prefix)
 	for _, key := range keys {
-		if n, err := strconv.ParseInt(strings.TrimPrefix(key, prefix), 10, 64); err == nil { // else what a writer that died left behind
+		if n, err := strconv.ParseInt(strings.TrimPrefix(key, prefix), 10, 64); err == nil { // otherwise a crashed writer left it
 			marks = append(marks, n)
 		}
 	}
@@ -184,7 +184,7 @@ func runningKey(of protocol.PlanRef) string {
 	return plansRunning + of.Application + "/" + of.Channel + "/" + keyed(of.Name)
 }
 
-// keyed is a name that people give as a part of a key: as readable as may be, and different for different names.
+// keyed turns a user-given name into a part of a key. The result is readable, and different names have different results.
 func keyed(name string) string {
 	readable := url.QueryEscape(name)
 	return readable[:min(len(readable), 100)] + "-" + canonical.Hash([]byte(name))[:8]

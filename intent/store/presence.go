@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Presence is what a worker says of itself again and again as long as it lives.
+// Presence is the heartbeat record that a running worker repeats.
 type Presence struct {
 	At time.Time `json:"at"`
-	// Kept: all checkpoints that it was handed before that are in the store.
+	// Kept: all checkpoints that it received before this time are in the store.
 	Kept time.Time `json:"kept"`
 }
 
-// PutPresence keeps what a worker says of itself now, in place of what it said before.
+// PutPresence replaces the presence record of a worker.
 func (s *Store) PutPresence(ctx context.Context, worker string, p Presence) error {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -24,8 +24,7 @@ func (s *Store) PutPresence(ctx context.Context, worker string, p Presence) erro
 	return s.blobs.write(ctx, presences+worker, data)
 }
 
-// Presences are the workers that said something of themselves and did not leave, by what they call themselves. One that cannot
-// be read is passed over.
+// Presences returns the presence records by worker name, without the workers that left. It skips unreadable records.
 func (s *Store) Presences(ctx context.Context) (map[string]Presence, error) {
 	keys, err := s.blobs.list(ctx, presences)
 	if err != nil {
@@ -34,7 +33,7 @@ func (s *Store) Presences(ctx context.Context) (map[string]Presence, error) {
 	all := map[string]Presence{}
 	for _, key := range keys {
 		data, err := s.blobs.read(ctx, key)
-		if err != nil && !IsNotFound(err) { // it left just now
+		if err != nil && !IsNotFound(err) { // it left in the meantime
 			return nil, err
 		}
 		var p Presence
@@ -45,7 +44,7 @@ func (s *Store) Presences(ctx context.Context) (map[string]Presence, error) {
 	return all, nil
 }
 
-// RemovePresence forgets a worker: it left, or what it left behind was seen to.
+// RemovePresence removes the record of a worker that left, or whose leftovers were handled.
 func (s *Store) RemovePresence(ctx context.Context, worker string) error {
 	return s.blobs.remove(ctx, presences+worker)
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/canonical"
 )
 
-// VersionRecord is what a version means, for ever: one incarnation and the parameters it was
-// released with.
+// VersionRecord is the permanent meaning of a version: one incarnation and the parameters of its release.
 type VersionRecord struct {
 	Version           string                    `json:"version"`
 	FullVersion       string                    `json:"fullVersion"`
@@ -26,12 +25,12 @@ type VersionRecord struct {
 	Hash              string                    `json:"hash"`
 	Parameters        map[string]any            `json:"parameters,omitempty"`
 	ChannelParameters map[string]map[string]any `json:"channelParameters,omitempty"`
-	// Payloads: channel, by the name that it has in the incarnation → digest of what it was rendered to when it was first named.
-	// Values of an aspect have none.
+	// Payloads: channel, by its name in the incarnation → digest of the payload that was rendered when it was first named. Values of an
+	// aspect have none.
 	Payloads map[string]string `json:"payloads,omitempty"`
 }
 
-// With is a version with the parameters of another record in place of its own, also where its own are of single channels.
+// With returns the version with the parameters of another record, including those for single channels, in place of its own.
 func (r VersionRecord) With(o VersionRecord) VersionRecord {
 	r.Parameters = maps.Clone(r.Parameters)
 	channels := map[string]map[string]any{}
@@ -53,7 +52,7 @@ func (r VersionRecord) With(o VersionRecord) VersionRecord {
 	return r
 }
 
-// Given is how many values the record gives.
+// Given returns the number of values in the record.
 func (r VersionRecord) Given() int {
 	n := len(r.Parameters)
 	for _, values := range r.ChannelParameters {
@@ -62,7 +61,7 @@ func (r VersionRecord) Given() int {
 	return n
 }
 
-// with adds an entry to a map that is nil while it is empty.
+// with adds an entry to a map, and creates a nil map.
 func with(all map[string]any, name string, v any) map[string]any {
 	if all == nil {
 		all = map[string]any{}
@@ -71,24 +70,24 @@ func with(all map[string]any, name string, v any) map[string]any {
 	return all
 }
 
-// CreateVersion records what a full version of a service means, unless that is recorded: the first
-// call decides. It returns the record that stands, and whether this call wrote it.
+// CreateVersion records the meaning of a full version of a service. The first call wins. It returns the stored record, and whether this
+// call wrote it.
 func (s *Store) CreateVersion(ctx context.Context, application, service string, record VersionRecord) (VersionRecord, bool, error) {
 	return writeRecord(ctx, s, versionKey(application, service, record.FullVersion), record, ofVersion(record.FullVersion))
 }
 
-// Version returns what a full version of a service means.
+// Version returns the meaning of a full version of a service.
 func (s *Store) Version(ctx context.Context, application, service, fullVersion string) (VersionRecord, error) {
 	return readRecord(ctx, s, versionKey(application, service, fullVersion), ofVersion(fullVersion))
 }
 
-// ofVersion tells that a record is the one of its key.
+// ofVersion returns a function that reports whether a record matches its key.
 func ofVersion(fullVersion string) func(VersionRecord) bool {
 	return func(r VersionRecord) bool { return r.FullVersion == fullVersion }
 }
 
-// OtherVersion returns a full version that is recorded of a service beside one; empty: there is none. One whose record is
-// damaged counts, as far as its key says which it is.
+// OtherVersion returns another recorded full version of a service; empty: there is none. A damaged record counts, as far as its key
+// identifies the version.
 func (s *Store) OtherVersion(ctx context.Context, application, service, than string) (string, error) {
 	names, err := s.blobs.list(ctx, versionPrefix(application, service))
 	if err != nil {
@@ -96,7 +95,7 @@ func (s *Store) OtherVersion(ctx context.Context, application, service, than str
 	}
 	own := versionKey(application, service, than)
 	for _, name := range names {
-		if name == own || strings.HasPrefix(path.Base(name), ".") { // what a writer that died left behind
+		if name == own || strings.HasPrefix(path.Base(name), ".") { // a crashed writer left it
 			continue
 		}
 		record, err := readRecord(ctx, s, name, func(r VersionRecord) bool { return versionKey(application, service, r.FullVersion) == name })
@@ -112,7 +111,7 @@ func (s *Store) OtherVersion(ctx context.Context, application, service, than str
 	return "", nil
 }
 
-// versionOf is the full version that a key is of; of a very long one only its beginning is known.
+// versionOf returns the full version of a key; only the beginning of a very long one.
 func versionOf(key string) string {
 	readable := path.Base(key)
 	readable = readable[:max(0, strings.LastIndex(readable, "-"))]
@@ -127,19 +126,18 @@ func versionPrefix(application, service string) string {
 	return "versions/" + application + "/" + service + "/"
 }
 
-// readableVersion is how much of a version a key has.
+// readableVersion is how many characters of a version a key contains.
 const readableVersion = 150
 
-// versionKey is readable, and different for versions that differ in case only, whatever the file
-// system makes of that.
+// versionKey is readable. Versions that differ only in case have different keys, even on a case-insensitive file system.
 func versionKey(application, service, fullVersion string) string {
 	readable := url.QueryEscape(fullVersion)
 	readable = readable[:min(len(readable), readableVersion)]
 	return versionPrefix(application, service) + readable + "-" + canonical.Hash([]byte(fullVersion))[:8]
 }
 
-// PutNumber records the incarnation of a number, so that it can always be read by it (D5). A
-// number that stands for another incarnation is refused; a record that is damaged is written again.
+// PutNumber records the incarnation of a number, so that it can always be read by its number (D5). It rejects a number that already
+// belongs to another incarnation. It rewrites a damaged record.
 func (s *Store) PutNumber(ctx context.Context, application string, record protocol.Incarnation) error {
 	key := numberKey(application, record.Number)
 	stands, _, err := createRecord(ctx, s, key, record, ofNumber(record.Number))
@@ -152,7 +150,7 @@ func (s *Store) PutNumber(ctx context.Context, application string, record protoc
 	return err
 }
 
-// Number returns what is known of an incarnation by its number.
+// Number returns the record of an incarnation by its number.
 func (s *Store) Number(ctx context.Context, application string, number int64) (protocol.Incarnation, error) {
 	return readRecord(ctx, s, numberKey(application, number), ofNumber(number))
 }
@@ -161,7 +159,7 @@ func ofNumber(number int64) func(protocol.Incarnation) bool {
 	return func(i protocol.Incarnation) bool { return i.Number == number }
 }
 
-// ListNumbers lists the numbers of an application's incarnations, in order.
+// ListNumbers lists the numbers of an application's incarnations in ascending order.
 func (s *Store) ListNumbers(ctx context.Context, application string) ([]int64, error) {
 	prefix := "numbers/" + application + "/"
 	names, err := s.blobs.list(ctx, prefix)
@@ -178,17 +176,17 @@ func numberKey(application string, number int64) string {
 	return fmt.Sprintf("numbers/%s/%012d", application, number)
 }
 
-// PutRuntime keeps a definition of a runtime and returns its digest.
+// PutRuntime stores a definition of a runtime and returns its digest.
 func (s *Store) PutRuntime(ctx context.Context, definition entities.RuntimeDefinition) (string, error) {
 	return s.putJSON(ctx, "runtimes/"+definition.Name+"/", definition)
 }
 
-// Runtime returns the definition of a runtime that has a digest.
+// Runtime returns the definition of a runtime by its digest.
 func (s *Store) Runtime(ctx context.Context, name, digest string) (entities.RuntimeDefinition, error) {
 	return getJSON[entities.RuntimeDefinition](ctx, s, "runtimes/"+name+"/", digest)
 }
 
-// CurrentRuntime returns the newest definition of a runtime: what its owner says now.
+// CurrentRuntime returns the newest definition of a runtime.
 func (s *Store) CurrentRuntime(ctx context.Context, name string) (entities.RuntimeDefinition, error) {
 	digest, err := s.blobs.read(ctx, "runtimes/"+name+"/current")
 	if err != nil {
@@ -197,21 +195,21 @@ func (s *Store) CurrentRuntime(ctx context.Context, name string) (entities.Runti
 	return s.Runtime(ctx, name, string(digest))
 }
 
-// OwnedError says that a runtime is defined by another application already.
+// OwnedError reports that another application already defines a runtime.
 type OwnedError struct{ Runtime, Owner string }
 
-// Error names both.
+// Error names the runtime and its owner.
 func (e *OwnedError) Error() string {
 	return fmt.Sprintf("runtime %q belongs to application %q, which defined it first; name yours differently, or leave its definition to that application [runtime-owned]", e.Runtime, e.Owner)
 }
 
-// RuntimeOwner is the record that names a runtime's owner.
+// RuntimeOwner is the record of a runtime's owner.
 type RuntimeOwner struct {
 	Application string `json:"application"`
 }
 
-// ClaimRuntime makes an application the owner of a runtime's name if nobody is. The first to
-// define a runtime owns it; for anybody else the error is an *OwnedError (D11).
+// ClaimRuntime makes an application the owner of a runtime's name, unless it has an owner. The first application that defines a runtime
+// owns it. For any other application the error is an *OwnedError (D11).
 func (s *Store) ClaimRuntime(ctx context.Context, name, application string) error {
 	stands, _, err := createRecord(ctx, s, "runtimes/"+name+"/owner", RuntimeOwner{application}, func(o RuntimeOwner) bool { return o.Application != "" })
 	if err == nil && stands.Application != application {
@@ -220,7 +218,7 @@ func (s *Store) ClaimRuntime(ctx context.Context, name, application string) erro
 	return err
 }
 
-// PublishRuntime claims a runtime for its owner, keeps the definition and makes it the current one.
+// PublishRuntime claims a runtime for its owner, stores the definition and makes it the current one.
 func (s *Store) PublishRuntime(ctx context.Context, definition entities.RuntimeDefinition) (string, error) {
 	if err := s.ClaimRuntime(ctx, definition.Name, definition.Owner); err != nil {
 		return "", err
@@ -232,9 +230,8 @@ func (s *Store) PublishRuntime(ctx context.Context, definition entities.RuntimeD
 	return digest, s.blobs.write(ctx, "runtimes/"+definition.Name+"/current", []byte(digest))
 }
 
-// Runtimes lists the current definitions of all runtimes published, by name: what applications
-// that do not define them may still name (Options.Runtimes). One that is damaged is left out: it is there again once
-// its owner is published again.
+// Runtimes lists the current definitions of all published runtimes by name. Applications that do not define them may refer to them
+// (Options.Runtimes). It omits damaged ones; publishing the owner again restores them.
 func (s *Store) Runtimes(ctx context.Context) ([]entities.RuntimeDefinition, error) {
 	names, err := s.blobs.list(ctx, "runtimes/")
 	if err != nil {
@@ -262,8 +259,7 @@ func (s *Store) Runtimes(ctx context.Context) ([]entities.RuntimeDefinition, err
 	return all, nil
 }
 
-// keptLogs is how many entries of each kind stay for an instance: looks, which are many, do not
-// push out applies.
+// keptLogs is how many entries of each kind are kept per instance. The many fetch entries do not displace apply entries.
 const keptLogs = 10
 
 // LogKind is apply, fetch or extension.
@@ -276,29 +272,29 @@ const (
 	LogExtension LogKind = "extension"
 )
 
-// LogEntry is what a command printed, bounded and redacted by the runtime before it comes here.
+// LogEntry is the output of a command. The runtime has already limited and redacted it.
 type LogEntry struct {
 	Kind        LogKind       `json:"kind"`
-	Name        string        `json:"name,omitempty"` // of an extension
+	Name        string        `json:"name,omitempty"` // name of an extension
 	At          time.Time     `json:"at"`
 	FullVersion string        `json:"fullVersion,omitempty"`
 	Attempt     int           `json:"attempt,omitempty"`
 	Command     string        `json:"command,omitempty"`
 	ExitCode    int           `json:"exitCode"`           // -1: none
-	TimedOut    bool          `json:"timedOut,omitempty"` // it was given no more time
+	TimedOut    bool          `json:"timedOut,omitempty"` // the command reached its timeout
 	Stdout      string        `json:"stdout,omitempty"`
 	Stderr      string        `json:"stderr,omitempty"`
 	Duration    time.Duration `json:"duration,omitempty"`
 	Error       string        `json:"error,omitempty"`
 }
 
-// PutLog keeps an entry of an instance and deletes all but the last ten of its kind and name.
+// PutLog stores an entry of an instance and deletes all but the last ten of its kind and name.
 func (s *Store) PutLog(ctx context.Context, application, service, channel string, entry LogEntry) error {
 	_, err := s.PutLogKey(ctx, application, service, channel, entry)
 	return err
 }
 
-// PutLogKey is PutLog that returns the key of the entry.
+// PutLogKey is PutLog and returns the key of the entry.
 func (s *Store) PutLogKey(ctx context.Context, application, service, channel string, entry LogEntry) (key string, err error) {
 	data, err := json.Marshal(entry)
 	if err != nil {
@@ -308,7 +304,7 @@ func (s *Store) PutLogKey(ctx context.Context, application, service, channel str
 	if entry.Name != "" {
 		prefix = logPrefix(application, service, channel) + string(entry.Kind) + "/" + entry.Name + "/"
 	}
-	for n := 0; ; n++ { // two entries of one moment
+	for n := 0; ; n++ { // two entries with the same time
 		key = fmt.Sprintf("%s%020d-%03d", prefix, entry.At.UnixNano(), n)
 		created, err := s.blobs.create(ctx, key, data)
 		if err != nil {
@@ -326,7 +322,7 @@ func (s *Store) PutLogKey(ctx context.Context, application, service, channel str
 	return key, err
 }
 
-// Logs returns the entries kept of an instance, oldest first.
+// Logs returns the entries of an instance, oldest first.
 func (s *Store) Logs(ctx context.Context, application, service, channel string) ([]LogEntry, error) {
 	prefix := logPrefix(application, service, channel)
 	names, err := s.blobs.list(ctx, prefix)
@@ -340,13 +336,13 @@ func (s *Store) Logs(ctx context.Context, application, service, channel string) 
 		}
 		data, err := s.blobs.read(ctx, name)
 		if IsNotFound(err) {
-			continue // pushed out meanwhile
+			continue // deleted in the meantime
 		}
 		if err != nil {
 			return nil, err
 		}
 		var entry LogEntry
-		if json.Unmarshal(data, &entry) == nil { // else it is damaged, and nothing depends on it
+		if json.Unmarshal(data, &entry) == nil { // otherwise it is damaged, and nothing depends on it
 			entries = append(entries, entry)
 		}
 	}

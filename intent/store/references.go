@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// This file finds what a text refers to. It knows no fields: whatever looks like a digest is one, and a version or the number of an
-// incarnation is named wherever it stands. So nothing is missed that a later version writes elsewhere, and too much is kept at times,
-// never too little.
+// This file finds references in text. It does not know fields: every string that looks like a digest is a digest, and the name of a
+// version or the number of an incarnation counts in any place. So it finds references that a later version writes in other fields. It
+// may keep too much, but never too little.
 
-// deepest is how often a text may be packed in another.
+// deepest bounds how deeply packed texts are nested.
 const deepest = 6
 
-// longestWord bounds what may be a name in a text: the longest full version.
+// longestWord bounds the length of names in a text: the longest full version.
 const longestWord = 512
 
-// words calls take for each word of a text: each string and number of a JSON text and of what is packed in it, what these
-// consist of, and, of any other text, what has the form of a name.
+// words calls take for each word of a text. In JSON these are each string and number, including those of packed texts, and their parts.
+// In other text they are all strings that have the form of a name.
 func words(text []byte, take func(string)) { wordsIn(text, 0, take) }
 
 func wordsIn(text []byte, depth int, take func(string)) {
@@ -40,7 +40,7 @@ func wordsIn(text []byte, depth int, take func(string)) {
 			return
 		}
 		if err != nil {
-			spans(string(text), take) // it is no JSON
+			spans(string(text), take) // it is not JSON
 			return
 		}
 		switch v := token.(type) {
@@ -66,7 +66,7 @@ func wordsOf(s string, depth int, take func(string)) {
 
 func isPacked(data []byte) bool { return bytes.HasPrefix(data, []byte{0x1f, 0x8b}) }
 
-// unpacked is what a text is that is packed; of one that is cut off, its beginning.
+// unpacked returns the content of a packed text. If the packed text is truncated, it returns the beginning.
 func unpacked(text []byte) (plain []byte, packed bool) {
 	if !isPacked(text) {
 		return nil, false
@@ -81,11 +81,11 @@ func unpacked(text []byte) (plain []byte, packed bool) {
 
 const maxUnpacked = 1 << 30
 
-// mostParts bounds how many parts of a word are joined in all ways: a word of more has its parts and its beginnings.
+// mostParts bounds how many parts of a word are joined in all combinations. A longer word yields its parts and its prefixes.
 const mostParts = 8
 
-// spans takes the words of a text that is no JSON: what stands between characters that no name has, and whatever of that lies
-// between two of those that a name may have: of v7-i42 also v7, i42 and 42.
+// spans calls take for the words of a text that is not JSON: each sequence of characters that names may contain, and each part of it
+// between two separators. For v7-i42 it also takes v7, i42 and 42.
 func spans(text string, take func(string)) {
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !inName(r) }) {
 		take(word)
@@ -125,7 +125,7 @@ func inName(r rune) bool {
 	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("._+-:@~=", r)
 }
 
-// digestsIn are the digests that content names. What is a leaf names none.
+// digestsIn returns the digests that content refers to. A leaf refers to none.
 func digestsIn(key string, data []byte) (found []string) {
 	if isLeaf(key) {
 		return nil
@@ -139,15 +139,15 @@ func digestsIn(key string, data []byte) (found []string) {
 	return slices.Compact(found)
 }
 
-// isLeaf: such content names none, and may be encrypted.
+// isLeaf reports whether content refers to nothing. Such content may be encrypted.
 func isLeaf(key string) bool {
 	return strings.HasPrefix(key, "bundles/") || strings.HasPrefix(key, commits)
 }
 
-// tracedAtOnce is how many things are read at a time while references are followed.
+// tracedAtOnce is how many entries are read concurrently while references are followed.
 const tracedAtOnce = 16
 
-// trace visits digests, and those that are named by what is visited, each once.
+// trace visits digests and everything that visited content refers to, each once.
 func trace(ctx context.Context, from []string, visit func(context.Context, string) ([]string, error)) error {
 	seen := map[string]bool{}
 	for wave := fresh(seen, from); len(wave) > 0; {
@@ -168,7 +168,7 @@ func trace(ctx context.Context, from []string, visit func(context.Context, strin
 	return nil
 }
 
-// fresh are the digests that were not seen yet, which they are then.
+// fresh returns the digests that were not seen before, and marks them as seen.
 func fresh(seen map[string]bool, digests []string) (out []string) {
 	for _, digest := range digests {
 		if !seen[digest] {
@@ -179,7 +179,7 @@ func fresh(seen map[string]bool, digests []string) (out []string) {
 	return out
 }
 
-// contentsOf are the entries of what is named by its digest, by that.
+// contentsOf groups entries of content by digest.
 func contentsOf(all []entry) map[string][]entry {
 	found := map[string][]entry{}
 	for _, e := range all {
@@ -190,7 +190,7 @@ func contentsOf(all []entry) map[string][]entry {
 	return found
 }
 
-// isContent tells whether a key is named by the digest of what lies there.
+// isContent reports whether a key contains the digest of its content.
 func isContent(key string) bool {
 	folder, rest, _ := strings.Cut(key, "/")
 	switch {

@@ -6,21 +6,21 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file keeps what extensions, and steps of plans, reported.
+// This file stores the outputs of extensions and of plan steps.
 
 const reports = "reported/"
 
-// Report names what an extension reported.
+// Report identifies the outputs of an extension.
 type Report struct {
 	Application string `json:"application"`
 	Service     string `json:"service"`
 	Channel     string `json:"channel"`
 	Extension   string `json:"extension"`
-	// Of is the full version for which it ran; the plan, for one of its steps.
+	// Of is the full version for which it ran. For a step of a plan it is the plan.
 	Of string `json:"of"`
 }
 
-// ReportRecord is what it reported. The newest version stands, and the others stay.
+// ReportRecord is a version of the outputs. The newest version is current; older ones are kept.
 type ReportRecord struct {
 	Report
 	Version int64  `json:"version"` // counts from 1
@@ -28,7 +28,7 @@ type ReportRecord struct {
 	entities.Reported
 }
 
-// PutReport keeps what an extension reported, unless that is what stands.
+// PutReport stores the outputs of an extension, unless they are equal to the current ones.
 func (s *Store) PutReport(ctx context.Context, of Report, release string, reported entities.Reported) error {
 	before, err := s.Report(ctx, of)
 	switch {
@@ -42,7 +42,7 @@ func (s *Store) PutReport(ctx context.Context, of Report, release string, report
 	return err
 }
 
-// Report is what an extension reported last. One that is damaged is an error, and counts as a version.
+// Report returns the newest outputs of an extension. A damaged record is an error, and counts as a version.
 func (s *Store) Report(ctx context.Context, of Report) (r ReportRecord, err error) {
 	version, err := s.newest(ctx, of.key())
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// keptRestarts is how many restarts of a workflow are remembered.
+// keptRestarts is how many restarts of a workflow are kept.
 const keptRestarts = 10
 
-// Restarts returns when a workflow was started again because it was gone, oldest first: the last few times.
+// Restarts returns the last few times at which a missing workflow was started again, oldest first.
 func (s *Store) Restarts(ctx context.Context, id string) ([]time.Time, error) {
 	keys, err := s.blobs.list(ctx, restartPrefix(id))
 	var all []time.Time
@@ -23,7 +23,7 @@ func (s *Store) Restarts(ctx context.Context, id string) ([]time.Time, error) {
 	return all, err
 }
 
-// PutRestart notes that a workflow is started again.
+// PutRestart records that a workflow is started again.
 func (s *Store) PutRestart(ctx context.Context, id string, at time.Time) error {
 	if _, err := s.blobs.create(ctx, restartKey(id, at), []byte(at.UTC().Format(time.RFC3339Nano))); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 
 const rules = "rules/"
 
-// CreateRules writes rules of the installation under their number unless there are some, and returns those that stand.
+// CreateRules writes rules of the installation under their number. If that number exists, nothing changes. It returns the stored rules.
 func (s *Store) CreateRules(ctx context.Context, r protocol.Rules) (protocol.Rules, error) {
 	key := fmt.Sprintf("%s%012d", rules, r.Number)
 	if _, created, err := writeRecord(ctx, s, key, r, numbered); created || err != nil {
@@ -18,8 +18,8 @@ func (s *Store) CreateRules(ctx context.Context, r protocol.Rules) (protocol.Rul
 	return fetchRecord(ctx, s, key, numbered)
 }
 
-// Rules are those of the highest number; of number 0 when nobody ever set any. Damaged ones are a *CorruptError: those
-// before may have allowed more. What was read before is read again: who lost the right to change them removes the newest.
+// Rules returns the rules with the highest number; number 0 if none were ever set. Damaged rules are a *CorruptError, because older
+// rules may have allowed more. It bypasses the cache: an administrator may have removed the newest rules to regain access.
 func (s *Store) Rules(ctx context.Context) (protocol.Rules, error) {
 	keys, err := s.blobs.list(ctx, rules)
 	for n := len(keys) - 1; n >= 0; n-- {

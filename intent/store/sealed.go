@@ -12,8 +12,7 @@ import (
 // A record is a JSON object written once, whose last field is the digest of the object without that field.
 const sealField = `,"digest":"`
 
-// createRecord writes a record if there is none, and returns the one that stands. Fits tells that a record is the one
-// of its key.
+// createRecord writes a record if none exists, and returns the stored one. Fits reports whether a record matches its key.
 func createRecord[T any](ctx context.Context, s *Store, key string, record T, fits func(T) bool) (T, bool, error) {
 	if stands, err := readRecord(ctx, s, key, fits); !IsNotFound(err) {
 		return stands, false, err
@@ -21,7 +20,7 @@ func createRecord[T any](ctx context.Context, s *Store, key string, record T, fi
 	return writeRecord(ctx, s, key, record, fits)
 }
 
-// writeRecord is createRecord of what is likely not there yet.
+// writeRecord is createRecord for a record that probably does not exist yet.
 func writeRecord[T any](ctx context.Context, s *Store, key string, record T, fits func(T) bool) (T, bool, error) {
 	data, err := sealed(key, record)
 	if err != nil {
@@ -38,7 +37,7 @@ func writeRecord[T any](ctx context.Context, s *Store, key string, record T, fit
 	return stands, false, err
 }
 
-// mend writes a record in the place of one that is damaged.
+// mend replaces a damaged record.
 func (s *Store) mend(ctx context.Context, key string, record any) error {
 	data, err := sealed(key, record)
 	if err != nil {
@@ -47,7 +46,7 @@ func (s *Store) mend(ctx context.Context, key string, record any) error {
 	return s.blobs.write(ctx, key, data)
 }
 
-// readRecord reads a record that is written once. What is damaged is not remembered: it may be mended.
+// readRecord reads a record that is written once. It does not cache a damaged record, because that may be repaired.
 func readRecord[T any](ctx context.Context, s *Store, key string, fits func(T) bool) (T, error) {
 	data, known := s.cache.get(key)
 	if !known {
@@ -56,7 +55,7 @@ func readRecord[T any](ctx context.Context, s *Store, key string, fits func(T) b
 	return recordOf(key, data.([]byte), fits)
 }
 
-// fetchRecord is readRecord of what the store has now, though it was read before: somebody may have removed it since.
+// fetchRecord is readRecord without the cache, because another process may have removed the record.
 func fetchRecord[T any](ctx context.Context, s *Store, key string, fits func(T) bool) (T, error) {
 	var record T
 	raw, err := s.blobs.read(ctx, key)
@@ -79,7 +78,7 @@ func recordOf[T any](key string, raw []byte, fits func(T) bool) (record T, err e
 	return record, nil
 }
 
-// sealed are the bytes of a record, its digest included.
+// sealed returns the bytes of a record including its digest.
 func sealed(key string, record any) ([]byte, error) {
 	data, err := json.Marshal(record)
 	if err != nil || len(data) < 2 || data[len(data)-1] != '}' {
@@ -89,9 +88,9 @@ func sealed(key string, record any) ([]byte, error) {
 	return out, nil
 }
 
-// unbroken tells that a record has the digest that it names.
+// unbroken reports whether a record matches its digest.
 func unbroken(data []byte) bool {
-	const length = 2 * 32 // of a digest in hex
+	const length = 2 * 32 // length of a digest in hex
 	at := len(data) - len(sealField) - length - len(`"}`)
 	if at < 1 || !bytes.HasPrefix(data[at:], []byte(sealField)) {
 		return false
@@ -100,7 +99,7 @@ func unbroken(data []byte) bool {
 	return canonical.Hash(append(bytes.Clone(data[:at]), '}')) == digest
 }
 
-// isSealed tells that a JSON object names a digest: one that is written again and again does not.
+// isSealed reports whether a JSON object contains a digest. Records that are rewritten do not.
 func isSealed(data []byte) bool {
 	var record struct{ Digest *string }
 	return json.Unmarshal(data, &record) != nil || record.Digest != nil

@@ -11,12 +11,12 @@ import (
 	"github.com/converge-engine/converge/intent/internal/seal"
 )
 
-// digestKey is the secret that digests of secrets are made with. It is made once and stays when keys are changed, or each
-// change would name all content anew and release it.
+// digestKey is the secret for digests of secrets. It is created once and does not change with the encryption keys. Otherwise each key
+// change would rename all content and release it.
 const digestKey = "keys/digest"
 
-// SecretDigest is how content that holds secrets is named, which is nil where the store has no key: by its SHA-256 then, and
-// in clear. A store that has once been given a key is not written to without.
+// SecretDigest returns the function that names content with secrets. It is nil if the store has no key; then the name is a SHA-256, and
+// the content is not encrypted. A store that ever had a key cannot be written without one.
 func (s *Store) SecretDigest(ctx context.Context) (func(content []byte) string, error) {
 	raw, err := s.blobs.read(ctx, digestKey)
 	switch {
@@ -47,10 +47,10 @@ func (s *Store) newDigestKey(ctx context.Context) ([]byte, error) {
 	if _, err := s.blobs.create(ctx, digestKey, s.keys.Seal(digestKey, secret)); err != nil {
 		return nil, err
 	}
-	return s.blobs.read(ctx, digestKey) // of somebody who was faster
+	return s.blobs.read(ctx, digestKey) // another process was faster
 }
 
-// open decrypts what lies under a key of the store.
+// open decrypts the content of a key of the store.
 func (s *Store) open(key string, raw []byte) ([]byte, error) {
 	plain, err := s.keys.Open(key, raw)
 	if errors.Is(err, seal.ErrBroken) {
@@ -62,8 +62,8 @@ func (s *Store) open(key string, raw []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// PutBundle keeps a bundle under its digest: encrypted where it holds secrets and the store has a key. One that is encrypted
-// with an older key is written again.
+// PutBundle stores a bundle under its digest. It encrypts a bundle with secrets if the store has a key. It writes a bundle again that is
+// encrypted with an older key.
 func (s *Store) PutBundle(ctx context.Context, b bundle.Bundle) error {
 	key := "bundles/" + b.Digest()
 	if !b.Secret() || s.keys == nil {
@@ -82,7 +82,7 @@ func (s *Store) PutBundle(ctx context.Context, b bundle.Bundle) error {
 	return nil
 }
 
-// Bundle returns the bundle of a digest. One that is encrypted under the name of its digest is what it was when it was named.
+// Bundle returns the bundle of a digest. Encryption authenticates the digest, so an encrypted bundle under that name is unchanged.
 func (s *Store) Bundle(ctx context.Context, digest string) (bundle.Bundle, error) {
 	key := "bundles/" + digest
 	if data, ok := s.cache.get(key); ok {
@@ -107,8 +107,8 @@ func (s *Store) Bundle(ctx context.Context, digest string) (bundle.Bundle, error
 	return bundle.Stored(data, digest), nil
 }
 
-// Rekey encrypts all that is encrypted with the newest key, and returns how many bundles that were, and what is wrong with those
-// that are damaged, which are left as they are.
+// Rekey encrypts all encrypted content with the newest key. It returns the number of rewritten bundles, and the errors of damaged ones,
+// which it does not change.
 func (s *Store) Rekey(ctx context.Context) (written int, damaged []error, err error) {
 	if s.keys == nil {
 		return 0, nil, errors.New("no key is named; name them by CONVERGE_STORE_KEY, the newest first")

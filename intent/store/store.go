@@ -1,8 +1,8 @@
-// Package store keeps what must outlive a workflow, in a directory or in a bucket of S3: content by its
-// digest, records that are written once, logs, and the audit trail. Workers and the CLI share it.
+// Package store holds the data that must outlive a workflow, in a directory or in an S3 bucket: content by its digest, records that are
+// written once, logs, and the audit trail. Workers and the CLI share it.
 //
-// Content that is put twice is the same, and what is read is compared with its digest. It decides nothing. Of
-// intent it imports incarnation and bundle, whose content it reads back.
+// Putting the same content twice is idempotent, and reads verify the digest. The package makes no decisions. Of intent it imports
+// incarnation and bundle, because it decodes their content.
 package store
 
 import (
@@ -26,45 +26,45 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Store keeps what was compiled and rendered, immutable and by digest, with the few records that
-// give such things a number or an owner. It is safe for concurrent use, also by several processes.
+// Store holds compiled and rendered content, immutable and by digest, and the few records that assign numbers and owners. It is safe for
+// concurrent use, also by several processes.
 //
-// Writing what is there already does nothing. Reading by digest checks the bytes. What is not
-// there is a *NotFoundError. All other errors may pass if tried again, but a *CorruptError.
+// Writing existing content does nothing. Reading by digest verifies the bytes. Missing content is a *NotFoundError. All errors except a
+// *CorruptError may succeed on a retry.
 //
-// A local directory outlives any process that is killed. It is not flushed to disk at each write:
-// what a loss of power damages is noticed when read, and written again when put again.
+// A local directory survives a killed process. Writes are not flushed to disk. Reads detect damage by a power failure, and putting the
+// content again repairs it.
 type Store struct {
 	url   string
-	dir   string // set when it is a local directory
+	dir   string // set for a local directory
 	blobs blobs
 	cache *cache
-	keys  *seal.Ring // of what holds secrets; nil: none
+	keys  *seal.Ring // for content with secrets; nil: none
 
-	forgotten atomic.Value // the day on which records of old tokens were removed
+	forgotten atomic.Value // the day of the last removal of old token records
 }
 
-// NotFoundError says that the store has no such thing.
+// NotFoundError reports that the store has no such key.
 type NotFoundError struct{ Key string }
 
 // Error names the key.
 func (e *NotFoundError) Error() string { return fmt.Sprintf("the store has no %s [not-found]", e.Key) }
 
-// IsNotFound reports whether an error means that the store has no such thing.
+// IsNotFound reports whether an error is a NotFoundError.
 func IsNotFound(err error) bool {
 	var e *NotFoundError
 	return errors.As(err, &e)
 }
 
-// CorruptError says that what the store has under a key is not what was written.
+// CorruptError reports that the content of a key differs from the content that was written.
 type CorruptError struct{ Key, Why string }
 
-// Error names the key, and says what to do.
+// Error names the key, and the remedy.
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("the store's %s is damaged: %s; %s [corrupt]", e.Key, e.Why, e.remedy())
 }
 
-// remedy is what brings back what the key was of, or what to do without it.
+// remedy returns how to restore the content, or how to continue without it.
 func (e *CorruptError) remedy() string {
 	folder, _, _ := strings.Cut(e.Key, "/")
 	switch folder {
@@ -78,19 +78,19 @@ func (e *CorruptError) remedy() string {
 	return "apply the configuration again, which writes it again, or restore it from a backup"
 }
 
-// IsDamaged reports whether an error means that what the store has is not what was written.
+// IsDamaged reports whether an error is a CorruptError.
 func IsDamaged(err error) bool {
 	var e *CorruptError
 	return errors.As(err, &e)
 }
 
-// URL is where the store is: an absolute directory or a URL.
+// URL returns the location of the store: an absolute directory or a URL.
 func (s *Store) URL() string { return s.url }
 
-// Local reports whether only processes of this machine reach the store. Remote workers need another.
+// Local reports whether only processes on this machine can access the store. Remote workers need a shared one.
 func (s *Store) Local() bool { return s.dir != "" || s.url == memoryURL }
 
-// Reach refuses runtimes whose worker runs elsewhere when nobody elsewhere reaches the store.
+// Reach rejects runtimes with a remote worker if the store is local.
 func (s *Store) Reach(definitions []entities.RuntimeDefinition) error {
 	for _, d := range definitions {
 		if d.Remote && s.Local() {
@@ -103,40 +103,39 @@ func (s *Store) Reach(definitions []entities.RuntimeDefinition) error {
 	return nil
 }
 
-// Close releases what the store holds open.
+// Close releases the resources of the store.
 func (s *Store) Close() error { return s.blobs.close() }
 
-// blobs is the little that the store needs of a bucket. Keys are slashed paths of plain characters.
+// blobs is the bucket interface that the store needs. Keys are slash-separated paths of plain characters.
 type blobs interface {
-	// read returns a *NotFoundError when there is no such key.
+	// read returns a *NotFoundError if the key does not exist.
 	read(ctx context.Context, key string) ([]byte, error)
 	// write is atomic: a reader sees all of it or nothing.
 	write(ctx context.Context, key string, data []byte) error
-	// create is write that changes nothing and returns false when the key exists. Of several at
-	// once, one wins.
+	// create writes only if the key does not exist, and otherwise returns false. Of concurrent calls, one wins.
 	create(ctx context.Context, key string, data []byte) (bool, error)
 	// list returns the keys beginning with prefix, in order.
 	list(ctx context.Context, prefix string) ([]string, error)
-	// remove succeeds when there is no such key.
+	// remove succeeds if the key does not exist.
 	remove(ctx context.Context, key string) error
 	// exists is cheaper than read.
 	exists(ctx context.Context, key string) (bool, error)
-	// entries is list with what is known of each key, in order.
+	// entries is list with the size and time of each key.
 	entries(ctx context.Context, prefix string) ([]entry, error)
-	// move has the content of a key under another one, as if it were written there now. While it goes on, and when it is cut off,
-	// the content is under one of them at least.
+	// move moves content to another key and sets its time to now. During the move, and if it is interrupted, the content exists under at
+	// least one of the keys.
 	move(ctx context.Context, from, to string) error
 	close() error
 }
 
-// entry is a key, how many bytes lie there, and since when.
+// entry is a key, its size in bytes, and its modification time.
 type entry struct {
 	key  string
 	size int64
 	at   time.Time
 }
 
-// PutIncarnation keeps an incarnation and returns its hash.
+// PutIncarnation stores an incarnation and returns its hash.
 func (s *Store) PutIncarnation(ctx context.Context, inc *incarnation.Incarnation) (string, error) {
 	hash := inc.Hash()
 	return hash, s.put(ctx, "incarnations/"+hash, hash, inc.Bytes())
@@ -160,7 +159,7 @@ func (s *Store) Incarnation(ctx context.Context, hash string) (*incarnation.Inca
 	return inc, nil
 }
 
-// PutSpec keeps a service spec and returns its digest.
+// PutSpec stores a service spec and returns its digest.
 func (s *Store) PutSpec(ctx context.Context, spec entities.Spec) (string, error) {
 	return s.putJSON(ctx, "specs/", spec)
 }
@@ -170,7 +169,7 @@ func (s *Store) Spec(ctx context.Context, digest string) (entities.Spec, error) 
 	return getJSON[entities.Spec](ctx, s, "specs/", digest)
 }
 
-// PutManifest keeps a manifest and returns its digest.
+// PutManifest stores a manifest and returns its digest.
 func (s *Store) PutManifest(ctx context.Context, manifest incarnation.Manifest) (string, error) {
 	return s.putJSON(ctx, "manifests/", manifest)
 }
@@ -180,7 +179,7 @@ func (s *Store) Manifest(ctx context.Context, digest string) (incarnation.Manife
 	return getJSON[incarnation.Manifest](ctx, s, "manifests/", digest)
 }
 
-// PutPayload keeps a payload and returns its digest.
+// PutPayload stores a payload and returns its digest.
 func (s *Store) PutPayload(ctx context.Context, payload entities.Payload) (string, error) {
 	digest := entities.DigestOf(payload)
 	data, err := encoded("payloads/", digest, payload)
@@ -195,13 +194,13 @@ func (s *Store) Payload(ctx context.Context, digest string) (entities.Payload, e
 	return getJSON[entities.Payload](ctx, s, "payloads/", digest)
 }
 
-// PutState keeps bytes of a workflow's state and returns their digest.
+// PutState stores bytes of a workflow's state and returns their digest.
 func (s *Store) PutState(ctx context.Context, state []byte) (string, error) {
 	digest := canonical.Hash(state)
 	return digest, s.put(ctx, "states/"+digest, digest, state)
 }
 
-// TakesState fails if the store does not take any state now.
+// TakesState returns an error if the store currently accepts no state.
 func (s *Store) TakesState(ctx context.Context) error {
 	return s.blobs.write(ctx, "states/"+canonical.Hash(nil), nil)
 }
@@ -212,7 +211,7 @@ func (s *Store) State(ctx context.Context, digest string) ([]byte, error) {
 	return bytes.Clone(data), err
 }
 
-// putJSON keeps a value under entities.DigestOf it, as the bytes that the digest is of.
+// putJSON stores the canonical JSON of a value under its digest (entities.DigestOf).
 func (s *Store) putJSON(ctx context.Context, folder string, v any) (string, error) {
 	digest := entities.DigestOf(v)
 	data, err := encoded(folder, digest, v)
@@ -242,8 +241,8 @@ func getJSON[T any](ctx context.Context, s *Store, folder, digest string) (T, er
 	return v, nil
 }
 
-// put writes content once. What is there and damaged is written again. That it is there is looked up whatever this process
-// remembers: whoever puts something is about to refer to it, and it may have been set aside since (collect.go).
+// put writes content once. It rewrites damaged content. It checks for existence in the store and not in the cache: the caller is about
+// to refer to the content, and it may have been set aside in the meantime (collect.go).
 func (s *Store) put(ctx context.Context, key, digest string, data []byte) error {
 	if there, err := s.has(ctx, key, digest); err == nil && there {
 		return nil
@@ -255,7 +254,7 @@ func (s *Store) put(ctx context.Context, key, digest string, data []byte) error 
 	return nil
 }
 
-// putNew is put of what is likely not there yet: one request where that is so.
+// putNew is put for content that probably does not exist yet. In that case it needs one request.
 func (s *Store) putNew(ctx context.Context, key, digest string, data []byte) error {
 	created, err := s.blobs.create(ctx, key, data)
 	switch {
@@ -268,7 +267,7 @@ func (s *Store) putNew(ctx context.Context, key, digest string, data []byte) err
 	return nil
 }
 
-// get reads content and checks it against its digest, a SHA-256 in hex.
+// get reads content and verifies its digest, a SHA-256 in hex.
 func (s *Store) get(ctx context.Context, key, digest string) ([]byte, error) {
 	if data, ok := s.cache.get(key); ok {
 		return data.([]byte), nil
@@ -283,7 +282,7 @@ func (s *Store) get(ctx context.Context, key, digest string) ([]byte, error) {
 	return data, s.checked(key, digest, data)
 }
 
-// has tells whether content is there and whole.
+// has reports whether content exists and is intact.
 func (s *Store) has(ctx context.Context, key, digest string) (bool, error) {
 	if _, known := s.cache.get(key); known {
 		return s.blobs.exists(ctx, key)
@@ -295,13 +294,13 @@ func (s *Store) has(ctx context.Context, key, digest string) (bool, error) {
 	return true, s.checked(key, digest, data)
 }
 
-// isDigest tells whether content can be named so: otherwise there is none.
+// isDigest reports whether a name has the form of a digest. Otherwise no such content exists.
 func isDigest(name string) bool {
 	raw, err := hex.DecodeString(name)
 	return err == nil && len(raw) == sha256.Size
 }
 
-// checked compares content that was read with its digest, and remembers it.
+// checked verifies the digest of content, and caches it.
 func (s *Store) checked(key, digest string, data []byte) error {
 	if hash := canonical.Hash(data); hash != digest {
 		return &CorruptError{key, "its content has the digest " + hash}
@@ -310,11 +309,10 @@ func (s *Store) checked(key, digest string, data []byte) error {
 	return nil
 }
 
-// maxCached bounds the bytes that a store holds in memory.
+// maxCached bounds the bytes in the cache of a store.
 const maxCached = 32 << 20
 
-// cache holds things that never change, the least recently used ones dropped first. What is in it
-// is shared and must not be edited.
+// cache is an LRU cache of immutable values. Its values are shared and must not be modified.
 type cache struct {
 	mu      sync.Mutex
 	size    int
@@ -341,7 +339,7 @@ func (c *cache) get(key string) (any, bool) {
 	return e.Value.(cached).v, true
 }
 
-// put keeps a thing of a size; one too large to be worth it is not kept.
+// put caches a value of a size, unless it is too large.
 func (c *cache) put(key string, v any, size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -357,7 +355,7 @@ func (c *cache) put(key string, v any, size int) {
 	}
 }
 
-// drop forgets a thing.
+// drop removes a value.
 func (c *cache) drop(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

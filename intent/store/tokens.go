@@ -13,8 +13,8 @@ import (
 
 const tokens = "tokens/"
 
-// UseToken records that a token serves a request, unless it served one before, and returns the one that stands. The token
-// is named by what it says. Records go a day after the token expired.
+// UseToken records that a token serves a request, unless it already served one. It returns the stored record. The digest of the token's
+// content is its name. Records are removed a day after the token expires.
 func (s *Store) UseToken(ctx context.Context, token []byte, expires time.Time, use protocol.TokenUse) (protocol.TokenUse, error) {
 	key := tokens + expires.UTC().Format(time.DateOnly) + "/" + canonical.Hash(token)
 	stands, _, err := writeRecord(ctx, s, key, use, func(u protocol.TokenUse) bool { return u.RequestID != "" })
@@ -24,14 +24,14 @@ func (s *Store) UseToken(ctx context.Context, token []byte, expires time.Time, u
 	return stands, err
 }
 
-// How long, and how many at a time, records of old tokens are removed.
+// The deadline and the concurrency of the removal of old token records.
 const (
 	forgetWithin = time.Minute
 	forgetAtOnce = 16
 )
 
-// forgetTokens removes, once a day, the records of tokens that nobody believes any more: beside the request that was the first of
-// the day, for which a workflow task waits. What goes wrong is tried tomorrow.
+// forgetTokens removes the records of expired tokens once a day. It runs concurrently with the first request of the day, because a
+// workflow task waits for that. Errors are retried the next day.
 func (s *Store) forgetTokens(ctx context.Context, now time.Time) {
 	today := now.UTC().Format(time.DateOnly)
 	if before, _ := s.forgotten.Swap(today).(string); before == today {

@@ -10,10 +10,10 @@ import (
 	"github.com/converge-engine/converge/entities"
 )
 
-// This file reads audit trails as they are, to verify them and to go on from their ends.
+// This file reads raw audit trails, to verify and to continue them.
 
-// KeptAudit returns all that is kept of the audit trail of a service, or of an application when service is empty, in no
-// particular order, and what of it cannot be read: nothing is dropped that seems to be there twice.
+// KeptAudit returns everything that is stored of the audit trail of a service, or of an application if service is empty, in no
+// particular order, and the errors of unreadable parts. It keeps duplicates.
 func (s *Store) KeptAudit(ctx context.Context, application, service string) (lines []entities.KeptLine, damaged []error, err error) {
 	chunks, err := s.auditChunks(ctx, application, service)
 	if err != nil {
@@ -29,10 +29,10 @@ func (s *Store) KeptAudit(ctx context.Context, application, service string) (lin
 	return lines, damaged, err
 }
 
-// chunksAtOnce is how many pieces of a trail are read at a time: one of years has thousands.
+// chunksAtOnce is how many pieces of a trail are read concurrently. A trail of years has thousands.
 const chunksAtOnce = 16
 
-// eachChunk reads all pieces of a trail, and says which of them are damaged.
+// eachChunk reads all pieces of a trail, and returns the errors of damaged ones.
 func eachChunk[L any](ctx context.Context, chunks []auditChunk, read func(ctx context.Context, key string) ([]L, error)) (lines [][]L, damaged []error, err error) {
 	lines, damaged = make([][]L, len(chunks)), make([]error, len(chunks))
 	g, ctx := errgroup.WithContext(ctx)
@@ -51,7 +51,7 @@ func eachChunk[L any](ctx context.Context, chunks []auditChunk, read func(ctx co
 	return lines, damaged, g.Wait()
 }
 
-// TrailEnd returns the last line that is kept of an audit trail, or nil. What is damaged is passed over.
+// TrailEnd returns the last stored line of an audit trail, or nil. It skips damaged pieces.
 func (s *Store) TrailEnd(ctx context.Context, application, service string) (*entities.TrailEnd, error) {
 	chunks, err := s.auditChunks(ctx, application, service)
 	if err != nil || len(chunks) == 0 {
@@ -79,7 +79,7 @@ func (s *Store) TrailEnd(ctx context.Context, application, service string) (*ent
 	return &entities.TrailEnd{N: end.N, Hash: end.Hash}, nil
 }
 
-// keptLines reads one chunk past the cache: what is there now.
+// keptLines reads the current content of a chunk, without the cache.
 func (s *Store) keptLines(ctx context.Context, key string) (lines []entities.KeptLine, err error) {
 	raw, err := s.blobs.read(ctx, key)
 	if err != nil {

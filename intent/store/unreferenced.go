@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// What nothing referred to when Collect looked is set aside before it is removed, and is found there as long as it is: whoever
-// begins to refer to it just then brings it back by reading it (docs/decisions/0009-store-collects-unreferenced-content.md).
+// Collect sets unreferenced content aside before it removes it. Set-aside content can still be read. Reading it restores it, which
+// protects a writer that begins to refer to it at the same time (docs/decisions/0009-store-collects-unreferenced-content.md).
 
 const unreferenced = "unreferenced/"
 
-// content reads what is named by its digest: where it belongs, or where it was set aside, from where it is brought back with all
-// that it names. A remote worker, which may not write, reads it all the same.
+// content reads content by its key. If the content is set aside, it restores that and everything that it refers to. A remote worker
+// cannot write, so it only reads the set-aside content.
 func (s *Store) content(ctx context.Context, key string) ([]byte, error) {
 	data, err := s.blobs.read(ctx, key)
 	if !IsNotFound(err) {
@@ -20,7 +20,7 @@ func (s *Store) content(ctx context.Context, key string) ([]byte, error) {
 	}
 	aside, missing := s.blobs.read(ctx, unreferenced+key)
 	if IsNotFound(missing) {
-		return s.blobs.read(ctx, key) // brought back between the two, or there is none
+		return s.blobs.read(ctx, key) // restored between the two reads, or it does not exist
 	}
 	if missing == nil {
 		missing = s.bringBack(ctx, key, aside)
@@ -31,19 +31,19 @@ func (s *Store) content(ctx context.Context, key string) ([]byte, error) {
 	return aside, nil
 }
 
-// RenewIncarnation has an incarnation that was there before, and all that it names, stay: for whoever makes something refer to
-// it again. What is put, and what is referred to already, stays by itself.
+// RenewIncarnation keeps an existing incarnation and everything that it refers to. Call it before you refer to an incarnation again.
+// Content that is put or already referenced stays without it.
 func (s *Store) RenewIncarnation(ctx context.Context, hash string) error {
 	return s.renew(ctx, "incarnations/"+hash)
 }
 
-// RenewManifest does so for a manifest.
+// RenewManifest does the same for a manifest.
 func (s *Store) RenewManifest(ctx context.Context, digest string) error {
 	return s.renew(ctx, "manifests/"+digest)
 }
 
-// renew looks past what this process remembers. What is in its place has all that it names there, too: Collect sets things aside
-// before what they name, and they are brought back after that.
+// renew bypasses the cache. Content in its place has all its references in place, too: Collect sets content aside before the content
+// that it refers to, and restoring uses the reverse order.
 func (s *Store) renew(ctx context.Context, key string) error {
 	if there, err := s.blobs.exists(ctx, key); err != nil || there {
 		return err
@@ -61,7 +61,7 @@ func (s *Store) bringBack(ctx context.Context, key string, data []byte) error {
 	return r.bring(ctx, key, data)
 }
 
-// returning is content on its way back.
+// returning is a restore of set-aside content.
 type returning struct {
 	store *Store
 	aside map[string][]entry // by digest
@@ -81,7 +81,7 @@ func (r *returning) bring(ctx context.Context, key string, data []byte) error {
 	return err
 }
 
-// named brings back what something names that comes back. When it was removed meanwhile that cannot come back either.
+// named restores everything that restored content refers to. If a reference was removed in the meantime, the restore fails.
 func (r *returning) named(ctx context.Context, key string) error {
 	if r.seen[key] {
 		return nil

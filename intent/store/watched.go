@@ -10,10 +10,10 @@ import (
 	"github.com/converge-engine/converge/entities/protocol"
 )
 
-// This file keeps what workflows know of the instances that runtimes watch, so that a worker that takes over finds what
-// has changed since. Records are of the queue whose workers watch: only they reach the runtime.
+// This file stores the last known states of watched instances, so that a worker that takes over finds changes since then. Records belong
+// to the queue whose workers watch, because only they can access the runtime.
 
-// PutWatched keeps what is known of an instance ("shop/web/production/main"), in place of what was known before.
+// PutWatched replaces the known state of an instance ("shop/web/production/main").
 func (s *Store) PutWatched(ctx context.Context, queue, instance string, w protocol.Watched) error {
 	data, err := json.Marshal(w)
 	if err != nil {
@@ -22,8 +22,8 @@ func (s *Store) PutWatched(ctx context.Context, queue, instance string, w protoc
 	return s.blobs.write(ctx, watchedKey(queue, instance), data)
 }
 
-// Watched is what is known of an instance, or a *NotFoundError. What cannot be read is not there either: whoever asks has
-// the workflow look, which writes it anew.
+// Watched returns the known state of an instance, or a *NotFoundError. An unreadable record also counts as not found: the caller then
+// makes the workflow observe, which rewrites the record.
 func (s *Store) Watched(ctx context.Context, queue, instance string) (w protocol.Watched, err error) {
 	key := watchedKey(queue, instance)
 	data, err := s.blobs.read(ctx, key)
@@ -33,37 +33,37 @@ func (s *Store) Watched(ctx context.Context, queue, instance string) (w protocol
 	return w, err
 }
 
-// WatchedBy lists the instances that are known to the workers of a queue.
+// WatchedBy lists the instances with a known state for the workers of a queue.
 func (s *Store) WatchedBy(ctx context.Context, queue string) ([]string, error) {
 	keys, err := s.blobs.list(ctx, watchedKey(queue, ""))
 	var instances []string
 	for _, key := range keys {
 		application, rest, _ := strings.Cut(strings.TrimPrefix(key, watchedKey(queue, "")), "/")
-		if strings.Count(rest, apart) == 2 && !strings.Contains(rest, "/") { // nor what a writer that died left behind
+		if strings.Count(rest, apart) == 2 && !strings.Contains(rest, "/") { // skips other queues, and files that a crashed writer left
 			instances = append(instances, application+"/"+strings.ReplaceAll(rest, apart, "/"))
 		}
 	}
 	return instances, err
 }
 
-// RemoveWatched forgets what is known of an instance.
+// RemoveWatched removes the known state of an instance.
 func (s *Store) RemoveWatched(ctx context.Context, queue, instance string) error {
 	return s.blobs.remove(ctx, watchedKey(queue, instance))
 }
 
-// Beat is what a worker says of itself, again and again, to those that share with it what is steady.
+// Beat is the heartbeat record of a worker, for the workers that share the steady instances with it.
 type Beat struct {
-	// Number grows by one with each.
+	// Number increases by one with each heartbeat.
 	Number int64 `json:"number"`
-	// Left: it was the last.
+	// Left: this is the last heartbeat.
 	Left bool `json:"left,omitempty"`
-	// Told are the instances ("shop/web/production/main") that it wrote down, by beat, with the oldest first.
+	// Told lists the instances ("shop/web/production/main") that the worker recorded, one list per heartbeat, the oldest first.
 	Told [][]string `json:"told,omitempty"`
-	// All: it wrote down more than it names.
+	// All: the worker recorded more instances than Told lists.
 	All bool `json:"all,omitempty"`
 }
 
-// PutBeat keeps what a worker of a queue says of itself, in place of what it said before.
+// PutBeat replaces the heartbeat record of a worker of a queue.
 func (s *Store) PutBeat(ctx context.Context, queue, worker string, b Beat) error {
 	data, err := json.Marshal(b)
 	if err != nil {
@@ -72,12 +72,12 @@ func (s *Store) PutBeat(ctx context.Context, queue, worker string, b Beat) error
 	return s.blobs.write(ctx, beatKey(queue, worker), data)
 }
 
-// Beats is what the workers of a queue say of themselves, by what they call themselves. One that cannot be read is passed over.
+// Beats returns the heartbeat records of a queue by worker name. It skips unreadable ones.
 func (s *Store) Beats(ctx context.Context, queue string) (map[string]Beat, error) {
 	return s.beats(ctx, beatKey(queue, ""), 0)
 }
 
-// RemoteBeats is what the workers of each remote runtime say of themselves, by its name and by what they call themselves.
+// RemoteBeats returns the heartbeat records of each remote runtime, by runtime name and worker name.
 func (s *Store) RemoteBeats(ctx context.Context) (map[string]map[string]Beat, error) {
 	all, err := s.beats(ctx, rounds+protocol.RuntimeTaskQueue(""), 1)
 	by := map[string]map[string]Beat{}
@@ -91,7 +91,7 @@ func (s *Store) RemoteBeats(ctx context.Context) (map[string]map[string]Beat, er
 	return by, err
 }
 
-// beats are those in a folder, or so many folders below.
+// beats returns the heartbeat records in a folder, or a number of levels below it.
 func (s *Store) beats(ctx context.Context, folder string, below int) (map[string]Beat, error) {
 	keys, err := s.blobs.list(ctx, folder)
 	if err != nil {
@@ -100,11 +100,11 @@ func (s *Store) beats(ctx context.Context, folder string, below int) (map[string
 	beats := map[string]Beat{}
 	for _, key := range keys {
 		worker := strings.TrimPrefix(key, folder)
-		if strings.Count(worker, "/") != below || strings.Contains(path.Base(worker), ".") { // of another queue, or what a writer that died left behind
+		if strings.Count(worker, "/") != below || strings.Contains(path.Base(worker), ".") { // of another queue, or a crashed writer left it
 			continue
 		}
 		data, err := s.blobs.read(ctx, key)
-		if err != nil && !IsNotFound(err) { // it left just now
+		if err != nil && !IsNotFound(err) { // it left in the meantime
 			return nil, err
 		}
 		var b Beat
@@ -115,7 +115,7 @@ func (s *Store) beats(ctx context.Context, folder string, below int) (map[string
 	return beats, nil
 }
 
-// RemoveBeat forgets a worker that is gone.
+// RemoveBeat removes the record of a worker that is gone.
 func (s *Store) RemoveBeat(ctx context.Context, queue, worker string) error {
 	return s.blobs.remove(ctx, beatKey(queue, worker))
 }
@@ -127,7 +127,7 @@ const (
 	rounds  = "rounds/"
 )
 
-// apart is between the names of what is in one folder: there is one for an application, since all of it is listed again and again.
+// apart separates the parts of a name in a folder. An application has one folder, because all of it is listed repeatedly.
 const apart = "~"
 
 func watchedKey(queue, instance string) string {

@@ -1,5 +1,4 @@
-// Package canonical writes values as bytes that are always the same, and names bytes by their hash. It imports
-// the standard library only.
+// Package canonical encodes values to deterministic bytes, and hashes bytes. It imports the standard library only.
 package canonical
 
 import (
@@ -9,7 +8,7 @@ import (
 	"encoding/json"
 )
 
-// JSON writes a value as JSON with sorted keys and no white space.
+// JSON encodes a value as JSON with sorted keys and no white space.
 func JSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -20,7 +19,7 @@ func JSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Hash is the SHA-256 of data, in hex.
+// Hash returns the SHA-256 of data, in hex.
 func Hash(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])

@@ -1,6 +1,5 @@
-// Package schema makes the JSON Schema of the configuration from its Go types and their comments, so
-// that editors complete and check what the strict decoder accepts. It is used when the schema is
-// generated and by the test that holds the committed file to the types; nothing else imports it.
+// Package schema generates the JSON Schema of the configuration from its Go types and their comments. Editors use it for completion and
+// validation in line with the strict decoder. Only the generator and the test that compares the committed file with the types import it.
 package schema
 
 import (
@@ -17,8 +16,8 @@ import (
 
 const module = "github.com/converge-engine/converge/intent/config"
 
-// Generate returns the schema. It reads the comments from the Go files of the working directory,
-// which must be that of package config.
+// Generate returns the schema. It reads the comments from the Go files of the working directory, which must be the directory of package
+// config.
 func Generate() ([]byte, error) {
 	reflector := &jsonschema.Reflector{Anonymous: true, Mapper: scalar}
 	if err := reflector.AddGoComments(module, ".", jsonschema.WithFullComment()); err != nil {
@@ -46,7 +45,7 @@ func Generate() ([]byte, error) {
 	return encode(root)
 }
 
-// otherSpellings adds those that fields of a kind have beside their names.
+// otherSpellings adds the alternative names of the fields of a type.
 func otherSpellings(definition *jsonschema.Schema, kind reflect.Type) {
 	for i := range kind.NumField() {
 		tag := kind.Field(i).Tag
@@ -57,7 +56,7 @@ func otherSpellings(definition *jsonschema.Schema, kind reflect.Type) {
 	}
 }
 
-// scalar describes the types that are more than their Go kind.
+// scalar describes types with more restrictions than their Go kind.
 func scalar(t reflect.Type) *jsonschema.Schema {
 	switch v := reflect.Zero(t).Interface().(type) {
 	case config.CreateNamespace:
@@ -95,7 +94,7 @@ func scalar(t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
-// choices is a list of names, or "*" for all of them.
+// choices describes a list of names, or "*" for all of them.
 func choices(names []string) *jsonschema.Schema {
 	item := &jsonschema.Schema{Type: "string", Enum: []any{"*"}}
 	for _, name := range names {
@@ -113,7 +112,7 @@ func maxLength(t reflect.Type) *uint64 {
 	return &longest
 }
 
-// mapping adds the pattern of its keys to a map.
+// mapping adds the key pattern of a map.
 func mapping(t reflect.Type) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "object", AdditionalProperties: scalar(t.Elem())}
 	if s.AdditionalProperties == nil {
@@ -138,7 +137,7 @@ func secret() *jsonschema.Schema {
 	return forms
 }
 
-// refine adds what the compiler checks beyond single fields.
+// refine adds rules that the compiler checks across fields.
 func refine(definitions jsonschema.Definitions) {
 	either := []*jsonschema.Schema{{Required: []string{"releaseChannel"}}, {Required: []string{"selector"}}}
 	definitions["ReleaseChannelStable"].OneOf = either
@@ -164,7 +163,7 @@ func refine(definitions jsonschema.Definitions) {
 	definitions["Runtime"].OneOf = []*jsonschema.Schema{{Required: []string{"custom"}}, {Required: []string{"kubernetes"}}, {Required: []string{"ecs"}}}
 }
 
-// oneEach asks for exactly one of the properties but for those left out.
+// oneEach requires exactly one of the properties, except the given ones.
 func oneEach(s *jsonschema.Schema, but []string) []*jsonschema.Schema {
 	var all []*jsonschema.Schema
 	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
@@ -175,7 +174,7 @@ func oneEach(s *jsonschema.Schema, but []string) []*jsonschema.Schema {
 	return all
 }
 
-// tidy joins the lines of comments, which were broken for people who read Go.
+// tidy joins the lines of comments, which are wrapped for Go.
 func tidy(s *jsonschema.Schema) {
 	s.Description = strings.Join(strings.Fields(s.Description), " ")
 	if s.Properties == nil {
@@ -191,7 +190,7 @@ func encode(root *jsonschema.Schema) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var sorted any // keys in order, whatever the library does
+	var sorted any // sorted keys, independent of the library
 	if err := json.Unmarshal(data, &sorted); err != nil {
 		return nil, err
 	}

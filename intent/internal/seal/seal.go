@@ -1,5 +1,4 @@
-// Package seal encrypts what a store keeps of secrets, with keys that are not in the store. It imports the standard
-// library only.
+// Package seal encrypts secrets in a store with keys that are not in the store. It imports the standard library only.
 package seal
 
 import (
@@ -20,10 +19,10 @@ import (
 	"strings"
 )
 
-// header begins what is sealed; the id of the key and a line end follow.
+// header is the prefix of sealed bytes; the id of the key and a newline follow.
 const header = "converge-sealed/v1 "
 
-// Ring is keys, the newest first: it encrypts, all of them decrypt. Nil has none. Safe for concurrent use.
+// Ring is a list of keys, the newest first. The newest encrypts, all keys decrypt. Nil has none. It is safe for concurrent use.
 type Ring struct{ keys []key }
 
 type key struct {
@@ -31,8 +30,8 @@ type key struct {
 	aead cipher.AEAD
 }
 
-// Load reads keys by reference: file:/path and env:NAME, with commas between them, the newest first. Each holds keys, one a
-// line: 32 random bytes in base64. No reference is no ring.
+// Load reads keys by reference: file:/path and env:NAME, separated by commas, the newest first. Each contains keys, one per line: 32
+// random bytes in base64. Without references the ring is nil.
 func Load(references string) (*Ring, error) {
 	r := &Ring{}
 	for _, reference := range strings.Split(references, ",") {
@@ -40,7 +39,7 @@ func Load(references string) (*Ring, error) {
 			continue
 		}
 		text, err := read(reference)
-		if errors.Is(err, errNoReference) { // it may be a key itself
+		if errors.Is(err, errNoReference) { // the text may be a key itself
 			return nil, err
 		}
 		if err != nil {
@@ -73,7 +72,7 @@ func read(reference string) (string, error) {
 
 var errNoReference = errors.New("a key of the store is named by reference; expected file:/path or env:NAME")
 
-// add takes keys in. No error shows one.
+// add adds keys. No error contains a key.
 func (r *Ring) add(text string) error {
 	before := len(r.keys)
 	for n, line := range strings.Split(text, "\n") {
@@ -107,11 +106,11 @@ func newKey(secret []byte) (key, error) {
 	return key{hex.EncodeToString(named), aead}, err
 }
 
-// Is tells whether bytes are sealed.
+// Is reports whether bytes are sealed.
 func Is(data []byte) bool { return bytes.HasPrefix(data, []byte(header)) }
 
-// Seal encrypts bytes with the newest key. They are opened under the same name only, so that nobody who can write where
-// they lie puts one in the place of another.
+// Seal encrypts bytes with the newest key. They can only be opened under the same name, so an attacker with write access cannot swap
+// sealed values.
 func (r *Ring) Seal(name string, plain []byte) []byte {
 	k := r.keys[0]
 	out := []byte(header + k.id + "\n")
@@ -120,12 +119,12 @@ func (r *Ring) Seal(name string, plain []byte) []byte {
 	return k.aead.Seal(append(out, nonce...), nonce, plain, []byte(header+k.id+"\n"+name))
 }
 
-// Newest tells whether bytes are sealed with the newest key.
+// Newest reports whether bytes are sealed with the newest key.
 func (r *Ring) Newest(sealed []byte) bool {
 	return r != nil && bytes.HasPrefix(sealed, []byte(header+r.keys[0].id+"\n"))
 }
 
-// IDs are those of the keys, the newest first.
+// IDs returns the ids of the keys, the newest first.
 func (r *Ring) IDs() (ids []string) {
 	for _, k := range r.keys {
 		ids = append(ids, k.id)
@@ -133,10 +132,10 @@ func (r *Ring) IDs() (ids []string) {
 	return ids
 }
 
-// Has tells whether a key is in the ring.
+// Has reports whether the ring has a key.
 func (r *Ring) Has(id string) bool { return r != nil && slices.Contains(r.IDs(), id) }
 
-// KeyID is the id of the key that bytes are sealed with; empty when they are not sealed.
+// KeyID returns the id of the key that sealed the bytes; empty if they are not sealed.
 func KeyID(sealed []byte) string {
 	first, _, _ := bytes.Cut(sealed, []byte("\n"))
 	id, is := strings.CutPrefix(string(first), header)
@@ -146,10 +145,10 @@ func KeyID(sealed []byte) string {
 	return id
 }
 
-// ErrNoKey is that bytes are sealed with a key that is not in the ring.
+// ErrNoKey reports that bytes are sealed with a key that is not in the ring.
 var ErrNoKey = errors.New("it is encrypted, and this process does not have the key; name it by CONVERGE_STORE_KEY")
 
-// ErrBroken is that bytes are not what was sealed under that name.
+// ErrBroken reports that bytes differ from the bytes that were sealed under that name.
 var ErrBroken = errors.New("it is not what was encrypted under its name")
 
 // Open decrypts bytes. The error is ErrNoKey or ErrBroken.
@@ -179,7 +178,7 @@ func (r *Ring) Open(name string, sealed []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w (its id is %q)", ErrNoKey, id)
 }
 
-// Digest names content so that nobody without the secret can find out whether a guess is right: HMAC-SHA256, in hex.
+// Digest names content with HMAC-SHA256, in hex. Without the secret nobody can verify a guess of the content.
 func Digest(secret, content []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write(content)

@@ -1,12 +1,10 @@
-// Package strict decodes YAML into Go structs and forgives nothing: an unknown field, a key given
-// twice, a value of another type or a missing one is a Problem with its position, what was expected
-// and, for a typo, what was probably meant. All problems of a document are found in one pass.
+// Package strict decodes YAML into Go structs strictly. An unknown field, a duplicate key, a wrong type or a missing value is a Problem
+// with its position, the expected value and, for a typo, the probable name. One pass finds all problems of a document.
 //
-// The Go types are the only description of the format: names come from json tags, a field without
-// omitempty is required, and a type says more by the interfaces below. Maps and lists may come
-// from aliases and merge keys; what they expand to is bounded.
+// The Go types are the only description of the format: names come from json tags, a field without omitempty is required, and a type can
+// add rules by the interfaces below. Maps and lists may come from aliases and merge keys; their expanded size is bounded.
 //
-// It knows nothing of Converge's kinds, reads no files, and imports the YAML parser only.
+// It does not know Converge's kinds, reads no files, and imports the YAML parser only.
 package strict
 
 import (
@@ -18,34 +16,33 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The interfaces by which a type says more than its Go kind does.
+// The interfaces by which a type adds rules to its Go kind.
 type (
-	// Unmarshaler decodes itself, for values that may have several forms. Aliases of the node are
-	// resolved already.
+	// Unmarshaler decodes itself, for values that may have several forms. Aliases of the node are already resolved.
 	Unmarshaler interface {
 		DecodeStrict(d *Decoder, path string, node *yaml.Node)
 	}
-	// Checker checks a decoded scalar; nil is right.
+	// Checker checks a decoded scalar; nil is valid.
 	Checker interface {
 		Check() *Fault
 	}
-	// Enum lists the only texts a string type may hold.
+	// Enum lists the allowed texts of a string type.
 	Enum interface {
 		Values() []string
 	}
 )
 
-// maxValues bounds what one document may expand to through aliases.
+// maxValues bounds the expanded size of one document with aliases.
 const maxValues = 50_000
 
 // Position is a point in a file, counted from one.
 type Position struct{ Line, Column int }
 
-// Decoder decodes one document and remembers where each value stood.
+// Decoder decodes one document and records the position of each value.
 type Decoder struct {
 	File     string
 	Problems Problems
-	// Subject is what the document is about, named before each path; empty in configuration.
+	// Subject is the object of the document, shown before each path; empty in configuration.
 	Subject string
 	// Limit bounds the values of the document, aliases expanded; 0 is 50,000.
 	Limit int
@@ -57,15 +54,14 @@ type Decoder struct {
 	within  map[*yaml.Node]bool
 }
 
-// Decode fills into, a pointer to a struct, from the document's top mapping. What could be decoded
-// is filled in even when there are problems. False means that the document expands beyond all
-// bounds; that is then its only problem.
+// Decode decodes the document's top-level mapping to into, a pointer to a struct. It also sets valid fields if there are problems. False
+// means that the expanded document exceeds the limit; that is then its only problem.
 func (d *Decoder) Decode(node *yaml.Node, into any) bool {
 	d.Value("", node, into)
 	return d.bounded(node)
 }
 
-// DecodeAny is Decode for a document of any form.
+// DecodeAny is Decode for a document of any structure.
 func (d *Decoder) DecodeAny(node *yaml.Node) (any, bool) {
 	v := d.Any("", node)
 	return v, d.bounded(node)
@@ -89,8 +85,7 @@ func (d *Decoder) limit() int {
 	return maxValues
 }
 
-// At returns where the value of path stands; for a value that is not there, where the nearest one
-// around it does.
+// At returns the position of the value at path. For a missing value it returns the position of the nearest enclosing value.
 func (d *Decoder) At(path string) Position {
 	if from, path := d.origin(path); from != d {
 		return from.At(path)
@@ -142,7 +137,7 @@ func (d *Decoder) Value(path string, node *yaml.Node, into any) {
 	d.fill(path, node, reflect.ValueOf(into).Elem())
 }
 
-// enter resolves an alias, notes the position, and keeps the bound.
+// enter resolves an alias, records the position, and enforces the limit.
 func (d *Decoder) enter(path string, node *yaml.Node) (*yaml.Node, bool) {
 	node = resolve(node)
 	if d.at == nil {
@@ -203,7 +198,7 @@ func (d *Decoder) wrongType(path string, node *yaml.Node, want reflect.Type) {
 	d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + Describe(node), Expected: wanted(want)})
 }
 
-// Field is the path of a field of the value at path.
+// Field returns the path of a field of the value at path.
 func Field(path, name string) string {
 	if path == "" {
 		return name
@@ -211,10 +206,10 @@ func Field(path, name string) string {
 	return path + "." + name
 }
 
-// Index is the path of an item of the list at path.
+// Index returns the path of an item of the list at path.
 func Index(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
-// Key is the path of an entry of the map at path.
+// Key returns the path of an entry of the map at path.
 func Key(path, key string) string {
 	if key == "" || strings.ContainsAny(key, ".[]\" \t\n") {
 		return fmt.Sprintf("%s[%q]", path, key)
@@ -222,7 +217,7 @@ func Key(path, key string) string {
 	return Field(path, key)
 }
 
-// parent cuts the last part off a path.
+// parent removes the last part of a path.
 func parent(path string) string {
 	if i := strings.LastIndexAny(path, ".["); i > 0 {
 		return path[:i]
@@ -230,15 +225,14 @@ func parent(path string) string {
 	return ""
 }
 
-// Has reports whether the document gives a value at path.
+// Has reports whether the document has a value at path.
 func (d *Decoder) Has(path string) bool {
 	from, path := d.origin(path)
 	_, ok := from.at[path]
 	return ok
 }
 
-// Faulty reports whether decoding found something wrong at path or below, so that what follows from
-// that is not reported as well.
+// Faulty reports whether decoding found a problem at path or below, so that the caller does not report consequences of it.
 func (d *Decoder) Faulty(path string) bool {
 	if from, path := d.origin(path); from != d {
 		return from.Faulty(path)

@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// graft says that what stands at a path was taken from another document.
+// graft records that the value at a path comes from another document.
 type graft struct {
 	at   string
 	from *Decoder
-	path string // there
+	path string // in that document
 }
 
-// Graft notes that what stands at a path, and below, was taken from a path of another document: that is where it stands for
-// people, and where it is looked up whether it was given and right.
+// Graft records that the value at a path, and everything below it, comes from a path of another document. Positions refer to that
+// document, and so do checks for presence and validity.
 func (d *Decoder) Graft(at string, from *Decoder, path string) {
 	d.grafts = append(d.grafts, graft{at, from, path})
 }
 
-// origin is the document that says what stands at a path, and the path there.
+// origin returns the document that declares the value at a path, and the path there.
 func (d *Decoder) origin(path string) (*Decoder, string) {
 	for _, g := range d.grafts {
 		rest, below := strings.CutPrefix(path, g.at)
@@ -29,7 +29,7 @@ func (d *Decoder) origin(path string) (*Decoder, string) {
 	return d, path
 }
 
-// Place is where the value of path stands, for a sentence: shop.converge.yaml:12.
+// Place returns the position of the value at path for messages: shop.converge.yaml:12.
 func (d *Decoder) Place(path string) string {
 	from, path := d.origin(path)
 	return fmt.Sprintf("%s:%d", from.File, from.At(path).Line)

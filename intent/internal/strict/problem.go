@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// Fault is what is wrong, without a position: a code to match on, a sentence, what would have been
-// right, and the near name that was probably meant.
+// Fault is a problem without a position: a code to match on, a message, the expected value, and the name that was probably intended.
 type Fault struct {
 	Code       string `json:"code"`
 	Message    string `json:"message"`
@@ -19,7 +18,7 @@ type Fault struct {
 	Suggestion string `json:"suggestion,omitempty"`
 }
 
-// Unless is the Fault of a text that is not right, whose message has a %q for it; nil when it is.
+// Unless returns the Fault of an invalid text, which replaces %q in the message; nil if it is valid.
 func Unless(right bool, code, message, text, expected string) *Fault {
 	if right {
 		return nil
@@ -27,7 +26,7 @@ func Unless(right bool, code, message, text, expected string) *Fault {
 	return &Fault{Code: code, Message: fmt.Sprintf(message, Clip(text)), Expected: expected}
 }
 
-// Unknown is the Fault of a name that is none of some.
+// Unknown returns the Fault of a name that is not in names.
 func Unknown(code, message, given string, names []string) Fault {
 	return Fault{Code: code, Message: message, Expected: OneOf(names), Suggestion: Nearest(given, names)}
 }
@@ -45,8 +44,8 @@ func (f *Fault) Error() string {
 	return b.String() + " [" + f.Code + "]"
 }
 
-// Problem is a Fault at a position: File is relative to the directory that was loaded, Line and
-// Column count from one, Path leads from the top of the document to the value.
+// Problem is a Fault with a position. File is relative to the loaded directory, Line and Column count from one, Path leads from the top
+// of the document to the value.
 type Problem struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`
@@ -55,7 +54,7 @@ type Problem struct {
 	Fault
 }
 
-// String is the line a person reads.
+// String formats the problem as a line.
 func (p Problem) String() string {
 	position := fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
 	if p.Path != "" {
@@ -64,16 +63,16 @@ func (p Problem) String() string {
 	return position + p.Fault.Error()
 }
 
-// Problems is everything wrong with a configuration. It is an error when it is not empty.
+// Problems are all problems of a configuration. It is an error if it is not empty.
 type Problems []Problem
 
-// Error prints one problem per line, in order of position.
+// Error prints one problem per line, ordered by position.
 func (ps Problems) Error() string {
 	return strings.Join(Map(ps, Problem.String), "\n")
 }
 
-// Sorted returns the problems in order of position, each once. What an alias brings to several paths
-// is reported for the first of them.
+// Sorted returns the problems ordered by position, without duplicates. A problem that an alias repeats at several paths is reported for
+// the first path.
 func (ps Problems) Sorted() Problems {
 	sorted := slices.Clone(ps)
 	slices.SortStableFunc(sorted, compare)
@@ -87,16 +86,15 @@ func compare(a, b Problem) int {
 	return cmp.Or(
 		strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column,
 		strings.Compare(a.Code+a.Message+a.Expected+a.Suggestion, b.Code+b.Message+b.Expected+b.Suggestion),
-		len(a.Path)-len(b.Path), // items 9 and 10
+		len(a.Path)-len(b.Path), // item 9 before item 10
 		strings.Compare(a.Path, b.Path),
 	)
 }
 
-// Nearest returns the name that was probably meant, or "". Near is at most a third of the letters
-// wrong; of equally near names the first in order is taken. Failing that it is one that begins as
-// the other does ("integer" for "int").
+// Nearest returns the name that was probably intended, or "". At most a third of the letters may differ. Of equally near names it
+// returns the first. Otherwise it returns a name with a common prefix ("integer" for "int").
 func Nearest(given string, names []string) string {
-	const tooLong = 100 // the distance takes time square in the length, and no name is that long
+	const tooLong = 100 // the time of distance is quadratic in the length, and no name is that long
 	if len(given) > tooLong {
 		return ""
 	}
@@ -118,7 +116,7 @@ func Nearest(given string, names []string) string {
 	return best
 }
 
-// OneOf words a list of names for Expected.
+// OneOf formats a list of names for Expected.
 func OneOf(names []string) string {
 	switch len(names) {
 	case 0:
@@ -129,8 +127,7 @@ func OneOf(names []string) string {
 	return "one of " + strings.Join(names, ", ")
 }
 
-// distance counts the insertions, deletions, replacements and swaps of neighbours that turn a
-// into b.
+// distance counts the insertions, deletions, replacements and swaps of neighbors between a and b.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	before, last := make([]int, len(y)+1), make([]int, len(y)+1)
@@ -155,7 +152,7 @@ func distance(a, b string) int {
 	return last[len(y)]
 }
 
-// Clip keeps a message short, and cuts no character in two.
+// Clip shortens a message without splitting a character.
 func Clip(text string) string {
 	if len(text) > 60 {
 		return strings.ToValidUTF8(text[:60], "") + "…"
@@ -163,7 +160,7 @@ func Clip(text string) string {
 	return text
 }
 
-// Map lists what something makes of each item.
+// Map applies a function to each item.
 func Map[T, U any](all []T, of func(T) U) []U {
 	var made []U
 	for _, item := range all {
@@ -172,12 +169,12 @@ func Map[T, U any](all []T, of func(T) U) []U {
 	return made
 }
 
-// Keys lists a map's keys in order.
+// Keys returns a map's sorted keys.
 func Keys[K ~string, V any](m map[K]V) []string {
 	return Map(slices.Sorted(maps.Keys(m)), func(k K) string { return string(k) })
 }
 
-// Reason drops the operation and path that an error repeats.
+// Reason removes the operation and the path from an error.
 func Reason(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

@@ -21,7 +21,7 @@ func (d *Decoder) scalar(path string, node *yaml.Node, to reflect.Value) {
 	d.check(path, node, to)
 }
 
-// check asks the type whether the value is right.
+// check calls the type's own check of the value.
 func (d *Decoder) check(path string, node *yaml.Node, to reflect.Value) {
 	switch v := to.Interface().(type) {
 	case Enum:
@@ -39,8 +39,8 @@ func (d *Decoder) check(path string, node *yaml.Node, to reflect.Value) {
 	}
 }
 
-// set puts a scalar into a Go value of the same type, and reports whether it could. Nothing is
-// converted: 1.10 is no text, and "3" is no number.
+// set assigns a scalar to a Go value of the same type, and reports success. It does not convert: 1.10 is not text, and "3" is not a
+// number.
 func set(node *yaml.Node, to reflect.Value) bool {
 	if to.Kind() == reflect.String {
 		to.SetString(node.Value)
@@ -77,8 +77,8 @@ func set(node *yaml.Node, to reflect.Value) bool {
 	return false
 }
 
-// Scalar returns a scalar node's value: string, int64, float64 or bool; false for anything else,
-// infinities and numbers that do not fit included.
+// Scalar returns a scalar node's value: string, int64, float64 or bool. It returns false for everything else, including infinities and
+// numbers out of range.
 func Scalar(node *yaml.Node) (any, bool) {
 	if node.Kind != yaml.ScalarNode {
 		return nil, false
@@ -102,7 +102,7 @@ func Scalar(node *yaml.Node) (any, bool) {
 	return nil, false
 }
 
-// Describe words what a node is: `the number 1.10`, `a mapping`.
+// Describe describes a node: `the number 1.10`, `a mapping`.
 func Describe(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -129,7 +129,7 @@ func Describe(node *yaml.Node) string {
 	return fmt.Sprintf("of the type %s", node.ShortTag())
 }
 
-// wanted words what a Go type takes.
+// wanted describes the values of a Go type.
 func wanted(t reflect.Type) string {
 	if named, ok := reflect.Zero(t).Interface().(interface{ Wanted() string }); ok {
 		return named.Wanted()
@@ -154,7 +154,7 @@ func wanted(t reflect.Type) string {
 	return "a whole number"
 }
 
-// quoteHint says how to make text of a scalar that YAML reads as something else.
+// quoteHint explains how to quote a scalar that YAML does not read as text.
 func quoteHint(node *yaml.Node) string {
 	if node.Kind != yaml.ScalarNode || node.Value == "" || len(node.Value) > 40 {
 		return ""

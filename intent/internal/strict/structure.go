@@ -10,16 +10,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// field is one field of a struct as the format sees it.
+// field is one field of a struct in the format.
 type field struct {
 	name     string
-	also     string // another spelling of the name
+	also     string // alternative name
 	required bool
 	index    []int
 	kind     reflect.Type
 }
 
-// fields lists a struct's fields in order, those of embedded structs in their place.
+// fields lists a struct's fields in order, with the fields of embedded structs in place.
 func fields(t reflect.Type) []field {
 	var all []field
 	for i := range t.NumField() {
@@ -88,8 +88,8 @@ type pair struct {
 	value *yaml.Node
 }
 
-// pairs lists a mapping's entries in order, those of merge keys (`<<`) last and only where the
-// mapping itself has no such key. A key given twice is a problem, and its first value counts.
+// pairs lists a mapping's entries in order. Entries of merge keys (`<<`) come last, and only if the mapping does not have the key. A
+// duplicate key is a problem, and its first value counts.
 func (d *Decoder) pairs(path string, node *yaml.Node) []pair {
 	if d.inside(&d.merging, path, node, "this mapping merges itself") {
 		return nil
@@ -123,8 +123,7 @@ func (d *Decoder) pairs(path string, node *yaml.Node) []pair {
 	return own
 }
 
-// merged lists the entries that a merge key brings in: of a mapping, or of a list of them, of
-// which the earlier wins.
+// merged lists the entries of a merge key: of a mapping, or of a list of mappings, of which the earlier takes precedence.
 func (d *Decoder) merged(path string, value *yaml.Node) []pair {
 	value = resolve(value)
 	if d.values += len(value.Content); d.full() {
@@ -137,7 +136,7 @@ func (d *Decoder) merged(path string, value *yaml.Node) []pair {
 		var all []pair
 		for _, item := range value.Content {
 			if resolve(item).Kind == yaml.SequenceNode {
-				break // lists of lists are no merge
+				break // nested lists are not a valid merge
 			}
 			all = append(all, d.merged(path, item)...)
 		}
@@ -154,9 +153,8 @@ func resolve(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// Any decodes what has no type of its own: mappings become map[string]any, lists []any, scalars
-// string, int64, uint64, float64 or bool, and nothing nil. Unquoted yes, no, on and off are truth
-// values, as Kubernetes reads YAML, and dates are text.
+// Any decodes a value without a type: mappings become map[string]any, lists []any, scalars string, int64, uint64, float64 or bool, and
+// null nil. Unquoted yes, no, on and off are booleans, as in Kubernetes, and dates are text.
 func (d *Decoder) Any(path string, node *yaml.Node) any {
 	node, ok := d.enter(path, node)
 	if !ok {
@@ -205,7 +203,7 @@ func (d *Decoder) anyList(path string, node *yaml.Node) any {
 	return all
 }
 
-// inside notes that a node is being decoded, and refuses one that holds itself.
+// inside records that a node is being decoded, and rejects a node that contains itself.
 func (d *Decoder) inside(of *map[*yaml.Node]bool, path string, node *yaml.Node, refusal string) bool {
 	if (*of)[node] {
 		d.Fail(path, node, Fault{Code: "alias-cycle", Message: refusal})
@@ -245,7 +243,7 @@ func plainScalar(node *yaml.Node) (any, bool) {
 	return Scalar(node)
 }
 
-// Shown is a path as problems name it: with the subject of the document before it, where it has one.
+// Shown returns a path in the form for problems: with the subject of the document as a prefix, if it has one.
 func (d *Decoder) Shown(path string) string {
 	if d.Subject == "" || path == "" {
 		return d.Subject + path

@@ -11,9 +11,8 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// FitLiteral turns a value as it comes from YAML or JSON into one of a parameter's type: string,
-// int64, float64, bool or entities.Value. Nothing is converted but numbers to numbers that are
-// equal.
+// FitLiteral converts a value from YAML or JSON to a parameter's type: string, int64, float64, bool or entities.Value. It only converts
+// numbers to equal numbers.
 func FitLiteral(v any, kind entities.ParamType) (any, *strict.Fault) {
 	plain := PlainValue(v)
 	if fit, ok := fits(plain, kind); ok {
@@ -25,7 +24,7 @@ func FitLiteral(v any, kind entities.ParamType) (any, *strict.Fault) {
 	return nil, &strict.Fault{Code: "wrong-type", Message: "this is " + Describe(plain), Expected: DescribeKind(kind, plain)}
 }
 
-// PlainValue brings the forms in which JSON and Go callers give a value to one.
+// PlainValue normalizes the types of values from JSON and from Go callers.
 func PlainValue(v any) any {
 	switch x := v.(type) {
 	case int:
@@ -60,7 +59,7 @@ func fits(v any, kind entities.ParamType) (any, bool) {
 	return nil, false
 }
 
-// FitText is FitLiteral that also reads numbers and truth values from text.
+// FitText is FitLiteral that also parses numbers and booleans from text.
 func FitText(v any, kind entities.ParamType) (any, *strict.Fault) {
 	if text, ok := v.(string); ok {
 		if read, ok := readText(text, kind); ok {
@@ -84,7 +83,7 @@ func readText(text string, kind entities.ParamType) (any, bool) {
 	return nil, false
 }
 
-// FitResult turns the result of a substitution into a value of a parameter's type.
+// FitResult converts the result of a substitution to a parameter's type.
 func FitResult(result Value, kind entities.ParamType) (Value, *Trouble) {
 	widened := result.Kind == kind || result.Kind == entities.ParamInt && kind == entities.ParamFloat
 	switch {
@@ -107,7 +106,7 @@ func FitResult(result Value, kind entities.ParamType) (Value, *Trouble) {
 	return Value{V: fit, Kind: kind}, nil
 }
 
-// AsText writes a value as it stands in text.
+// AsText formats a value for use in text.
 func AsText(v any) string {
 	switch x := v.(type) {
 	case string:
@@ -124,7 +123,7 @@ func AsText(v any) string {
 	return ""
 }
 
-// KindText words what a parameter of a type takes.
+// KindText describes the values of a parameter type.
 var KindText = map[entities.ParamType]string{
 	entities.ParamString: "text",
 	entities.ParamInt:    "a whole number",
@@ -133,7 +132,7 @@ var KindText = map[entities.ParamType]string{
 	entities.ParamSecret: "a reference to a secret: {workerEnv: NAME}",
 }
 
-// DescribeKind words what a parameter takes, and how to make text of a value that is not.
+// DescribeKind describes the values of a parameter, and how to quote a value that must be text.
 func DescribeKind(kind entities.ParamType, v any) string {
 	text := KindText[kind]
 	if kind == entities.ParamString && v != nil && AsText(v) != "" {
@@ -142,7 +141,7 @@ func DescribeKind(kind entities.ParamType, v any) string {
 	return text
 }
 
-// Describe words a value that does not fit.
+// Describe describes a value that does not fit.
 func Describe(v any) string {
 	switch x := v.(type) {
 	case string:

@@ -1,7 +1,7 @@
-// Package substitute replaces ${{ name }} by what a service in a channel, and a release, give the name, and
-// fits values to the types of parameters. What only a release knows stays open.
+// Package substitute replaces ${{ name }} by the value of the name for a service in a channel and a release, and converts values to the
+// types of parameters. Values that only a release knows stay open.
 //
-// There are no functions and no nesting: a value never changes the structure of what it stands in.
+// There are no functions and no nesting: a value never changes the structure that contains it.
 package substitute
 
 import (
@@ -16,57 +16,57 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Value is what a text or a name stands for. A symbolic one is not known before a release names
-// its version and parameters; its text is then that of the substitution itself.
+// Value is the value of a text or a name. A symbolic value is unknown until a release sets its version and parameters; its text is then
+// the substitution itself.
 type Value struct {
 	V        any // string, int64, float64, bool or entities.Value (a reference to a secret)
 	Kind     entities.ParamType
 	symbolic bool
 }
 
-// Trouble is a Fault met while substituting. inChannel says that other channels may not have it;
-// param names the parameter whose own value has it, "" for the text that was asked about.
+// Trouble is a Fault during substitution. InChannel: other channels may not have it. Param is the parameter whose value has the fault;
+// "": the text itself has it.
 type Trouble struct {
 	strict.Fault
 	InChannel bool
 	Param     string
 }
 
-// Scope is everything that `${{ }}` may name for one service in one channel.
+// Scope contains all names of `${{ }}` for one service in one channel.
 type Scope struct {
 	Application, Service, Channel string
-	Identity                      string // of the channel: what runtimes know it by
+	Identity                      string // of the channel: its name for runtimes
 	Version, FullVersion          string // both empty: symbolic
 	Labels, Constants             map[string]string
 	Addons                        map[string]entities.Addon
-	Runtime                       string // and its labels; empty: the text is not of one runtime,
-	Unplaced                      bool   // or it is not known of which, and what it says of it stays open
+	Runtime                       string // and its labels; empty: the text is not for one runtime,
+	Unplaced                      bool   // or the runtime is unknown, and references to it stay open
 	RuntimeLabels                 map[string]string
-	Instance                      string // the name of it in a fleet; empty: there is none
+	Instance                      string // its name in a fleet; empty: there is none
 	Types                         map[string]entities.ParamType
-	Declared                      map[string]any // values of the configuration, which may hold substitutions
-	Given                         map[string]any // values of a release: taken as they are
-	AddressOnly                   bool           // nothing that a release may change
-	Fixing                        bool           // parameters are fixed by the configuration here
-	Owner                         string         // of the parameters; the service when empty
-	// NotCaptured says what is wrong with the name of something that a plan captures of a service. Nil: nothing captured is known here.
+	Declared                      map[string]any // values of the configuration, which may contain substitutions
+	Given                         map[string]any // values of a release, without substitution
+	AddressOnly                   bool           // no values that a release may change
+	Fixing                        bool           // the configuration fixes parameters here
+	Owner                         string         // of the parameters; the service if empty
+	// NotCaptured returns the problem of a reference to a captured secret of a service. Nil: captured secrets are not available here.
 	NotCaptured func(service, name string) *strict.Fault
-	// Reported is what a name of something that extensions report stands for: "outputs.infra.host". An empty text is not known before they
-	// ran, and stays open. Nil: nothing that is reported is known here.
+	// Reported resolves a reference to an output of extensions: "outputs.infra.host". An empty text is unknown before they ran, and
+	// stays open. Nil: outputs are not available here.
 	Reported func(group, key string) (text string, fault *strict.Fault)
 
-	Params        map[string]Value // results, which are also the parameters used
+	Params        map[string]Value // results; the keys are the parameters used
 	Pending       []string         // parameters being substituted, outermost first
 	UsedConstants map[string]string
 }
 
-// CodeNotFixed marks a parameter that a release could give, where none can.
+// CodeNotFixed marks a parameter that a release could set, in a place where no release can set it.
 const CodeNotFixed = "parameter-not-fixed"
 
 // Pattern matches a substitution; its group is the name.
 var Pattern = regexp.MustCompile(`\$\{\{(.*?)\}\}`)
 
-// Expand substitutes a text. A substitution alone keeps its type; among other text it becomes text.
+// Expand substitutes a text. A single substitution keeps its type; in other text it becomes text.
 func (s *Scope) Expand(text string) (Value, *Trouble) {
 	found := Pattern.FindAllStringSubmatchIndex(text, -1)
 	if strings.Count(text, "${{") != len(found) {
@@ -98,7 +98,7 @@ func (s *Scope) Expand(text string) (Value, *Trouble) {
 
 var substitutionName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]*$`)
 
-// Lookup returns what a name stands for.
+// Lookup returns the value of a name.
 func (s *Scope) Lookup(name string) (Value, *Trouble) {
 	group, key, dotted := strings.Cut(name, ".")
 	look := s.group(group)
@@ -125,7 +125,7 @@ func (s *Scope) Lookup(name string) (Value, *Trouble) {
 	}}
 }
 
-// group is how names that begin with a word and a dot are looked up; nil: none do here.
+// group returns the lookup function for names with a prefix and a dot; nil: the prefix is not available here.
 func (s *Scope) group(word string) func(name, key string) (Value, *Trouble) {
 	switch {
 	case word == "params" && !s.AddressOnly:
@@ -146,12 +146,12 @@ func (s *Scope) group(word string) func(name, key string) (Value, *Trouble) {
 	return nil
 }
 
-// isOfRelease tells whether a name stands for what a release says, and none is known.
+// isOfRelease reports whether a name refers to a value of the release, and the release is unknown.
 func (s *Scope) isOfRelease(name string) bool {
 	return s.Version == "" && (name == "version" || name == "fullVersion")
 }
 
-// captured leaves the name of a captured secret where it is: it is known once CALLBACK has run.
+// captured leaves a reference to a captured secret open, because it is known only after CALLBACK has run.
 func (s *Scope) captured(name, key string) (Value, *Trouble) {
 	service, secret, _ := strings.Cut(key, ".")
 	if fault := s.NotCaptured(service, secret); fault != nil {
@@ -160,12 +160,12 @@ func (s *Scope) captured(name, key string) (Value, *Trouble) {
 	return openName(name), nil
 }
 
-// isReported tells whether a name stands for what extensions report, where that can be known.
+// isReported reports whether a name refers to an output of extensions, if outputs are available here.
 func (s *Scope) isReported(name string) bool {
 	return s.Reported != nil && !s.AddressOnly && !s.Fixing && (strings.HasPrefix(name, "outputs.") || strings.HasPrefix(name, "addresses."))
 }
 
-// reported is what extensions report, or its name where that is known once they have run.
+// reported returns an output of extensions, or leaves the name open if they have not run yet.
 func (s *Scope) reported(name, group, key string) (Value, *Trouble) {
 	text, fault := s.Reported(group, key)
 	switch {
@@ -177,7 +177,7 @@ func (s *Scope) reported(name, group, key string) (Value, *Trouble) {
 	return Value{V: text, Kind: entities.ParamString}, nil
 }
 
-// openName leaves a name where it is.
+// openName leaves a name open.
 func openName(name string) Value {
 	return Value{V: "${{ " + name + " }}", Kind: entities.ParamString, symbolic: true}
 }
@@ -186,7 +186,7 @@ func (s *Scope) isOfRuntime(name string) bool {
 	return name == "runtime" && s.Unplaced || strings.HasPrefix(name, runtimeLabels) && (s.Unplaced || s.Runtime != "")
 }
 
-// ofRuntime returns what a name of the runtime stands for.
+// ofRuntime returns the value of a name of the runtime.
 func (s *Scope) ofRuntime(name string) (Value, *Trouble) {
 	if s.Unplaced {
 		return openName(name), nil
@@ -195,10 +195,10 @@ func (s *Scope) ofRuntime(name string) (Value, *Trouble) {
 	return s.entry(s.RuntimeLabels, fmt.Sprintf("runtime %q has no label %q", s.Runtime, key), name, key)
 }
 
-// runtimeLabels begins the names of the labels of a runtime.
+// runtimeLabels is the prefix of the labels of a runtime.
 const runtimeLabels = "runtime.labels."
 
-// Place is where a text is for, as a person is shown it: the channel, or the instance in a fleet.
+// Place returns the display name of the text's target: the channel, or the instance in a fleet.
 func (s *Scope) Place() string {
 	if s.Instance == "" {
 		return s.Channel
@@ -206,7 +206,7 @@ func (s *Scope) Place() string {
 	return entities.InstanceID{Channel: s.Channel, Name: s.Instance}.String()
 }
 
-// plain holds the names without a dot.
+// plain returns the names without a dot.
 func (s *Scope) plain() map[string]string {
 	plain := map[string]string{"application": s.Application, "channel": s.Channel}
 	if s.Service != "" {
@@ -225,7 +225,7 @@ func (s *Scope) plain() map[string]string {
 	return plain
 }
 
-// names lists what a substitution may begin with.
+// names lists the possible beginnings of a substitution.
 func (s *Scope) names() []string {
 	names := []string{"constants.*", "labels.*", "channel", "application"}
 	if s.Service != "" {
@@ -243,7 +243,7 @@ func (s *Scope) names() []string {
 	return names
 }
 
-// nearest suggests a full name, also one whose group was forgotten or misspelled.
+// nearest suggests a full name, also if the group is missing or misspelled.
 func (s *Scope) nearest(name string) string {
 	all := strict.Keys(s.plain())
 	groups := map[string][]string{"constants": strict.Keys(s.Constants), "labels": strict.Keys(s.Labels), "runtime.labels": strict.Keys(s.RuntimeLabels)}
@@ -278,7 +278,7 @@ func (s *Scope) entry(from map[string]string, missing, name, key string) (Value,
 	return Value{V: text, Kind: entities.ParamString}, nil
 }
 
-// addon returns what a field of an addon says. What it is within has its own name, one after another.
+// addon returns the value of a field of an addon. Names of nested fields follow each other.
 func (s *Scope) addon(name, key string) (Value, *Trouble) {
 	which, rest, _ := strings.Cut(key, ".")
 	addon, ok := s.Addons[which]
@@ -305,7 +305,7 @@ func (s *Scope) addon(name, key string) (Value, *Trouble) {
 	}}
 }
 
-// Param returns a parameter's value, its own substitutions done.
+// Param returns a parameter's value with its substitutions applied.
 func (s *Scope) Param(name string) (Value, *Trouble) {
 	kind, ok := s.Types[name]
 	if !ok {
@@ -339,7 +339,7 @@ func (s *Scope) evaluate(name string, kind entities.ParamType) (Value, *Trouble)
 	if v, ok := s.Given[name]; ok {
 		return Value{V: v, Kind: kind}, nil
 	}
-	if KindText[kind] == "" { // reported: its type is wrong
+	if KindText[kind] == "" { // already reported: its type is invalid
 		return Value{V: "", Kind: kind, symbolic: true}, nil
 	}
 	v, ok := s.Declared[name]
@@ -373,7 +373,7 @@ func (s *Scope) evaluate(name string, kind entities.ParamType) (Value, *Trouble)
 	return FitResult(result, kind)
 }
 
-// Env renders the value of an environment variable, the only field that takes a secret.
+// Env renders the value of an environment variable, the only field that may be a secret.
 func (s *Scope) Env(v entities.Value) (entities.Value, *Trouble) {
 	if v.IsSecret() || !config.HasSubstitution(v.Literal) {
 		return v, nil
@@ -388,7 +388,7 @@ func (s *Scope) Env(v entities.Value) (entities.Value, *Trouble) {
 	return entities.Value{Literal: AsText(result.V)}, nil
 }
 
-// Text renders a value that is text and no secret.
+// Text renders a text that is not a secret.
 func (s *Scope) Text(text string) (string, *Trouble) {
 	if !config.HasSubstitution(text) {
 		return text, nil
