@@ -170,10 +170,10 @@ func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, c prot
 		if err != nil {
 			return nil, protocol.Cursor{}, err
 		}
+		if from.Run == r.Run {
+			events = upTo(events, r.OwnUpTo)
+		}
 		for _, e := range events {
-			if from.Run == r.Run && e.GetEventId() > r.OwnUpTo {
-				break // the run processes this event itself
-			}
 			m, ok, err := a.message(e)
 			if err != nil {
 				return nil, from, err
@@ -194,6 +194,11 @@ func (a *Activities) missed(ctx context.Context, r protocol.AdoptRequest, c prot
 		from = protocol.Cursor{Run: next}
 	}
 	return out, protocol.Cursor{}, nil
+}
+
+// upTo keeps the events up to an id. The run itself processes the later ones.
+func upTo(events []*historypb.HistoryEvent, id int64) []*historypb.HistoryEvent {
+	return slices.DeleteFunc(events, func(e *historypb.HistoryEvent) bool { return e.GetEventId() > id })
 }
 
 // missedElsewhere reads the messages that were copied with a checkpoint when the installation was moved, and then continues in the

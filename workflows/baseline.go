@@ -112,9 +112,6 @@ func (a *application) mayBegin(ctx workflow.Context, r verb.Request, who entitie
 			return err
 		}
 	}
-	if a.founding == nil { // it goes on as it began
-		return nil
-	}
 	if err := a.authorize(row, r, who); err != nil {
 		return refused(fmt.Errorf("%w; %s was never published, and the rules of the installation say who may", err, a.name))
 	}

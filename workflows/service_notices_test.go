@@ -11,7 +11,6 @@ import (
 )
 
 // The last notice of an application counts, in the application's own order, regardless of the clocks of workers and of late arrivals.
-// Notices of older versions are ordered by incarnation and clock, as before.
 func TestNoticesAreOrderedByTheApplication_D15_F6(t *testing.T) {
 	type notice struct {
 		incarnation int64

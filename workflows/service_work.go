@@ -79,7 +79,7 @@ func (s *service) apply(op state.ApplyOp) {
 	absent := absence(queue, s.state.Instance(op.Instance).Delivery.Apply.Untaken, s.now())
 	options := lasting(queue, op.Timeout+rt.Timing.FetchTimeout+margin, absent, text)
 	options.Priority = s.applyPriority(op.Instance)
-	options.WaitForCancellation = s.state.Spec.Maestro.Strategy != "" // what could not be waited for is not asked to end
+	options.WaitForCancellation = true
 	ctx, end := workflow.WithCancel(workflow.WithActivityOptions(s.work, options))
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityApply, protocol.ApplyRequest{
 		Application: s.application, Service: s.service, ServiceID: s.state.Spec.ServiceID,
@@ -90,9 +90,7 @@ func (s *service) apply(op state.ApplyOp) {
 		Rest:       s.rest(rt),
 	})
 	key := s.state.Key(op.Instance)
-	if options.WaitForCancellation {
-		s.applies[key] = end
-	}
+	s.applies[key] = end
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.ApplyAnswer
 		err := future.Get(ctx, &answer)

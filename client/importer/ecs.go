@@ -61,8 +61,8 @@ func FromECS(ctx context.Context, to Target, from Cluster) (Result, error) {
 type writtenECS struct {
 	dir   string
 	yaml  bytes.Buffer
-	names map[string]string // omitted settings, and why
-	left  []string          // what is left out, and why
+	names map[string]string // of services, by their names in ECS
+	left  []string          // omitted settings, and why
 }
 
 func (w *writtenECS) head(application string, from Cluster) {

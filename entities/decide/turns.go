@@ -34,7 +34,7 @@ func (t *tables) turnsOf(s *state.State, now time.Time, h *healths, mode Mode) [
 		channels[n] = maestro.Channel{
 			Name: c.Name, After: after[first:], By: by[first:], Kept: s.Spec.Maestro.HoldUntil == entities.HoldPromoted,
 		}
-		known.standing[n] = standingOf(s, c, mode)
+		known.standing[n] = standingOf(s, c)
 	}
 	return maestro.Arrange(s.Releases, channels, &known)
 }
@@ -70,7 +70,7 @@ type standing struct {
 	broken   bool               // some instance failed, or its target is not applied: only a release can change that
 }
 
-func standingOf(s *state.State, c *entities.ChannelSpec, mode Mode) (st standing) {
+func standingOf(s *state.State, c *entities.ChannelSpec) (st standing) {
 	st.broken = !c.Repairs()
 	for _, spec := range c.Instances {
 		i := s.Instances[c.ID(spec)]

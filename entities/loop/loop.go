@@ -47,7 +47,7 @@ func show(s *state.State, c *decide.ChannelDecision, now time.Time) {
 
 // candidate is the id of a release that follows a strategy, or "".
 func candidate(s *state.State, r *state.Release) string {
-	if r == nil || s.Strategy(r) == "" {
+	if r == nil {
 		return ""
 	}
 	return r.ID
