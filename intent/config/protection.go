@@ -48,7 +48,7 @@ type ProtectionItem struct {
 
 // ProtectionStage is a stage of a release at which a protection is evaluated. Exactly one field is set.
 type ProtectionStage struct {
-	// Before people can approve.
+	// Before approvals are requested.
 	PreApproval *NoSettings `json:"preApproval,omitempty"`
 	// After the approvals.
 	PostApproval *NoSettings `json:"postApproval,omitempty"`
