@@ -6,14 +6,14 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Addon is something that a service carries for others to read (D1): validators, checks, and whoever reads assets. It is part of what
-// runs only as far as a payload names it.
+// Addon is data of a service for validators, checks and programs that read assets (D1). It affects the running workload only if a
+// payload refers to it.
 type Addon struct {
 	// The name of the addon, unique in the service. Payloads may use ${{ addons.NAME.FIELD }}.
 	Name Name `json:"name"`
-	// What it is: a type that the application, or a library that it imports, declares.
+	// The type of the addon, which the application or an imported library declares.
 	Type AddonTypeName `json:"type"`
-	// What it says. Nothing is substituted in it, and secrets have no place there.
+	// The value. It has no substitutions and must not contain secrets.
 	Value *Values `json:"value,omitempty"`
 }
 
@@ -21,9 +21,9 @@ type Addon struct {
 type AddonType struct {
 	// The name of the type: a domain, a slash and a name.
 	Name AddonTypeName `json:"name"`
-	// What it is for, for people.
+	// A description of the type.
 	Description string `json:"description,omitempty"`
-	// A JSON Schema of the value, complete in itself. Without it any mapping will do.
+	// A self-contained JSON Schema of the value. Without it any mapping is valid.
 	Schema *Values `json:"schema,omitempty"`
 }
 
@@ -34,10 +34,10 @@ const addonTypePattern = `^[a-z0-9]([a-z0-9.-]{0,126}[a-z0-9])?/[A-Za-z][A-Za-z0
 
 var addonTypeRE = regexp.MustCompile(addonTypePattern)
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (AddonTypeName) Pattern() string { return addonTypePattern }
 
-// Check refuses what is no name of a type.
+// Check rejects invalid names of types.
 func (n AddonTypeName) Check() *Fault {
 	return strict.Unless(addonTypeRE.MatchString(string(n)), "bad-name", "%q is no type of addons", string(n), "a domain of yours, a slash and a name, such as example.com/oncall")
 }

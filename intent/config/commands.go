@@ -11,16 +11,16 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// ConfigurationCommand is a program that is run where the configuration is compiled, if whoever compiles it allows that. It starts in the
-// directory of this file, without a shell.
+// ConfigurationCommand is a program that runs during compilation, if the user who compiles permits it. It starts in the directory of
+// this file, without a shell.
 type ConfigurationCommand struct {
 	// The program and its arguments.
 	Command []string `json:"command"`
-	// How long it may take.
+	// The timeout.
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=1m"`
 }
 
-// Run is a ConfigurationCommand that is to be run.
+// Run is a ConfigurationCommand to run.
 type Run struct {
 	What    string // where it is declared: generators[0]
 	Argv    []string
@@ -29,13 +29,13 @@ type Run struct {
 	Timeout time.Duration
 }
 
-// Ran is how it ended. An error beside it says why it did not end by itself.
+// Ran is the result of a run. If the program did not end on its own, Run returns an error, too.
 type Ran struct {
 	Stdout, Stderr []byte
 	ExitCode       int
 }
 
-// Said is what it printed last, for the end of a sentence.
+// Said returns the last output, for the end of a message.
 func (r Ran) Said() string {
 	for _, stream := range [][]byte{r.Stderr, r.Stdout} {
 		lines := strings.Split(strings.TrimSpace(string(stream)), "\n")
@@ -46,7 +46,7 @@ func (r Ran) Said() string {
 	return ""
 }
 
-// Perform runs a command of an application. A fault says why it did not end by itself.
+// Perform runs a command of an application. A fault means that the command did not end on its own, and why.
 func (c *Config) Perform(at string, command ConfigurationCommand, stdin []byte) (Ran, *Fault) {
 	switch {
 	case len(command.Command) == 0 || command.Command[0] == "":
@@ -66,7 +66,7 @@ func (c *Config) Perform(at string, command ConfigurationCommand, stdin []byte) 
 	return ran, nil
 }
 
-// generate adds what the generators of the application print, in their order. Each is given what those before it printed.
+// generate adds the output of the application's generators in their order. The input of each is the output of the previous ones.
 func (l *Reader) generate() {
 	app := l.Config.Application
 	if app == nil {
@@ -83,7 +83,7 @@ func (l *Reader) generate() {
 			fault = &Fault{Code: "command-failed", Message: fmt.Sprintf("%s exited %d%s", generator.Command[0], ran.ExitCode, ran.Said())}
 		}
 		if fault != nil {
-			l.Broken = true // what refers to it is not checked
+			l.Broken = true // references to it are not checked
 			app.Report(at+".command", *fault)
 			return
 		}

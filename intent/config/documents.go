@@ -1,9 +1,8 @@
-// Package config has the documents that people write, one Go type for each kind, and reads the files of a
-// directory into them. The types and their comments are the only description of the format: the strict
-// decoder and the JSON Schema follow from them.
+// Package config contains the types of the configuration documents, one Go type for each kind, and reads the files of a directory into
+// them. The types and their comments are the only description of the format: the strict decoder and the JSON Schema are derived from
+// them.
 //
-// It says what is wrong with one document by itself; whether documents fit together is for compile to say. Of
-// intent it imports the decoder only.
+// It checks each document separately; package compile checks the relations between documents. Of intent it imports the decoder only.
 package config
 
 import (
@@ -28,7 +27,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Document is one decoded document and where everything in it stands.
+// Document is one decoded document with the positions of its values.
 type Document[T any] struct {
 	*strict.Decoder
 	Spec T
@@ -40,16 +39,16 @@ type Reader struct {
 	Config   *Config
 	problems Problems
 	Decoders []*strict.Decoder
-	kinds    []string        // that may stand here
-	others   []formatVersion // instead of those of the format: for tests
-	Broken   bool            // a document could not be read at all: what refers to it is not checked
+	kinds    []string        // allowed kinds
+	others   []formatVersion // replaces the supported format versions, for tests
+	Broken   bool            // a document could not be read at all: references to it are not checked
 }
 
 func (l *Reader) fail(file string, line, column int, fault Fault) {
 	l.problems = append(l.problems, Problem{File: file, Line: max(line, 1), Column: max(column, 1), Fault: fault})
 }
 
-// Problems is everything found so far.
+// Problems returns all problems found so far.
 func (l *Reader) Problems() Problems {
 	all := l.problems
 	for _, d := range l.Decoders {
@@ -58,7 +57,7 @@ func (l *Reader) Problems() Problems {
 	return all
 }
 
-// source reads one YAML file. After a syntax error nothing more of that file can be read.
+// source reads one YAML file. A syntax error ends the reading of that file.
 func (l *Reader) source(name string) {
 	text, fault := l.Read(name, MaxSource)
 	if fault != nil {
@@ -69,7 +68,7 @@ func (l *Reader) source(name string) {
 	l.text(name, text)
 }
 
-// text reads what a file says.
+// text reads the content of a file.
 func (l *Reader) text(name string, text []byte) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {
@@ -89,7 +88,7 @@ func (l *Reader) text(name string, text []byte) {
 	}
 }
 
-// DecodeNode keeps the parser's own failures from ending the process.
+// DecodeNode decodes a node, and returns a panic of the parser as an error.
 func DecodeNode(decoder *yaml.Decoder, node *yaml.Node) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -99,7 +98,7 @@ func DecodeNode(decoder *yaml.Decoder, node *yaml.Node) (err error) {
 	return decoder.Decode(node)
 }
 
-// Read returns a file's bytes, or what is wrong with it.
+// Read returns the content of a file, or a fault.
 func (l *Reader) Read(name string, limit int64) ([]byte, *Fault) {
 	info, err := fs.Stat(l.FS, name)
 	if err == nil && info.IsDir() {
@@ -154,7 +153,7 @@ func (l *Reader) document(file string, node *yaml.Node) {
 	}
 }
 
-// decoded adds the document of a node to those of its kind, unless it is too large to be checked.
+// decoded adds the document of a node to the documents of its kind, unless it exceeds the limits.
 func decoded[T any](l *Reader, d *strict.Decoder, node *yaml.Node, all []*Document[T]) []*Document[T] {
 	doc := &Document[T]{Decoder: d}
 	if !d.Decode(node, &doc.Spec) {
@@ -175,10 +174,10 @@ func (l *Reader) addApplication(doc *Document[Application]) {
 	l.Config.Application = doc
 }
 
-// kinds are those of an application; an Installation and a Library are known too, and stand elsewhere.
+// kinds are the kinds of an application's documents. Installation and Library are valid in other places only.
 var kinds = []string{"Application", "Service", "Runtime", "Protection", "Extension"}
 
-// kind reads a document's kind, and makes the document one of the present version of the format.
+// kind reads a document's kind, and converts the document to the current version of the format.
 func (l *Reader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
 	var head struct{ apiVersion, kind *yaml.Node }
 	for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
@@ -211,7 +210,7 @@ func (l *Reader) kind(d *strict.Decoder, node *yaml.Node) (string, bool) {
 	return "", false
 }
 
-// contents reads the files that services pass on to their runtime.
+// contents reads the files that services pass to their runtime.
 func (l *Reader) contents() {
 	for _, s := range l.Config.Services {
 		l.serviceFiles(s, "custom.files", s.Spec.Custom)
@@ -275,11 +274,11 @@ func LocalFile(name string) (string, *Fault) {
 var (
 	yamlLine   = regexp.MustCompile(`^line (\d+): `)
 	yamlAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
-	// The parser's own complaints, as opposed to its scanner's, name the line before.
+	// The parser's own errors, in contrast to its scanner's, name the previous line.
 	lineBefore = regexp.MustCompile(`^did not find expected (<|node|'|key)|^found (undefined tag|duplicate|incompatible)`)
 )
 
-// Syntax words the YAML parser's error and takes the position from it as far as it says one.
+// Syntax reports an error of the YAML parser, with its position if known.
 func (l *Reader) Syntax(name string, source []byte, err error) {
 	text, line, column := strings.TrimPrefix(err.Error(), "yaml: "), 1, 1
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
@@ -297,45 +296,45 @@ func (l *Reader) Syntax(name string, source []byte, err error) {
 	l.fail(name, line, column, Fault{Code: "syntax", Message: "this is no YAML: " + text, Expected: expected})
 }
 
-// positionOf is where a word first stands.
+// positionOf returns the first position of a word.
 func positionOf(source []byte, word string) (line, column int) {
 	before, _, _ := bytes.Cut(source, []byte(word))
 	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
 }
 
-// Bounds of what is read.
+// Limits of the input.
 const (
 	MaxAsset  = 150_000   // bytes of one asset (D1)
-	MaxSource = 1_000_000 // bytes of one YAML file, which may hold many documents
+	MaxSource = 1_000_000 // bytes of one YAML file, which may contain many documents
 )
 
-// Options change what Load accepts.
+// Options configure Load.
 type Options struct {
-	// AllowFake accepts runtimes of kind fake: tests and simulations.
+	// AllowFake accepts runtimes of kind fake, for tests and simulations.
 	AllowFake bool
 	// Runtimes are definitions of other applications that release channels may name.
 	Runtimes []entities.RuntimeDefinition
-	// RuntimesOf are the applications whose runtimes the installation lets others use (entities.Limits): a fleet has those of no other
-	// one, beside its own.
+	// RuntimesOf lists the applications whose runtimes the installation shares (entities.Limits). A fleet only includes runtimes of
+	// these applications and of its own.
 	RuntimesOf []string
-	// SecretDigest names content that holds Secrets; nil: its SHA-256 does, by which a guess can be confirmed.
+	// SecretDigest names content with Secrets. Nil: its SHA-256, which allows an attacker to confirm a guess.
 	SecretDigest func(content []byte) string
 
 	// Client fetches charts; the default one when nil.
 	Client *http.Client
 
-	// Published is the content of a library that was published under a name and a version. A *Fault says that there is none; nil:
-	// nobody can be asked.
+	// Published returns the content of a published library by name and version. A *Fault means that it does not exist. Nil: published
+	// libraries cannot be queried.
 	Published func(name string, version int) (LibraryContent, error)
-	// OpenDirectory opens the directory of a library, by its path from Dir; nil: none can be.
+	// OpenDirectory opens the directory of a library, by its path relative to Dir. Nil: local libraries are not available.
 	OpenDirectory func(path string) (*os.Root, error)
-	// Within is the directory outside of which no library is read; empty: they may lie beside the configuration, wherever that is.
+	// Within is the only directory from which libraries are read; empty: they may be anywhere.
 	Within string
-	// Run runs a command of the configuration; nil: none is run, and what has any is refused.
+	// Run runs a command of the configuration. Nil: commands are not allowed, and a configuration with commands is rejected.
 	Run func(Run) (Ran, error)
 }
 
-// Config is the configuration of one application as it was read.
+// Config is the loaded configuration of one application.
 type Config struct {
 	Dir         string // absolute
 	Options     Options
@@ -344,16 +343,16 @@ type Config struct {
 	Runtimes    []*Document[Runtime]
 	Protections []*Document[Protection]
 	Extensions  []*Document[Extension]
-	// Installations and Libraries belong elsewhere: no application has one.
+	// Installations and Libraries are documents that are not valid in an application.
 	Installations []*Document[Installation]
 	Libraries     []*Document[Library]
-	// Imported are the libraries whose parts are among the application's.
+	// Imported are the imported libraries, whose parts are merged into the application.
 	Imported []Imported
-	Contents map[string]string // of the files that services pass on, by path from dir
-	Files    []string          // every file that was read, by path from Dir: what to watch
+	Contents map[string]string // of the files that services pass to their runtime, by path from Dir
+	Files    []string          // every file that was read, by path from Dir, for file watchers
 }
 
-// Read reads the documents of a directory, and the files that services pass on.
+// Read reads the documents of a directory, and the files that services pass to their runtime.
 func Read(fsys fs.FS, dir string, options Options) (*Reader, error) {
 	l := &Reader{FS: fsys, kinds: kinds, Config: &Config{Dir: dir, Options: options, Contents: map[string]string{}}}
 	names, err := SourceFiles(fsys)
@@ -373,7 +372,7 @@ func Read(fsys fs.FS, dir string, options Options) (*Reader, error) {
 	return l, l.imports()
 }
 
-// SourceFiles lists the configuration files in order of their path.
+// SourceFiles lists the configuration files sorted by path.
 func SourceFiles(fsys fs.FS) ([]string, error) {
 	var names []string
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -393,8 +392,8 @@ func SourceFiles(fsys fs.FS) ([]string, error) {
 	return names, err
 }
 
-// IsSource reports whether a file is meant to be configuration. One that ends in .yml is refused
-// instead of being passed over in silence.
+// IsSource reports whether a file is configuration. It includes files that end in .yml, which are rejected later and not silently
+// ignored.
 func IsSource(name string) bool {
 	if stem, misnamed := strings.CutSuffix(name, ".yml"); misnamed {
 		name = stem + ".yaml"
@@ -402,14 +401,13 @@ func IsSource(name string) bool {
 	return name == "converge.yaml" || strings.HasSuffix(name, ".converge.yaml")
 }
 
-// Fault is what is wrong and what would have been right, without a position in a file.
+// Fault is a problem and the expected value, without a position in a file.
 type Fault = strict.Fault
 
 // Problem is a Fault at a file, line, column and path.
 type Problem = strict.Problem
 
-// Problems is everything wrong with a configuration, sorted by position. It is an error; its text has
-// one line for each problem.
+// Problems are all problems of a configuration, sorted by position. It is an error; its text has one line per problem.
 type Problems = strict.Problems
 
 //go:generate go run ../internal/schema/generate
@@ -417,8 +415,8 @@ type Problems = strict.Problems
 //go:embed converge.schema.json
 var jsonSchema []byte
 
-// JSONSchema is the schema of the configuration, one for all kinds of documents, generated from the
-// Go types. Editors find it by a first line such as
+// JSONSchema returns the schema of the configuration for all kinds of documents, generated from the Go types. Editors find it by a first
+// line such as
 //
 //	# yaml-language-server: $schema=./converge.schema.json
 func JSONSchema() []byte { return bytes.Clone(jsonSchema) }

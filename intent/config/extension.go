@@ -2,43 +2,41 @@ package config
 
 import "cmp"
 
-// Extension is a command that runs once for each release, and that several places share by reference.
+// Extension is a command that runs once for each release, and that several places can refer to.
 type Extension struct {
 	Header
-	// What it does, for people.
+	// A description of the extension.
 	Description string `json:"description,omitempty"`
-	// Values that whoever refers to it may set, and that its texts may use as ${{ params.NAME }}. One
-	// without a default must be set.
+	// Values that a reference may set, and that the extension's texts may use as ${{ params.NAME }}. A parameter without a default must
+	// be set.
 	Parameters []Parameter `json:"parameters,omitempty"`
 	ExtensionRun
 }
 
-// ExtensionUse is an extension of release channels: written out, or by reference.
+// ExtensionUse is an extension of release channels: inline, or by reference.
 type ExtensionUse struct {
-	// Its name, unique in a channel; the name of what is referred to when not given.
+	// Its name, unique in a channel; by default the name of the referenced Extension.
 	Name Name `json:"name,omitempty"`
 	// The name of an Extension.
 	Ref Name `json:"ref,omitempty"`
-	// Values for the parameters of what is referred to.
+	// Values for the parameters of the referenced Extension.
 	Parameters map[ParameterName]Literal `json:"parameters,omitempty"`
-	// When in the life of a release it runs. What comes after that waits until it has succeeded. With rollback it runs once the
-	// release was taken back and what was good before is there; nothing waits for it.
+	// The stage of a release at which it runs. Later stages wait until it has succeeded. With rollback it runs after the release was
+	// rolled back and the previous good release is deployed; nothing waits for it.
 	Lifecycle ExtensionStage `json:"lifecycle"`
-	// At postDeployment: it runs again so long after it ended, while the release stays. Nothing waits for that.
+	// At postDeployment: the interval between the end of a run and the next run, while the release stays. Nothing waits for these runs.
 	Every Duration `json:"every,omitempty"`
-	// Other extensions of the channel that must have succeeded before, at the same stage or an earlier
-	// one.
+	// Other extensions of the channel that must have succeeded first, at the same stage or an earlier one.
 	DependsOn []Name `json:"dependsOn,omitempty"`
 	ExtensionRun
 }
 
-// ExtensionRun is what runs. With a reference only timeout, retry and sharedInstanceKey may be given,
-// and win.
+// ExtensionRun is the run of an extension. With a reference only timeout, retry and sharedInstanceKey may be set, and override it.
 type ExtensionRun struct {
 	CommandRun
-	// Channels with the same key share one run: "${{ labels.tier }}". The channel's name when not given.
+	// Channels with the same key share one run: "${{ labels.tier }}". By default the channel's name.
 	SharedInstanceKey string `json:"sharedInstanceKey,omitempty"`
-	// The names of what it reports, which what comes after it may use as ${{ outputs.EXTENSION.NAME }}.
+	// The names of its outputs, which later steps may use as ${{ outputs.EXTENSION.NAME }}.
 	Outputs []ParameterName `json:"outputs,omitempty"`
 }
 
@@ -48,27 +46,28 @@ type CommandRun struct {
 	Command []string `json:"command,omitempty"`
 	// Environment variables for it.
 	Env map[EnvName]EnvValue `json:"env,omitempty"`
-	// Runs it as a Kubernetes Job, in an image, instead of on the worker's machine.
+	// Runs the command as a Kubernetes Job, in an image, instead of on the worker's machine.
 	Job *CommandJob `json:"job,omitempty"`
-	// Runs it as a task of Amazon ECS instead. Its env holds no secrets then: who may describe the task reads it.
+	// Runs the command as an Amazon ECS task instead. Its env must not contain secrets, because everybody who may describe the task can
+	// read them.
 	Task *CommandTask `json:"task,omitempty"`
 	// Where it runs: in any worker (local), or in the worker of the channel's runtime (remote).
 	Worker WorkerLocation `json:"worker,omitempty" jsonschema:"default=local"`
-	// How long one attempt may take.
+	// The timeout of one attempt.
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=10m"`
-	// How a failed attempt is tried again.
+	// How a failed attempt is retried.
 	Retry *Retry `json:"retry,omitempty"`
 }
 
-// ExtensionStage is a stage in the life of a release at which an extension runs.
+// ExtensionStage is a stage of a release at which an extension runs.
 type ExtensionStage string
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (ExtensionStage) Values() []string {
 	return []string{"preApproval", "postApproval", "postDeployment", "rollback"}
 }
 
-// Overridden is what a reference runs.
+// Overridden returns the run of a reference: the extension with the reference's overrides.
 func (e Extension) Overridden(by ExtensionRun) ExtensionRun {
 	run := e.ExtensionRun
 	run.SharedInstanceKey = cmp.Or(by.SharedInstanceKey, run.SharedInstanceKey)

@@ -9,97 +9,96 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Installation has the rules of what belongs to no application: runtimes, and everything together; and what it demands of every
-// application. It stands in a file of its own, apart from applications.
+// Installation contains the rules for runtimes and for the whole installation, which belong to no application, and its requirements for
+// every application. It is in its own file, separate from applications.
 type Installation struct {
 	// The version of the format.
 	APIVersion FormatVersion `json:"apiVersion"`
 	// The kind of document.
 	Kind string `json:"kind"`
-	// How callers prove who they are.
+	// How callers authenticate.
 	Identity *InstallationIdentity `json:"identity,omitempty"`
-	// Who may do what. A verb that nothing here names may be used by anybody.
+	// The permissions. Everybody may use a verb that is not listed here.
 	Authorization []InstallationAuthorization `json:"authorization,omitempty"`
-	// What every application gets, and none can loosen.
+	// Rules that apply to every application, and that no application can weaken.
 	Baseline *Baseline `json:"baseline,omitempty"`
 }
 
-// Baseline is what every application gets, and none can loosen.
+// Baseline contains the rules that apply to every application, and that no application can weaken.
 type Baseline struct {
-	// Protections of release channels, as those of an application. They are called baseline/NAME.
+	// Protections of release channels, like those of an application. Their names are baseline/NAME.
 	Protections []BaselineProtectionUse `json:"protections,omitempty"`
-	// Approvals that releases need; people approve them as baseline/NAME.
+	// Approvals that releases need. People approve them as baseline/NAME.
 	Approvals []BaselineApproval `json:"approvals,omitempty"`
-	// Who may bypass these: names of people, and of groups as group:NAME. When not given, whoever an application lets bypass.
+	// Who may bypass these: names of people, and of groups as group:NAME. By default the people whom the application permits to bypass.
 	Bypass []string `json:"bypass,omitempty"`
-	// Verbs that every application refuses without proof, or "*" for all that change something.
+	// Verbs that every application rejects without authentication, or "*" for all that change something.
 	Required Verbs `json:"required,omitempty"`
-	// What an application may have, when it is published.
+	// Limits of an application, checked when it is published.
 	Limits *BaselineLimits `json:"limits,omitempty"`
 }
 
-// BaselineProtectionUse is a protection of every channel that it is for, evaluated by allowedTimes, deniedVersions, prometheus,
-// alertmanager, http or always.
+// BaselineProtectionUse is a protection of every selected channel, of the kind allowedTimes, deniedVersions, prometheus, alertmanager,
+// http or always.
 type BaselineProtectionUse struct {
-	// What explain shows and bypass names, after baseline/.
+	// The name that explain shows and bypass accepts, after baseline/.
 	Name Name `json:"name"`
 	ProtectionKind
-	// When in the life of a release it is asked, as of a protection of an application.
+	// The stages of a release at which it is evaluated, as for a protection of an application.
 	Lifecycle []ProtectionStage `json:"lifecycle,omitempty"`
-	// Whether repairs of drift ask it too: freezes (allowedTimes with nothing but freezes) do unless this says otherwise.
+	// Whether repairs of drift also evaluate it. By default only freezes (allowedTimes with nothing but freezes) do.
 	Repairs *bool `json:"repairs,omitempty"`
-	// The time between readings while a release waits for it: 30s; 5m for allowedTimes, deniedVersions and always.
+	// The time between evaluations while a release waits for it: 30s; 5m for allowedTimes, deniedVersions and always.
 	Interval Duration `json:"interval,omitempty"`
-	// The channels that it is for; all when not given.
+	// The channels to which it applies; by default all.
 	Where *BaselineWhere `json:"where,omitempty"`
 }
 
-// BaselineApproval is an approval in every channel that it is for: one word counts in all of them.
+// BaselineApproval is an approval in every selected channel: one approval counts in all of them.
 type BaselineApproval struct {
 	// The name of the approval, after baseline/.
 	Name Name `json:"name"`
 	ManualApproval
-	// The channels that it is for; all when not given.
+	// The channels to which it applies; by default all.
 	Where *BaselineWhere `json:"where,omitempty"`
 }
 
-// BaselineWhere selects channels by names, or patterns of them such as prod-*. Of several fields all have to match.
+// BaselineWhere selects channels by names or patterns such as prod-*. If several fields are set, all must match.
 type BaselineWhere struct {
 	// Applications.
 	Applications []string `json:"applications,omitempty"`
 	// Release channels.
 	ReleaseChannels []string `json:"releaseChannels,omitempty"`
-	// Runtimes that the service is on in the channel.
+	// Runtimes of the service in the channel.
 	Runtimes []string `json:"runtimes,omitempty"`
 }
 
 // BaselineLimits bound an application when it is published.
 type BaselineLimits struct {
-	// How many services it may have.
+	// The maximum number of services.
 	Services *int `json:"services,omitempty" jsonschema:"minimum=1"`
-	// How many release channels it may have.
+	// The maximum number of release channels.
 	ReleaseChannels *int `json:"releaseChannels,omitempty" jsonschema:"minimum=1"`
-	// The applications whose runtimes it may use; those of all when not given.
+	// The applications whose runtimes it may use; by default those of all.
 	RuntimesOf []Name `json:"runtimesOf,omitempty"`
 }
 
-// InstallationIdentity is how callers prove who they are: by an OIDC ID token that comes with what they ask.
+// InstallationIdentity configures authentication: by an OIDC ID token in each request.
 type InstallationIdentity struct {
 	Issued
-	// Verbs that are refused without proof, or "*" for all.
+	// Verbs that are rejected without authentication, or "*" for all.
 	Required InstallationVerbs `json:"required,omitempty"`
 }
 
 // InstallationAuthorization grants verbs to people and groups.
 type InstallationAuthorization struct {
-	// The verbs, or "*" for all. Publishing a new application is free unless some grant names publish.
+	// The verbs, or "*" for all. Everybody may publish a new application unless some grant names publish.
 	Verbs InstallationVerbs `json:"verbs"`
-	// The runtimes on which it holds. When not given it holds on all, and for what concerns everything.
+	// The runtimes to which it applies. By default all runtimes and the whole installation.
 	Runtimes []Name `json:"runtimes,omitempty"`
-	// The names, or patterns of them such as shop-*, that an application may have which is published for the first time. When
-	// not given, any.
+	// Allowed names of applications that are published for the first time, or patterns such as shop-*. By default any.
 	Applications []string `json:"applications,omitempty"`
-	// The names, or patterns of them such as org-*, of libraries that may be published. When not given, any.
+	// Allowed names of published libraries, or patterns such as org-*. By default any.
 	Libraries []string `json:"libraries,omitempty"`
 	// Names of people, and of groups as group:NAME.
 	To []string `json:"to"`
@@ -108,23 +107,23 @@ type InstallationAuthorization struct {
 // InstallationVerbs are names of verbs of runtimes and of the installation, or "*".
 type InstallationVerbs []string
 
-// Choices lists the names that may stand in the file.
+// Choices lists the allowed names.
 func (InstallationVerbs) Choices() []string {
 	return []string{protocol.Pause, protocol.Resume, protocol.Drain, protocol.TurnUp, protocol.SignalGive, protocol.Grant, protocol.Configure, protocol.Publish, protocol.PublishLibrary}
 }
 
-// Wanted words what may stand in the file.
+// Wanted describes the allowed values.
 func (InstallationVerbs) Wanted() string { return `a list of verbs, or "*"` }
 
-// DecodeStrict reads a list, or "*".
+// DecodeStrict decodes a list, or "*".
 func (v *InstallationVerbs) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	*v = decodeChoices(d, path, node, listing{v.Choices(), v.Wanted()})
 }
 
-// installation is the kind of a document that is part of no application.
+// installation is the kind of a document that belongs to no application.
 const installation = "Installation"
 
-// ReadInstallation reads the one document of a file.
+// ReadInstallation reads a file with one document.
 func ReadInstallation(fsys fs.FS, name string) (*Document[Installation], *Reader) {
 	l := &Reader{FS: fsys, kinds: []string{installation}, Config: &Config{}}
 	l.source(name)

@@ -10,33 +10,33 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// RuntimeKubernetes is a connection to a cluster. An empty one is what the worker's own environment
-// says: KUBECONFIG, ~/.kube/config, or the service account of the pod that it runs in.
+// RuntimeKubernetes is a connection to a cluster. An empty one uses the worker's environment: KUBECONFIG, ~/.kube/config, or the service
+// account of its pod.
 type RuntimeKubernetes struct {
-	// The context in the kubeconfig; its current one when not given.
+	// The context in the kubeconfig; by default its current context.
 	Context string `json:"context,omitempty"`
 	// The path of a kubeconfig, relative to the directory of this file.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// The version of Kubernetes that charts are rendered for; v1.36.0 when not given. No cluster is asked when compiling.
+	// The Kubernetes version for which charts are rendered; by default v1.36.0. Compilation does not contact a cluster.
 	KubeVersion KubeVersion `json:"kubeVersion,omitempty" jsonschema:"default=v1.36.0"`
-	// APIs that charts are to find in the cluster, beside those that come with Kubernetes: GROUP/VERSION or GROUP/VERSION/KIND.
+	// APIs that charts find in the cluster in addition to the built-in ones: GROUP/VERSION or GROUP/VERSION/KIND.
 	APIVersions []ClusterAPI `json:"apiVersions,omitempty"`
-	// How long a pod of the new version may keep failing to start before its object has failed.
+	// How long a pod of the new version may fail to start before its object counts as failed.
 	FailAfter Duration `json:"failAfter,omitempty" jsonschema:"default=1m"`
-	// How objects of kinds are whose status says it in a way of its own.
+	// Health rules for kinds of objects with their own status formats.
 	Health []KindHealth `json:"health,omitempty"`
-	// How long an apply may take, the waits between its waves included.
+	// The timeout of an apply, including the time that it waits between waves.
 	ApplyTimeout Duration `json:"applyTimeout,omitempty" jsonschema:"default=10m"`
-	// Fields that are somebody else's, in the objects of all services.
+	// Fields with another owner, in the objects of all services.
 	IgnoreDifferences []IgnoredDifference `json:"ignoreDifferences,omitempty"`
 	Pace
 }
 
-// KindHealth says how objects of a kind are, by expressions in CEL about their fields: metadata, spec, status, data, apiVersion, kind,
-// and object, the whole. The first of suspended, inProgress, failed and current that is true counts; where none is, the object
+// KindHealth defines the health of objects of a kind, by CEL expressions on their fields: metadata, spec, status, data, apiVersion,
+// kind, and object, the whole. The first of suspended, inProgress, failed and current that is true counts. If none is true, the object
 // is in progress.
 type KindHealth struct {
-	// The API group; without it, that of the core.
+	// The API group; by default the core group.
 	Group string `json:"group,omitempty"`
 	// The kind.
 	Kind string `json:"kind"`
@@ -44,46 +44,44 @@ type KindHealth struct {
 	Current string `json:"current"`
 	// Whether it has failed.
 	Failed string `json:"failed,omitempty"`
-	// Whether it is on its way.
+	// Whether it is in progress.
 	InProgress string `json:"inProgress,omitempty"`
 	// Whether it waits for a person.
 	Suspended string `json:"suspended,omitempty"`
 }
 
-// ServiceKubernetes says which objects make up a service on a Kubernetes runtime. Its sources add
-// up. The objects are the payload: a change of one is a change of what runs.
+// ServiceKubernetes declares the objects of a service on a Kubernetes runtime. Its sources are combined. The objects are the payload: a
+// change of an object changes the running workload.
 type ServiceKubernetes struct {
 	// Files, directories or globs of manifests: paths relative to this file, at or below its directory.
 	Manifests []string `json:"manifests,omitempty"`
 	// A directory with a kustomization, relative to this file.
 	Kustomize string `json:"kustomize,omitempty"`
-	// A Helm chart, rendered when compiling.
+	// A Helm chart, rendered during compilation.
 	Helm *ServiceHelm `json:"helm,omitempty"`
-	// What is different in the objects that the sources make, in this order, as a kustomization has it: a chart need not be copied for
-	// one field.
+	// Patches of the objects from the sources, applied in this order, as in a kustomization. They avoid a copy of a chart to change one
+	// field.
 	Patches []ObjectPatch `json:"patches,omitempty"`
-	// Whether objects that are no longer declared are removed, instead of left in place and reported
-	// as orphaned.
+	// Whether objects that are no longer declared are removed. Otherwise they stay and are reported as orphaned.
 	Prune *bool `json:"prune,omitempty" jsonschema:"default=false"`
-	// Whether objects that exist already and belong to nobody, or to another tool, are taken over
-	// instead of refused.
+	// Whether existing objects with no owner, or with another tool as their owner, are adopted. Otherwise they are rejected.
 	Adopt *bool `json:"adopt,omitempty" jsonschema:"default=false"`
-	// Whether the namespace that the release channel names is made when it is not there, and the labels and annotations that
-	// it is made with. It is never removed, and may be shared.
+	// Whether the namespace of the release channel is created if it does not exist, with which labels and annotations. It is never
+	// removed, and may be shared.
 	CreateNamespace *CreateNamespace `json:"createNamespace,omitempty"`
-	// Whether PersistentVolumeClaims, and the data in them, go as everything else does: when they are pruned, and when the
-	// service or its release channel is taken down. They are kept otherwise.
+	// Whether PersistentVolumeClaims and their data are removed like other objects: when they are pruned, and when the service or its
+	// release channel is removed. By default they are kept.
 	RemoveClaims *bool `json:"removeClaims,omitempty" jsonschema:"default=false"`
-	// What becomes of what somebody else adds to the pod template of a workload, and nobody declares: a container, a volume,
-	// hostNetwork. It is reported, or removed as drift is.
+	// What happens to undeclared additions to the pod template of a workload: a container, a volume, hostNetwork. They are reported, or
+	// removed like drift.
 	Foreign ForeignRule `json:"foreign,omitempty" jsonschema:"default=report"`
-	// Fields that are somebody else's.
+	// Fields with another owner.
 	IgnoreDifferences []IgnoredDifference `json:"ignoreDifferences,omitempty"`
 }
 
-// ObjectPatch changes objects, as an entry of "patches" in a kustomization does.
+// ObjectPatch changes objects, like an entry of "patches" in a kustomization.
 type ObjectPatch struct {
-	// Which objects it is for; without it, the one that a strategic merge patch names itself.
+	// The target objects; without it, the object that a strategic merge patch names itself.
 	Target *PatchTarget `json:"target,omitempty"`
 	// A strategic merge patch, or a list of JSON patch operations (RFC 6902), as text.
 	Patch string `json:"patch,omitempty"`
@@ -91,43 +89,43 @@ type ObjectPatch struct {
 	Path string `json:"path,omitempty"`
 }
 
-// PatchTarget selects objects: all conditions hold. Texts are regular expressions for the whole of what they match.
+// PatchTarget selects objects that match all conditions. Texts are regular expressions that must match the whole value.
 type PatchTarget struct {
-	// API group; empty matches all, and so on.
+	// The API group; empty matches all. The same applies to the other fields.
 	Group     string `json:"group,omitempty"`
 	Version   string `json:"version,omitempty"`
 	Kind      string `json:"kind,omitempty"`
 	Name      string `json:"name,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
-	// Labels of objects, as kubectl -l takes them: app=web,tier!=back.
+	// Labels of objects, in the format of kubectl -l: app=web,tier!=back.
 	LabelSelector string `json:"labelSelector,omitempty"`
-	// Annotations of objects, likewise.
+	// Annotations of objects, in the same format.
 	AnnotationSelector string `json:"annotationSelector,omitempty"`
 }
 
-// ServiceHelm is a Helm chart and what it is rendered with. It is rendered when compiling, without a
-// cluster. Values may use ${{ }}; but for the version, what they name is fixed by the configuration.
+// ServiceHelm is a Helm chart and its input. It is rendered during compilation, without a cluster. Values may use ${{ }}; except for the
+// version, the configuration fixes the names that they use.
 type ServiceHelm struct {
 	// A directory or .tgz file, relative to this file; the name of a chart in the repository, or its oci:// address in a registry,
 	// either with a version; or the https:// address of a .tgz file, which needs its digest.
 	Chart string `json:"chart,omitempty"`
 	// The address of the repository that has the chart: https:// or oci://.
 	Repository string `json:"repository,omitempty"`
-	// The version of the chart in its repository or registry, or a range of versions; converge.lock says which one it is.
+	// The version of the chart in its repository or registry, or a version range; converge.lock contains the resolved version.
 	Version string `json:"version,omitempty"`
 	// The SHA-256 of the .tgz file.
 	Digest ChartDigest `json:"digest,omitempty"`
-	// Values, over those of the files and of the chart.
+	// Values, which override those of the files and of the chart.
 	Values *Values `json:"values,omitempty"`
-	// Files of values, relative to this file; later ones win.
+	// Files of values, relative to this file; later files override earlier ones.
 	ValuesFiles []string `json:"valuesFiles,omitempty"`
-	// The name of the Helm release that templates see; the service's name when not given.
+	// The name of the Helm release for templates; by default the service's name.
 	ReleaseName Name `json:"releaseName,omitempty"`
-	// Whether the CustomResourceDefinitions that the chart brings in crds/ are part of it.
+	// Whether the CustomResourceDefinitions in the chart's crds/ are included.
 	IncludeCRDs *bool `json:"includeCRDs,omitempty" jsonschema:"default=true"`
 }
 
-// Over is the chart that a later layer means: another one, or another version of the same.
+// Over returns the chart of a later layer: another chart, or another version of the same chart.
 func (h *ServiceHelm) Over(before *ServiceHelm) ServiceHelm {
 	named := *h
 	if h.Chart == "" && before != nil {
@@ -137,22 +135,22 @@ func (h *ServiceHelm) Over(before *ServiceHelm) ServiceHelm {
 	return named
 }
 
-// Locked reports whether the chart is one of converge.lock.
+// Locked reports whether the chart must be in converge.lock.
 func (h *ServiceHelm) Locked() bool {
 	return h.Repository != "" || strings.HasPrefix(h.Chart, "oci://")
 }
 
-// KubeVersion is a version of Kubernetes.
+// KubeVersion is a Kubernetes version.
 type KubeVersion string
 
 const kubeVersionPattern = `^v?1\.[0-9]{1,3}(\.[0-9]{1,3})?([-+][0-9A-Za-z.+-]{1,40})?$`
 
 var kubeVersionRE = regexp.MustCompile(kubeVersionPattern)
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (KubeVersion) Pattern() string { return kubeVersionPattern }
 
-// Check refuses what is no version.
+// Check rejects invalid versions.
 func (v KubeVersion) Check() *Fault {
 	return strict.Unless(kubeVersionRE.MatchString(string(v)), "bad-value", "%q is no version of Kubernetes", string(v), "a version such as v1.34.2, as kubectl version prints it")
 }
@@ -164,21 +162,21 @@ const clusterAPIPattern = `^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/v[0-9][a-z0-9]{
 
 var clusterAPIRE = regexp.MustCompile(clusterAPIPattern)
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (ClusterAPI) Pattern() string { return clusterAPIPattern }
 
-// Check refuses what is none.
+// Check rejects invalid APIs.
 func (v ClusterAPI) Check() *Fault {
 	return strict.Unless(clusterAPIRE.MatchString(string(v)), "bad-value", "%q is no API", string(v), "GROUP/VERSION or GROUP/VERSION/KIND, such as monitoring.coreos.com/v1/ServiceMonitor")
 }
 
-// Values are a mapping of anything.
+// Values is a mapping with any content.
 type Values struct{ V map[string]any }
 
-// Wanted words what may stand in the file.
+// Wanted describes the allowed values.
 func (Values) Wanted() string { return "a mapping" }
 
-// DecodeStrict reads the mapping.
+// DecodeStrict decodes the mapping.
 func (v *Values) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	if node.Kind != yaml.MappingNode {
 		d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: v.Wanted()})
@@ -194,10 +192,10 @@ const chartDigestPattern = `^sha256:[0-9a-f]{64}$`
 
 var chartDigestRE = regexp.MustCompile(chartDigestPattern)
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (ChartDigest) Pattern() string { return chartDigestPattern }
 
-// Check refuses what is no digest.
+// Check rejects invalid digests.
 func (d ChartDigest) Check() *Fault {
 	if chartDigestRE.MatchString(string(d)) {
 		return nil

@@ -6,22 +6,22 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// IgnoredDifference names fields of objects that are somebody else's, as Argo CD spells it: they are left out of what is applied
-// to an object that is there, and a difference in them is no drift.
+// IgnoredDifference names fields of objects with another owner, in the format of Argo CD. They are omitted when an existing object is
+// applied, and a difference in them is not drift.
 type IgnoredDifference struct {
-	// The API group; without it, that of the core (ConfigMap, Service).
+	// The API group; by default the core group (ConfigMap, Service).
 	Group NamePattern `json:"group,omitempty"`
 	// The kind.
 	Kind NamePattern `json:"kind"`
-	// The name; any when not given.
+	// The name; by default any.
 	Name NamePattern `json:"name,omitempty"`
-	// The namespace; any when not given.
+	// The namespace; by default any.
 	Namespace NamePattern `json:"namespace,omitempty"`
-	// The fields, as in RFC 6901: /spec/replicas. In lists of what has a name, a number stands for the element that is declared there.
+	// The fields, as in RFC 6901: /spec/replicas. In lists of named elements, a number refers to the declared element with that index.
 	JSONPointers []JSONPointer `json:"jsonPointers,omitempty"`
-	// Who writes the fields, as managedFields name it: kube-controller-manager.
+	// The field managers that write the fields, as in managedFields: kube-controller-manager.
 	ManagedFieldsManagers []NamePattern `json:"managedFieldsManagers,omitempty"`
-	// Not supported; it is here to say so.
+	// Not supported; declared for a clear error.
 	JQPathExpressions []string `json:"jqPathExpressions,omitempty" jsonschema:"-"`
 }
 
@@ -32,10 +32,10 @@ const jsonPointerPattern = `^(/([^~/]|~[01])+)+$`
 
 var jsonPointerRE = regexp.MustCompile(jsonPointerPattern)
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (JSONPointer) Pattern() string { return jsonPointerPattern }
 
-// Check refuses what is no pointer, and what names an object.
+// Check rejects invalid pointers, and pointers to fields that identify an object.
 func (p JSONPointer) Check() *Fault {
 	switch p {
 	case "/apiVersion", "/kind", "/metadata", "/metadata/name", "/metadata/namespace":
@@ -47,5 +47,5 @@ func (p JSONPointer) Check() *Fault {
 // ForeignRule is report or remove.
 type ForeignRule string
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (ForeignRule) Values() []string { return []string{"report", "remove"} }

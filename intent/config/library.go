@@ -14,32 +14,32 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Library has release channels, protections and types of addons that several applications share. It stands in a directory of its own, with
-// the documents of kind Protection that it refers to, and is published under its name and version, once.
+// Library contains release channels, protections and types of addons that several applications share. It is in its own directory, with
+// the documents of kind Protection that it refers to, and is published once under its name and version.
 type Library struct {
 	Header
-	// Its version. Other content takes another one.
+	// Its version. Changed content needs a new version.
 	Version LibraryVersion `json:"version" jsonschema:"minimum=1,maximum=1000000"`
-	// What it is for, for people.
+	// A description of the library.
 	Description string `json:"description,omitempty"`
 	// Release channels of every application that imports it.
 	ReleaseChannels []ReleaseChannel `json:"releaseChannels,omitempty"`
 	// Protections of all channels of every application that imports it.
 	Protections []ProtectionUse `json:"protections,omitempty"`
-	// Types that addons of services may have, in every application that imports it.
+	// Types of addons, in every application that imports it.
 	AddonTypes []AddonType `json:"addonTypes,omitempty"`
 }
 
-// Import takes in a library: what it has is as if the application said it itself.
+// Import adds the content of a library to the application.
 type Import struct {
 	// The name of a Library.
 	Name Name `json:"name"`
-	// Its version, that one and no other.
+	// Its exact version.
 	Version LibraryVersion `json:"version" jsonschema:"minimum=1,maximum=1000000"`
-	// The SHA-256 that its content must have, as it is printed when it is published.
+	// The SHA-256 of its content, as printed when it is published.
 	Digest LibraryDigest `json:"digest,omitempty"`
-	// Its directory, relative to that of this file, where it is to be read from there. If that version is published as well, it has
-	// to have the same content.
+	// Its directory, relative to that of this file, to read it from there. If that version is also published, it must have the same
+	// content.
 	Path string `json:"path,omitempty"`
 }
 
@@ -48,7 +48,7 @@ type LibraryVersion int
 
 const maxLibraryVersion = 1_000_000
 
-// Check refuses what is no version.
+// Check rejects invalid versions.
 func (v LibraryVersion) Check() *Fault {
 	return strict.Unless(v >= 1 && v <= maxLibraryVersion, "bad-value", "%q is no version of a library", fmt.Sprint(int(v)), "a whole number from 1 on: 3")
 }
@@ -56,32 +56,32 @@ func (v LibraryVersion) Check() *Fault {
 // LibraryDigest names the content of a library: its SHA-256 in hex.
 type LibraryDigest string
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (LibraryDigest) Pattern() string { return `^[0-9a-f]{64}$` }
 
-// Check refuses what is no digest.
+// Check rejects invalid digests.
 func (d LibraryDigest) Check() *Fault {
 	right := len(d) == 64 && strings.Trim(string(d), "0123456789abcdef") == ""
 	return strict.Unless(right, "bad-value", "%q is no digest of a library", string(d), "64 hexadecimal digits, as they are printed when it is published")
 }
 
-// MaxLibrary bounds the content of a library in bytes, MaxLibraryFiles its files.
+// MaxLibrary bounds the content of a library in bytes, MaxLibraryFiles its number of files.
 const (
 	MaxLibrary      = 150_000
 	MaxLibraryFiles = 100
 )
 
-// LibraryContent is what a library says: its files as they are. It is published by the digest of this.
+// LibraryContent is the content of a library: its files unchanged. The digest of this value is its name.
 type LibraryContent struct {
 	Name    string            `json:"name"`
 	Version int               `json:"version"`
-	Files   map[string]string `json:"files"` // by name; there are no directories
+	Files   map[string]string `json:"files"` // by name, without directories
 }
 
-// Digest is the SHA-256 of the content, in hex.
+// Digest returns the SHA-256 of the content, in hex.
 func (l LibraryContent) Digest() string { return entities.DigestOf(l) }
 
-// Imported is a library whose parts an application has.
+// Imported is an imported library.
 type Imported struct {
 	Name    string
 	Version int
@@ -89,7 +89,7 @@ type Imported struct {
 	Path    string // of its directory, from that of the application; empty: it is published
 }
 
-// library is the kind of a document that is part of no application.
+// library is the kind of a document that belongs to no application.
 const library = "Library"
 
 // LibraryDocuments are the documents of a library.
@@ -99,8 +99,8 @@ type LibraryDocuments struct {
 	Content LibraryContent
 }
 
-// ReadLibrary reads the library of a directory: converge.yaml and *.converge.yaml, and nothing below. It is nil where the problems
-// are such that there is none.
+// ReadLibrary reads the library of a directory: converge.yaml and *.converge.yaml, without subdirectories. It is nil if the problems
+// prevent that.
 func ReadLibrary(fsys fs.FS) (*LibraryDocuments, Problems, error) { return readLibrary(fsys, "") }
 
 func readLibrary(fsys fs.FS, under string) (*LibraryDocuments, Problems, error) {
@@ -137,8 +137,8 @@ func tooLarge() *Fault {
 	return &Fault{Code: "too-large", Message: "the library is too large", Expected: fmt.Sprintf("at most %d bytes in %d files", MaxLibrary, MaxLibraryFiles)}
 }
 
-// ParseLibrary reads the content of a library, strictly and within bounds, wherever it is from; under is put before the names of
-// its files in problems. It is nil where the problems are such that there is none.
+// ParseLibrary parses the content of a library strictly and within the limits, from any origin. The prefix under is added to the names
+// of its files in problems. The result is nil if the problems prevent parsing.
 func ParseLibrary(content LibraryContent, under string) (*LibraryDocuments, Problems) {
 	l := &Reader{kinds: []string{library, "Protection"}, Config: &Config{}}
 	at, size := path.Join(under, "converge.yaml"), 0
@@ -168,7 +168,7 @@ func ParseLibrary(content LibraryContent, under string) (*LibraryDocuments, Prob
 	return &LibraryDocuments{Document: doc, Shared: l.Config.Protections, Content: is}, l.Problems()
 }
 
-// oneLibrary is the document that says what the library is.
+// oneLibrary returns the document of kind Library.
 func (l *Reader) oneLibrary(file string) *Document[Library] {
 	for _, stray := range l.Config.Installations {
 		stray.Report("kind", Fault{Code: "misplaced", Message: "an Installation is part of no library", Expected: "a file of its own, elsewhere"})
@@ -187,7 +187,7 @@ func (l *Reader) oneLibrary(file string) *Document[Library] {
 	return all[0]
 }
 
-// onlyShared refuses what lies with an application: commands run in its directory.
+// onlyShared rejects commands, because they run in the directory of an application.
 func (l *Reader) onlyShared(doc *Document[Library]) {
 	for i, channel := range doc.Spec.ReleaseChannels {
 		at := strict.Index("releaseChannels", i)
@@ -225,7 +225,7 @@ func onlySharedKind(d *strict.Decoder, at string, kind ProtectionKind) {
 	}
 }
 
-// imports takes in what the application imports, behind what it has itself.
+// imports adds the imports of the application after its own content.
 func (l *Reader) imports() error {
 	app := l.Config.Application
 	if app == nil {
@@ -247,7 +247,7 @@ func (l *Reader) imports() error {
 			return err
 		}
 		if doc == nil {
-			l.Broken = true // what refers to it is not checked
+			l.Broken = true // references to it are not checked
 			continue
 		}
 		l.graft(app, at, doc, names)
@@ -256,7 +256,7 @@ func (l *Reader) imports() error {
 	return nil
 }
 
-// imported reads one library; nil: it cannot be had, which is reported.
+// imported reads one library; nil: it is not available, which is reported.
 func (l *Reader) imported(app *Document[Application], at string, wanted Import) (*LibraryDocuments, error) {
 	content, absent, err := l.published(wanted)
 	if err != nil {
@@ -291,7 +291,7 @@ func (l *Reader) imported(app *Document[Application], at string, wanted Import) 
 	return nil, nil //nolint:nilnil // reported
 }
 
-// published asks for a library as it was published, and says why there is none.
+// published returns a published library, or why it does not exist.
 func (l *Reader) published(wanted Import) (content LibraryContent, absent *Fault, err error) {
 	ask := l.Config.Options.Published
 	if ask == nil {
@@ -310,10 +310,10 @@ func (l *Reader) published(wanted Import) (content LibraryContent, absent *Fault
 	return content, nil, err
 }
 
-// UnknownLibrary is the code of an import that nobody has published, or that nobody could be asked for.
+// UnknownLibrary is the code of an import of a library that is not published, or that cannot be queried.
 const UnknownLibrary = "unknown-library"
 
-// beside reads a library from a directory of its own.
+// beside reads a library from its own directory.
 func (l *Reader) beside(app *Document[Application], at, name string) (*LibraryDocuments, Problems) {
 	clean := path.Join(path.Dir(app.File), name)
 	fault := Fault{
@@ -326,7 +326,7 @@ func (l *Reader) beside(app *Document[Application], at, name string) (*LibraryDo
 	}
 	root, err := l.Config.Options.OpenDirectory(clean)
 	if err == nil {
-		defer root.Close() // only read
+		defer root.Close() // read-only
 		var doc *LibraryDocuments
 		var problems Problems
 		if doc, problems, err = readLibrary(root.FS(), clean); err == nil {
@@ -339,7 +339,7 @@ func (l *Reader) beside(app *Document[Application], at, name string) (*LibraryDo
 	return nil, nil
 }
 
-// filesOf are the files of a library, as they are called from the directory of the application.
+// filesOf returns the files of a library, with paths from the directory of the application.
 func filesOf(doc *LibraryDocuments, under string) []string {
 	if doc == nil {
 		return nil
@@ -347,7 +347,7 @@ func filesOf(doc *LibraryDocuments, under string) []string {
 	return strict.Map(slices.Sorted(maps.Keys(doc.Content.Files)), func(name string) string { return path.Join(under, name) })
 }
 
-// ownNames are the names that an application has itself, and where.
+// ownNames returns the names that an application declares itself, with their positions.
 func (l *Reader) ownNames(app *Document[Application]) map[string]string {
 	names := map[string]string{}
 	for i, c := range app.Spec.ReleaseChannels {
@@ -381,8 +381,7 @@ func useKey(p ProtectionUse) string {
 	return fmt.Sprintf("the protection %q of all channels", string(cmp.Or(p.Name, p.Ref)))
 }
 
-// graft has the parts of a library be the application's, but for those whose names something before it has: nothing stands in the
-// place of anything else.
+// graft adds the parts of a library to the application, except for names that already exist: nothing is replaced.
 func (l *Reader) graft(app *Document[Application], at string, from *LibraryDocuments, names map[string]string) {
 	own := map[string]string{}
 	free := func(key, place string) bool {

@@ -8,13 +8,13 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// CreateNamespace says whether a namespace is made, and with what on it.
+// CreateNamespace configures whether a namespace is created, and with which metadata.
 type CreateNamespace struct {
 	On bool
 	NamespaceMeta
 }
 
-// NamespaceMeta is what a namespace carries that is made.
+// NamespaceMeta is the metadata of a created namespace.
 type NamespaceMeta struct {
 	// Labels, such as those of Pod Security.
 	Labels map[string]string `json:"labels,omitempty"`
@@ -22,12 +22,12 @@ type NamespaceMeta struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Wanted words what may stand in the file.
+// Wanted describes the allowed values.
 func (CreateNamespace) Wanted() string {
 	return "true, false, or a mapping of the labels and annotations that it is made with"
 }
 
-// DecodeStrict reads true or false, or what the namespace carries.
+// DecodeStrict decodes true, false, or the metadata of the namespace.
 func (c *CreateNamespace) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	if node.Kind != yaml.MappingNode {
 		value, _ := strict.Scalar(node)

@@ -11,78 +11,77 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Identity is how callers prove who they are: by an OIDC ID token that comes with what they ask.
+// Identity configures authentication: by an OIDC ID token in each request.
 type Identity struct {
 	Issued
-	// Verbs that are refused without proof, or "*" for all that change something.
+	// Verbs that are rejected without authentication, or "*" for all that change something.
 	Required Verbs `json:"required,omitempty"`
 }
 
-// Issued says whose tokens are believed, and what they say.
+// Issued configures the issuer and the claims of accepted tokens.
 type Issued struct {
-	// Who issues the tokens, as their iss claim says it.
+	// The issuer of the tokens, as in their iss claim.
 	Issuer string `json:"issuer"`
-	// Whom the tokens are for, as their aud claim says it.
+	// The audience of the tokens, as in their aud claim.
 	Audience string `json:"audience"`
-	// The address of the issuer's keys, where workers cannot reach its discovery document.
+	// The URL of the issuer's keys, if workers cannot reach its discovery document.
 	KeysURL string `json:"keysUrl,omitempty"`
-	// The claim that names the caller; email, or else sub, when not given.
+	// The claim with the caller's name; by default email, or else sub.
 	UserClaim string `json:"userClaim,omitempty"`
-	// The claim that lists the caller's groups.
+	// The claim with the caller's groups.
 	GroupsClaim string `json:"groupsClaim,omitempty" jsonschema:"default=groups"`
-	// How long ago a token may have been issued, whatever it says itself; at most 24h.
+	// The maximum age of a token, independent of its own expiry; at most 24h.
 	MaxAge Duration `json:"maxAge,omitempty" jsonschema:"default=1h"`
 }
 
-// Authorization grants verbs to people and groups. A verb that no grant names may be used by anybody.
+// Authorization grants verbs to people and groups. Everybody may use a verb that no grant names.
 type Authorization struct {
 	// The verbs, or "*" for all that change something.
 	Verbs Verbs `json:"verbs"`
-	// The channels in which it holds; all when neither this nor selector is given.
+	// The channels to which it applies; all if neither this nor selector is set.
 	ReleaseChannels []Name `json:"releaseChannels,omitempty"`
-	// Or all channels that have all of these labels.
+	// Or all channels with all of these labels.
 	Selector map[string]string `json:"selector,omitempty"`
 	// Names of people, and of groups as group:NAME.
 	To []string `json:"to"`
 }
 
-// Notification sends what happens to an address.
+// Notification sends events to an address.
 type Notification struct {
 	// Its name, unique in the application.
 	Name Name `json:"name"`
-	// The address, or {workerEnv: NAME} where that is a secret.
+	// The address, or {workerEnv: NAME} if it is a secret.
 	URL EnvValue `json:"url"`
-	// The form: as Converge's own JSON, or as a message to Slack.
+	// The format: Converge's own JSON, or a Slack message.
 	Format NotificationFormat `json:"format,omitempty" jsonschema:"default=json"`
-	// What is sent, or "*" for everything.
+	// The events to send, or "*" for all.
 	Events Events `json:"events"`
 }
 
 // NotificationFormat is json or slack.
 type NotificationFormat string
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (NotificationFormat) Values() []string { return []string{"json", "slack"} }
 
-// ManualApproval passes once people have approved the release in this channel.
+// ManualApproval passes after people have approved the release in this channel.
 type ManualApproval struct {
-	// How many people it takes.
+	// The required number of approvers.
 	MinApprovers *int `json:"minApprovers,omitempty" jsonschema:"default=1,minimum=1"`
-	// Who may: names of people, and of groups as group:NAME; anybody when not given.
+	// Who may approve: names of people, and of groups as group:NAME; by default everybody.
 	Approvers []string `json:"approvers,omitempty"`
-	// Whether somebody else has to approve than who released it.
+	// Whether the approver must be a different person than the releaser.
 	NotReleaser bool `json:"notReleaser,omitempty" jsonschema:"default=false"`
 }
 
-// SharedManualApproval passes once people have approved the release, in all channels that name the same
-// approval.
+// SharedManualApproval passes after people have approved the release, in all channels with the same approval.
 type SharedManualApproval struct {
 	// The name of the approval.
 	Name Name `json:"name"`
 	ManualApproval
 }
 
-// Everything stands for all verbs, or all events.
+// Everything means all verbs, or all events.
 const Everything = "*"
 
 // Verbs are names of verbs, or "*".
@@ -91,7 +90,7 @@ type Verbs []string
 // Events are names of events, or "*".
 type Events []string
 
-// Choices lists the names that may stand in the file.
+// Choices lists the allowed names.
 func (Verbs) Choices() []string {
 	return []string{
 		protocol.Release, protocol.Approve, protocol.Reject, protocol.Bypass, protocol.Pause, protocol.Resume, protocol.Pin, protocol.Unpin,
@@ -100,26 +99,26 @@ func (Verbs) Choices() []string {
 	}
 }
 
-// Wanted words what may stand in the file.
+// Wanted describes the allowed values.
 func (Verbs) Wanted() string { return `a list of verbs, or "*"` }
 
-// DecodeStrict reads a list, or "*".
+// DecodeStrict decodes a list, or "*".
 func (v *Verbs) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	*v = decodeChoices(d, path, node, listing{v.Choices(), v.Wanted()})
 }
 
-// Choices lists the names that may stand in the file.
+// Choices lists the allowed names.
 func (Events) Choices() []string { return entities.EventKinds() }
 
-// Wanted words what may stand in the file.
+// Wanted describes the allowed values.
 func (Events) Wanted() string { return `a list of events, or "*"` }
 
-// DecodeStrict reads a list, or "*".
+// DecodeStrict decodes a list, or "*".
 func (e *Events) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	*e = decodeChoices(d, path, node, listing{e.Choices(), e.Wanted()})
 }
 
-// listing is what a list may hold, and how that is worded.
+// listing is the allowed content of a list, and its description.
 type listing struct {
 	choices []string
 	wanted  string

@@ -5,36 +5,36 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// This file has what a protection can ask.
+// This file contains the kinds of protections.
 
-// ProtectionKind is how a protection is evaluated. Exactly one field is given.
+// ProtectionKind is the evaluation of a protection. Exactly one field is set.
 type ProtectionKind struct {
-	// Passes within windows of time, outside of holidays and freezes.
+	// Passes within time windows, outside of holidays and freezes.
 	AllowedTimes *AllowedTimes `json:"allowedTimes,omitempty"`
-	// Refuses versions.
+	// Rejects versions.
 	DeniedVersions *DeniedVersions `json:"deniedVersions,omitempty"`
-	// Refuses what brings commits.
+	// Rejects releases that contain new commits from a list.
 	DeniedCommits *DeniedCommits `json:"deniedCommits,omitempty"`
 	// Passes while the samples of a Prometheus query are within bounds.
 	Prometheus *PrometheusProtection `json:"prometheus,omitempty"`
 	// Passes while no alert is active that is neither silenced nor inhibited.
 	Alertmanager *AlertmanagerProtection `json:"alertmanager,omitempty"`
-	// Passes while an address answers well.
+	// Passes while a GET request returns an accepted status.
 	HTTP *HTTPProtection `json:"http,omitempty"`
-	// Asks a command, run by the worker: exit code 0 passes, 1 and 3 fail, 2 waits, anything else is
-	// an error. The last line of its output is the reason.
+	// Runs a command on the worker: exit code 0 passes, 1 and 3 fail, 2 waits, any other code is an error. The last line of its output
+	// is the reason.
 	Command *CommandProtection `json:"command,omitempty"`
-	// Asks a command, run as a Kubernetes Job, which answers in the same way.
+	// Runs a command as a Kubernetes Job, with the same exit codes.
 	Job *JobProtection `json:"job,omitempty"`
-	// Asks a command, run as a task of Amazon ECS, which answers in the same way.
+	// Runs a command as an Amazon ECS task, with the same exit codes.
 	Task *TaskProtection `json:"task,omitempty"`
-	// Passes while what will serve is at least the recent maximum use.
+	// Passes while the new capacity is at least the recent maximum use.
 	Capacity *CapacityProtection `json:"capacity,omitempty"`
-	// Passes while an expression about the release, its phases and the objects in the channel is true.
+	// Passes while an expression on the release, its phases and the objects in the channel is true.
 	CEL *CELProtection `json:"cel,omitempty"`
-	// Passes once what was released was seen to be no worse than a control group. Of a postcondition only.
+	// Passes after a comparison shows that the release is not worse than a control group. Only for postconditions.
 	Compare *CompareProtection `json:"compare,omitempty"`
-	// Gives a fixed verdict, for trying out.
+	// Returns a fixed verdict, for tests.
 	Always *AlwaysProtection `json:"always,omitempty"`
 }
 
@@ -42,47 +42,47 @@ type ProtectionKind struct {
 type AllowedTimes struct {
 	// The name of a time zone, such as Europe/Paris.
 	TimeZone string `json:"timeZone"`
-	// When it is open; always when not given.
+	// When it is open; by default always.
 	Windows []TimeWindow `json:"windows,omitempty"`
-	// Countries on whose public holidays it is closed: FR, US, DE-BY.
+	// Countries with public holidays on which it is closed: FR, US, DE-BY.
 	HolidayCountries []string `json:"holidayCountries,omitempty"`
-	// Further days on which it is closed: "2026-12-24".
+	// More days on which it is closed: "2026-12-24".
 	Holidays []string `json:"holidays,omitempty"`
-	// Spans in which it is closed.
+	// Periods in which it is closed.
 	Freezes []Freeze `json:"freezes,omitempty"`
 }
 
 // TimeWindow is open on some days of the week, between two times of the day.
 type TimeWindow struct {
-	// Days of the week: Mon-Thu, or Sat,Sun; every day when not given.
+	// Days of the week: Mon-Thu, or Sat,Sun; by default every day.
 	Days string `json:"days,omitempty"`
-	// Times of the day: "09:00-16:00", or over midnight "22:00-06:00"; all day when not given.
+	// Times of the day: "09:00-16:00", or over midnight "22:00-06:00"; by default all day.
 	Hours string `json:"hours,omitempty"`
 }
 
-// Freeze is a span in which nothing opens.
+// Freeze is a closed period.
 type Freeze struct {
 	// Its first day "2026-12-20", a local time "2026-12-20T18:00", or a time with its zone.
 	From string `json:"from"`
-	// Its last day, which belongs to it, or the time at which it ends.
+	// Its last day (inclusive), or the time at which it ends.
 	To string `json:"to"`
-	// Why, for people.
+	// The reason to show.
 	Reason string `json:"reason,omitempty"`
 }
 
-// DeniedVersions refuses versions.
+// DeniedVersions rejects versions.
 type DeniedVersions struct {
-	// Versions, or patterns of them: v1.2.*
+	// Versions or patterns: v1.2.*
 	Versions []string `json:"versions"`
-	// Why, for people.
+	// The reason to show.
 	Reason string `json:"reason,omitempty"`
 }
 
-// DeniedCommits refuses what brings commits that the channel does not have.
+// DeniedCommits rejects releases with commits that the channel does not have yet.
 type DeniedCommits struct {
-	// Commits of the repository that the configuration comes from, in hex, of at least 7 digits.
+	// Commits of the configuration's repository, in hex, with at least 7 digits.
 	Commits []string `json:"commits"`
-	// Why, for people.
+	// The reason to show.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -96,193 +96,194 @@ type PrometheusProtection struct {
 	LessThan *Number `json:"lessThan,omitempty"`
 	// Every sample must be greater than this.
 	GreaterThan *Number `json:"greaterThan,omitempty"`
-	// What no sample at all means: an error, or passing.
+	// The meaning of a result without samples: an error, or passing.
 	Empty EmptyResult `json:"empty,omitempty" jsonschema:"default=error"`
-	// A token to send along.
+	// A bearer token for the request.
 	Token *EnvValue `json:"token,omitempty"`
 }
 
 // EmptyResult is error or pass.
 type EmptyResult string
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (EmptyResult) Values() []string { return []string{"error", "pass"} }
 
-// AlertmanagerProtection passes while no alert that matches is active.
+// AlertmanagerProtection passes while no matching alert is active.
 type AlertmanagerProtection struct {
 	// The address of the server: http://alertmanager:9093
 	URL string `json:"url"`
-	// Labels that an alert must all have to count.
+	// Labels that an alert must have to match.
 	Matchers map[string]string `json:"matchers"`
-	// A token to send along.
+	// A bearer token for the request.
 	Token *EnvValue `json:"token,omitempty"`
 }
 
-// HTTPProtection passes while a GET answers with one of the statuses.
+// HTTPProtection passes while a GET request returns one of the statuses.
 type HTTPProtection struct {
 	// The address.
 	URL string `json:"url"`
-	// Headers to send along.
+	// Headers of the request.
 	Headers map[string]EnvValue `json:"headers,omitempty"`
-	// Statuses that pass; 200 to 299 when not given.
+	// Statuses that pass; by default 200 to 299.
 	Statuses []int `json:"statuses,omitempty"`
-	// How long it may take.
+	// The timeout.
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=10s"`
 }
 
-// CommandProtection asks a command that starts in the directory of this file, without a shell.
+// CommandProtection runs a command that starts in the directory of this file, without a shell.
 type CommandProtection struct {
 	// The program and its arguments.
 	Command []string `json:"command"`
 	// Environment variables for it.
 	Env map[EnvName]EnvValue `json:"env,omitempty"`
-	// How long it may take.
+	// The timeout.
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=30s"`
 }
 
-// JobProtection asks a command that runs as a Kubernetes Job.
+// JobProtection runs a command as a Kubernetes Job.
 type JobProtection struct {
 	// The program and its arguments.
 	Command []string `json:"command"`
 	// Environment variables for it.
 	Env map[EnvName]EnvValue `json:"env,omitempty"`
-	// How long it may take.
+	// The timeout.
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=5m"`
 	CommandJob
 }
 
-// TaskProtection asks a command that runs as a task of Amazon ECS.
+// TaskProtection runs a command as an Amazon ECS task.
 type TaskProtection struct {
 	// The program and its arguments.
 	Command []string `json:"command"`
-	// Environment variables for it. No secrets: who may describe the task reads them.
+	// Environment variables for it. They must not contain secrets, because everybody who may describe the task can read them.
 	Env map[EnvName]EnvValue `json:"env,omitempty"`
-	// How long it may take.
+	// The timeout.
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=5m"`
 	CommandTask
 }
 
-// CapacityProtection passes while what will serve is at least the recent maximum use.
+// CapacityProtection passes while the new capacity is at least the recent maximum use.
 type CapacityProtection struct {
 	// The address of a Prometheus server.
 	URL string `json:"url"`
-	// A query of the present use, whose recent maximum counts.
+	// A query of the current use. Its recent maximum counts.
 	Use string `json:"use"`
-	// How far back the maximum is searched.
+	// The time range of the maximum.
 	Over Duration `json:"over,omitempty" jsonschema:"default=24h"`
-	// A query of what would serve. One of this, parameter and object is given.
+	// A query of the new capacity. Exactly one of this, parameter and object is set.
 	Capacity string `json:"capacity,omitempty"`
-	// The parameter of the service that says what would serve.
+	// The service's parameter with the new capacity.
 	Parameter ParameterName `json:"parameter,omitempty"`
-	// The object in the channel whose available replicas say what serves, as the runtime reports it: where an autoscaler decides.
+	// The object in the channel whose available replicas, as the runtime reports them, are the capacity: for autoscaled workloads.
 	Object string `json:"object,omitempty"`
-	// What one unit of the parameter, or one replica, serves.
+	// The capacity of one unit of the parameter, or of one replica.
 	Per *Number `json:"per,omitempty" jsonschema:"default=1"`
-	// A token to send along.
+	// A bearer token for the request.
 	Token *EnvValue `json:"token,omitempty"`
 }
 
 // CELProtection passes while an expression is true.
 type CELProtection struct {
-	// The expression, in CEL, which yields true or false: objects.all(o, o.status == "SUCCEEDED")
+	// The CEL expression, whose result is a boolean: objects.all(o, o.status == "SUCCEEDED")
 	Expression string `json:"expression"`
-	// What it says when the expression is false, for people.
+	// The message to show when the expression is false.
 	Message string `json:"message,omitempty"`
-	// What false means: waiting, or failing.
+	// The meaning of false: waiting, or failing.
 	OnFalse FalseMeaning `json:"onFalse,omitempty" jsonschema:"default=wait"`
 }
 
 // FalseMeaning is wait or fail.
 type FalseMeaning string
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (FalseMeaning) Values() []string { return []string{"wait", "fail"} }
 
-// CompareProtection compares what was released with a control group, by a statistical test.
+// CompareProtection compares a release with a control group by a statistical test.
 type CompareProtection struct {
-	// Where samples come from, and those of what was released.
+	// The source and the query of the samples of the release.
 	Prometheus ComparedQuery `json:"prometheus"`
-	// What it is compared with: query or offset.
+	// The control group: query or offset.
 	Control ControlGroup `json:"control"`
-	// What is for the worse.
+	// The direction of a change for the worse.
 	Direction ChangeDirection `json:"direction,omitempty" jsonschema:"default=increase"`
-	// How often, at most, a release that changes nothing is taken for worse in the channel; 0.01 when not given. All comparisons there share it.
+	// The maximum probability that a release without a change is found worse in the channel; by default 0.01. All comparisons in the
+	// channel share it.
 	Alpha *Number `json:"alpha,omitempty"`
-	// How many looks share alpha too, such as those in several channels.
+	// The number of evaluations that also share alpha, such as those in several channels.
 	Looks int `json:"looks,omitempty" jsonschema:"default=1"`
-	// The least change that counts, relative to the control group: 0.1, which is 10 %, when not given.
+	// The minimum change that counts, relative to the control group; by default 0.1, which is 10 %.
 	Tolerance *Number `json:"tolerance,omitempty"`
-	// How many samples each group must have, or requests, where these are counted: 20 samples or 200 requests when not given.
+	// The minimum number of samples per group, or of requests if requests are counted; by default 20 samples or 200 requests.
 	MinSamples int `json:"minSamples,omitempty"`
-	// What samples mean that are no finite number: an error, or nothing.
+	// The handling of samples that are not finite numbers: an error, or ignored.
 	NaNStrategy NaNStrategy `json:"nanStrategy,omitempty" jsonschema:"default=error"`
-	// What no samples at all mean: an error, or passing.
+	// The meaning of a result without samples: an error, or passing.
 	Empty EmptyResult `json:"empty,omitempty" jsonschema:"default=error"`
-	// How long samples are taken, from when the objects became stable. Then it looks.
+	// How long samples are collected after the objects are stable. Then the comparison is evaluated.
 	For Duration `json:"for"`
-	// When it looks once more, counted as for is, if there were too few samples; twice for when not given.
+	// The time of a second evaluation if there were too few samples, measured like for; by default twice for.
 	Deadline Duration `json:"deadline,omitempty"`
-	// The time between samples; so that there are half as many again as minSamples when not given, and 15s at least.
+	// The time between samples; by default such that there are one and a half times minSamples, and at least 15s.
 	Step Duration `json:"step,omitempty"`
-	// What too few samples mean at the deadline.
+	// The result if there are too few samples at the deadline.
 	Inconclusive InconclusiveMeaning `json:"inconclusive,omitempty" jsonschema:"default=fail"`
 }
 
-// ComparedQuery is where samples of what was released come from.
+// ComparedQuery is the source of the samples of a release.
 type ComparedQuery struct {
 	// The address of the server: http://prometheus:9090
 	URL string `json:"url"`
-	// A query of one series, in PromQL; with total, of a number in the $__range.
+	// A PromQL query of one series; with total, of a number in the $__range.
 	Query string `json:"query"`
-	// A query of the number of which query is a part: shares are compared, such as that of errors in requests.
+	// A query of the total of which query counts a part: the shares are compared, such as that of errors in requests.
 	Total string `json:"total,omitempty"`
-	// A token to send along.
+	// A bearer token for the request.
 	Token *EnvValue `json:"token,omitempty"`
 }
 
-// ControlGroup is where samples of the control group come from.
+// ControlGroup is the source of the samples of the control group.
 type ControlGroup struct {
-	// As of what was released.
+	// Like the query of the release.
 	Query string `json:"query,omitempty"`
-	// As of what was released.
+	// Like the total of the release.
 	Total string `json:"total,omitempty"`
-	// The same queries, so long before: weaker, since other things change too.
+	// The same queries at this time before: weaker, because other things change, too.
 	Offset Duration `json:"offset,omitempty"`
 }
 
 // ChangeDirection is increase, decrease or either.
 type ChangeDirection string
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (ChangeDirection) Values() []string { return []string{"increase", "decrease", "either"} }
 
 // NaNStrategy is error or drop.
 type NaNStrategy string
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (NaNStrategy) Values() []string { return []string{"error", "drop"} }
 
 // InconclusiveMeaning is fail or pass.
 type InconclusiveMeaning string
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (InconclusiveMeaning) Values() []string { return []string{"fail", "pass"} }
 
-// AlwaysProtection gives a fixed verdict, for trying out.
+// AlwaysProtection returns a fixed verdict, for tests.
 type AlwaysProtection struct {
 	// The verdict.
 	Verdict FixedVerdict `json:"verdict"`
-	// The reason to show with it.
+	// The reason to show.
 	Reason string `json:"reason,omitempty"`
 }
 
 // FixedVerdict is a verdict as explain shows it.
 type FixedVerdict string
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (FixedVerdict) Values() []string { return []string{"PASS", "WAIT", "FAIL", "ERROR"} }
 
-// kindName is a kind of protection and whether it was given.
+// kindName is a kind of protection and whether it is set.
 type kindName struct {
 	kind  entities.CheckKind
 	given bool
@@ -306,7 +307,7 @@ func (k ProtectionKind) names() []kindName {
 	}
 }
 
-// Kinds lists the kinds that were given; one is right.
+// Kinds lists the kinds that are set; exactly one is valid.
 func (k ProtectionKind) Kinds() []entities.CheckKind {
 	var given []entities.CheckKind
 	for _, n := range k.names() {
@@ -322,7 +323,7 @@ func KindNames() []string {
 	return strict.Map(ProtectionKind{}.names(), func(n kindName) string { return string(n.kind) })
 }
 
-// Stages lists the stages that an item of a lifecycle names; one is right.
+// Stages lists the stages that are set in an item of a lifecycle; exactly one is valid.
 func (s ProtectionStage) Stages() []entities.CheckAt {
 	var all []entities.CheckAt
 	if s.PreApproval != nil {

@@ -10,60 +10,58 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// Rollout is the policy by which a release goes through the instances of a channel.
+// Rollout is the policy by which a release progresses through the instances of a channel.
 type Rollout struct {
-	// How many instances are updated, and how long is waited, one after the other. What the last one leaves follows it.
+	// The numbers of updated instances and the pauses, in sequence. The remaining instances follow the last step.
 	Steps []RolloutStep `json:"steps,omitempty"`
-	// How many instances may be unavailable at once, as a number or a percentage, which is rounded down; at least 1. One that
-	// is unavailable already may be updated all the same.
+	// The maximum number of unavailable instances, as a number or a percentage, which is rounded down; at least 1. An instance that is
+	// already unavailable may always be updated.
 	MaxUnavailable *Amount `json:"maxUnavailable,omitempty"`
-	// A program and its arguments that say which instances are next, instead of steps. It starts in the directory of this
-	// file, without a shell.
+	// A program and its arguments that select the next instances, instead of steps. It starts in the directory of this file, without a
+	// shell.
 	Command []string `json:"command,omitempty"`
 	// Environment variables for the command.
 	Env map[EnvName]EnvValue `json:"env,omitempty"`
-	// How long the command may take.
+	// The timeout of the command.
 	Timeout Duration `json:"timeout,omitempty" jsonschema:"default=30s"`
 }
 
-// RolloutStep is one of its fields.
+// RolloutStep has exactly one of its fields.
 type RolloutStep struct {
-	// So many instances are updated once the step is done, those of the steps before included: a number, or a percentage,
-	// which is rounded up.
+	// The number of updated instances after this step, including those of earlier steps: a number, or a percentage, which is rounded up.
 	Instances *Amount `json:"instances,omitempty"`
-	// How long those that are updated so far must have been stable.
+	// How long the updated instances must have been stable.
 	Pause Duration `json:"pause,omitempty"`
 }
 
-// ConfigRollout is the policy by which a change of configuration goes through the services of the application.
+// ConfigRollout is the policy by which a change of configuration progresses through the services of the application.
 type ConfigRollout struct {
-	// How many services get it, and how long is waited, one after the other. What the last one leaves follows it.
+	// The numbers of updated services and the pauses, in sequence. The remaining services follow the last step.
 	Steps []ConfigRolloutStep `json:"steps"`
-	// Once so many services have failed with an incarnation, or were rolled back from it, no further one gets it.
+	// After this number of services have failed with an incarnation, or were rolled back from it, no more services get it.
 	MaxFailures *int `json:"maxFailures,omitempty" jsonschema:"default=1,minimum=1"`
 }
 
-// ConfigRolloutStep is one of its fields.
+// ConfigRolloutStep has exactly one of its fields.
 type ConfigRolloutStep struct {
-	// So many services have it once the step is done, those of the steps before included: a number, or a percentage, which is
-	// rounded up.
+	// The number of updated services after this step, including those of earlier steps: a number, or a percentage, which is rounded up.
 	Services *Amount `json:"services,omitempty"`
-	// How long ago it must have succeeded in those that have it so far.
+	// The minimum time since the change succeeded in the updated services.
 	Pause Duration `json:"pause,omitempty"`
 }
 
 // Amount is a number of instances or services, or a percentage of them.
 type Amount entities.Amount
 
-// AmountPattern is that of a percentage, for the JSON schema.
+// AmountPattern is the pattern of a percentage, for the JSON schema.
 const AmountPattern = `^([1-9][0-9]?|100)%$`
 
-// Wanted words what may stand in the file.
+// Wanted describes the allowed values.
 func (Amount) Wanted() string {
 	return `a number, at least 1, or a percentage such as "25%"`
 }
 
-// DecodeStrict reads either form.
+// DecodeStrict decodes either form.
 func (a *Amount) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	value, _ := strict.Scalar(node)
 	switch v := value.(type) {

@@ -13,10 +13,10 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// APIVersion is the present version of the configuration format.
+// APIVersion is the current version of the configuration format.
 const APIVersion = "converge/v1"
 
-// Header begins every document.
+// Header contains the common fields of every document.
 type Header struct {
 	// The version of the format.
 	APIVersion FormatVersion `json:"apiVersion"`
@@ -26,30 +26,30 @@ type Header struct {
 	Name Name `json:"name"`
 }
 
-// Title names the document in a sentence: service web.
+// Title names the document in messages: service web.
 func (h Header) Title() string { return strings.ToLower(h.Kind) + " " + string(h.Name) }
 
-// The types of scalars, each with what it accepts.
+// The types of scalars and their allowed values.
 type (
-	// FormatVersion is the present version of the format, to which documents of earlier ones are converted.
+	// FormatVersion is the current version of the format. Documents of earlier versions are converted to it.
 	FormatVersion string
-	// Name is the name of something declared: it goes into workflow ids, queues and file names.
+	// Name is the name of a declared thing. It is used in workflow ids, queues and file names.
 	Name string
 	// ServiceName is the name of a service of the application, or of one of another application: orders/api.
 	ServiceName string
 	// ParameterName is the name of a parameter.
 	ParameterName string
-	// AspectName is the name of an aspect, which goes into full versions.
+	// AspectName is the name of an aspect. It is used in full versions.
 	AspectName string
-	// EnvName is the name of an environment variable that a service gives to commands.
+	// EnvName is the name of an environment variable that a service sets for commands.
 	EnvName string
-	// OwnEnvName is the name of an environment variable that whoever owns the commands gives to them.
+	// OwnEnvName is the name of an environment variable that the owner of the commands sets for them.
 	OwnEnvName string
 	// WorkerEnvName is the name of an environment variable of the worker.
 	WorkerEnvName string
-	// Version is a version's name, as runtimes see it.
+	// Version is the name of a version in the form for runtimes.
 	Version string
-	// Duration is a length of time such as 90s or 1h30m. The empty one was not given.
+	// Duration is a duration such as 90s or 1h30m; empty if it is not set.
 	Duration string
 	// ConfigChanges is release or hold.
 	ConfigChanges string
@@ -59,7 +59,7 @@ type (
 	ParamType string
 	// FetchMode is structured or exitCode.
 	FetchMode string
-	// OtherFetchMode is STRUCTURED_OUTPUT, which other deployers call structured.
+	// OtherFetchMode is STRUCTURED_OUTPUT, the name of structured in other deployers.
 	OtherFetchMode string
 	// WorkerLocation is local or remote.
 	WorkerLocation string
@@ -84,60 +84,60 @@ var (
 	reservedRE  = regexp.MustCompile(`-i[0-9]+$|(^|-)[a-z][a-z0-9]*\.x[0-9a-f]{8}$`)
 )
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (FormatVersion) Values() []string { return []string{APIVersion} }
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (ConfigChanges) Values() []string { return []string{"release", "hold"} }
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (Drift) Values() []string { return []string{"enforce", "observe"} }
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (ParamType) Values() []string { return []string{"string", "int", "float", "bool", "secretRef"} }
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (FetchMode) Values() []string { return []string{"structured", "exitCode"} }
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (OtherFetchMode) Values() []string { return []string{"STRUCTURED_OUTPUT"} }
 
-// Values lists what may stand in the file.
+// Values lists the allowed values.
 func (WorkerLocation) Values() []string { return []string{"local", "remote"} }
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (Name) Pattern() string { return namePattern }
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (ServiceName) Pattern() string { return servicePattern }
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (ParameterName) Pattern() string { return parameterPattern }
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (AspectName) Pattern() string { return aspectPattern }
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (EnvName) Pattern() string { return envPattern }
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (OwnEnvName) Pattern() string { return envPattern }
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (WorkerEnvName) Pattern() string { return envPattern }
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (Version) Pattern() string { return versionPattern }
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (Duration) Pattern() string { return durationPattern }
 
-// Check refuses what is no name.
+// Check rejects invalid names.
 func (n Name) Check() *Fault {
 	return strict.Unless(nameRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "%q is no name", string(n), "lower-case letters, digits and hyphens, a letter first, at most 63 of them")
 }
 
-// Check refuses what is neither the name of a service nor two names with a slash between them.
+// Check accepts the name of a service, or two names separated by a slash.
 func (n ServiceName) Check() *Fault {
 	application, service, elsewhere := strings.Cut(string(n), "/")
 	if !elsewhere {
@@ -146,12 +146,12 @@ func (n ServiceName) Check() *Fault {
 	return cmp.Or(Name(application).Check(), Name(service).Check())
 }
 
-// Check refuses what is no parameter's name.
+// Check rejects invalid names of parameters.
 func (n ParameterName) Check() *Fault {
 	return strict.Unless(parameterRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "%q is no name of a parameter", string(n), "letters, digits, hyphens and underscores, a letter first, at most 63 of them")
 }
 
-// Check refuses what is no aspect's name, and that of the aspect without one.
+// Check rejects invalid names of aspects, and the name version, which is reserved for everything outside of aspects.
 func (n AspectName) Check() *Fault {
 	if n == entities.VersionAspect {
 		return &Fault{Code: "bad-name", Message: `"version" is the aspect of all that no other one names`, Expected: "another name"}
@@ -159,7 +159,7 @@ func (n AspectName) Check() *Fault {
 	return strict.Unless(entities.IsAspectName(string(n)), "bad-name", "%q is no name of an aspect", string(n), "lower-case letters and digits, a letter first, at most 20 of them")
 }
 
-// Check refuses what OwnEnvName does, and by what loaders and shells are told what to run.
+// Check rejects the names that OwnEnvName rejects, and variables by which loaders and shells run other code.
 func (n EnvName) Check() *Fault {
 	if fault := OwnEnvName(n).Check(); fault != nil {
 		return fault
@@ -167,8 +167,8 @@ func (n EnvName) Check() *Fault {
 	return strict.Unless(!entities.SteersPrograms(string(n)), "bad-name", "%q says what programs run, or where they are found", string(n), "another name; PATH and the like are for the runtime to set")
 }
 
-// Check refuses what no environment variable can be called. Names beginning with PVN_ belong to
-// the contract of C7, those with CONVERGE_ to what is to come.
+// Check rejects invalid names of environment variables. Names with the prefix PVN_ belong to the contract of C7; the prefix CONVERGE_ is
+// reserved.
 func (n OwnEnvName) Check() *Fault {
 	if fault := WorkerEnvName(n).Check(); fault != nil {
 		return fault
@@ -182,18 +182,17 @@ func (n OwnEnvName) Check() *Fault {
 	return nil
 }
 
-// Check refuses what no environment variable can be called.
+// Check rejects invalid names of environment variables.
 func (n WorkerEnvName) Check() *Fault {
 	return strict.Unless(envRE.MatchString(string(n)) && len(n) <= 128, "bad-name", "%q is no name of an environment variable", string(n), "letters, digits and underscores, no digit first")
 }
 
-// Check refuses what is no version.
+// Check rejects invalid versions.
 func (v Version) Check() *Fault { return CheckVersion(string(v)) }
 
-// CheckVersion says what is wrong with a version's name; nil is nothing. Versions are opaque, but
-// go into commands, file names and lists: letters, digits and a
-// few signs, at most 128 characters, as entities checks them too.
-// Names that end like "-i42" are those of config releases, and like "flags.x3f9a21c0" those of aspects.
+// CheckVersion returns the problem of a version's name, or nil. Versions are opaque, but are used in commands, file names and lists:
+// they consist of letters, digits and a few signs, with at most 128 characters, as entities checks, too. Names that end like "-i42" are
+// reserved for config releases, and like "flags.x3f9a21c0" for aspects.
 func CheckVersion(version string) *Fault {
 	if fault := CheckFullVersion(version); fault != nil {
 		return fault
@@ -207,12 +206,12 @@ func CheckVersion(version string) *Fault {
 	return nil
 }
 
-// CheckFullVersion accepts the full versions of config releases and of aspects too.
+// CheckFullVersion also accepts the full versions of config releases and of aspects.
 func CheckFullVersion(version string) *Fault {
 	return strict.Unless(versionRE.MatchString(version), "bad-version", "%q is no version", version, "1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit")
 }
 
-// Check refuses what is no length of time.
+// Check rejects invalid durations.
 func (d Duration) Check() *Fault {
 	v, err := time.ParseDuration(string(d))
 	if !durationRE.MatchString(string(d)) || err != nil {
@@ -224,10 +223,10 @@ func (d Duration) Check() *Fault {
 	return nil
 }
 
-// Wanted words what may stand in the file.
+// Wanted describes the allowed values.
 func (Duration) Wanted() string { return "a length of time such as 30s, 5m or 1h30m" }
 
-// Or is the duration, or another when it was not given (or was wrong, which is reported).
+// Or returns the duration, or other if it is not set (or invalid, which is reported).
 func (d Duration) Or(other time.Duration) time.Duration {
 	if v, err := time.ParseDuration(string(d)); err == nil && d != "" {
 		return v
@@ -235,24 +234,24 @@ func (d Duration) Or(other time.Duration) time.Duration {
 	return other
 }
 
-// MaxInt is the largest whole number that JSON carries unchanged.
+// MaxInt is the largest integer that JSON represents exactly.
 const MaxInt = 1<<53 - 1
 
 // EnvValue is the value of an environment variable: text, or a reference to a secret.
 type EnvValue entities.Value
 
-// Literal is a value of a parameter: text, a number, a truth value, or a reference to a secret.
+// Literal is the value of a parameter: text, a number, a boolean, or a reference to a secret.
 type Literal struct {
 	V any // string, int64, float64, bool or entities.Value
 }
 
-// Wanted words what may stand in the file.
+// Wanted describes the allowed values.
 func (EnvValue) Wanted() string { return "text, or {workerEnv: NAME}" }
 
-// Wanted words what may stand in the file.
+// Wanted describes the allowed values.
 func (Literal) Wanted() string { return "text, a number, true, false or {workerEnv: NAME}" }
 
-// DecodeStrict reads either form.
+// DecodeStrict decodes either form.
 func (v *EnvValue) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	if node.Kind == yaml.MappingNode {
 		*v = EnvValue(decodeSecret(d, path, node))
@@ -263,7 +262,7 @@ func (v *EnvValue) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node)
 	v.Literal = text
 }
 
-// DecodeStrict reads any of the forms.
+// DecodeStrict decodes all forms.
 func (l *Literal) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	if node.Kind == yaml.MappingNode {
 		l.V = decodeSecret(d, path, node)
@@ -281,16 +280,16 @@ func (l *Literal) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) 
 	l.V = value
 }
 
-// Number is a number, or a substitution that stands for one.
+// Number is a number, or a substitution with a number as its result.
 type Number struct {
 	V    float64
 	Text string // not empty: a substitution
 }
 
-// Wanted words what may stand in the file.
+// Wanted describes the allowed values.
 func (Number) Wanted() string { return "a number, or a substitution of one" }
 
-// DecodeStrict reads either form.
+// DecodeStrict decodes either form.
 func (n *Number) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	value, _ := strict.Scalar(node)
 	switch v := value.(type) {
@@ -309,5 +308,5 @@ func (n *Number) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) {
 	d.Fail(path, node, Fault{Code: "wrong-type", Message: "this is " + strict.Describe(node), Expected: n.Wanted()})
 }
 
-// HasSubstitution reports whether a text holds, or means to hold, a substitution.
+// HasSubstitution reports whether a text contains a substitution, valid or not.
 func HasSubstitution(text string) bool { return strings.Contains(text, "${{") }

@@ -14,7 +14,7 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// secretRef is a reference to a secret: one of the first four, and what belongs to it.
+// secretRef is a reference to a secret: one of the first four fields, and the fields that belong to it.
 type secretRef struct {
 	WorkerEnv        WorkerEnvName `json:"workerEnv,omitempty"`
 	KubernetesSecret secretPart    `json:"kubernetesSecret,omitempty"`
@@ -27,24 +27,24 @@ type secretRef struct {
 	Key              secretPart    `json:"key,omitempty"`
 }
 
-// secretPart is what says where a secret is: the name of something.
+// secretPart is a part of a secret's location.
 type secretPart string
 
-// What may be said of where a secret is: names, ARNs and keys, nothing that a command line or an address would mean otherwise.
+// secretPartPattern allows names, ARNs and keys, but no text with another meaning in a command line or a URL.
 const secretPartPattern = `^[A-Za-z0-9][A-Za-z0-9/_+=.@:-]{0,511}$`
 
 var secretPartRE = regexp.MustCompile(secretPartPattern)
 
-// Pattern is for the JSON schema.
+// Pattern returns the pattern for the JSON schema.
 func (secretPart) Pattern() string { return secretPartPattern }
 
-// Check refuses what is no name of a secret, or of where one is.
+// Check rejects invalid parts of a secret's location.
 func (p secretPart) Check() *Fault {
 	return strict.Unless(secretPartRE.MatchString(string(p)) && !strings.Contains(string(p), ".."), "bad-name", "%q is no name of a secret, nor of what belongs to one", string(p),
 		"letters, digits and /_+=.@:-, a letter or digit first")
 }
 
-// value is what a reference means to a worker.
+// value returns the reference in the form for a worker.
 func (r secretRef) value() entities.Value {
 	return entities.Value{
 		WorkerEnv: string(r.WorkerEnv), KubernetesSecret: string(r.KubernetesSecret), Namespace: string(r.Namespace), Context: string(r.Context),
@@ -53,7 +53,7 @@ func (r secretRef) value() entities.Value {
 	}
 }
 
-// SecretForms are the kinds of references: the field that names one, the fields that it needs, and those that it may have.
+// SecretForms are the kinds of references: the identifying field, the required fields, and the optional fields.
 var SecretForms = [...]struct {
 	Field          string
 	Needs, MayHave []string
@@ -77,7 +77,7 @@ var SecretFields = map[string]string{
 	"captured":         "A service of the application, of which that was captured when it was set up in the same release channel.",
 }
 
-// SecretPattern is what the JSON schema says of a field of a reference.
+// SecretPattern returns the pattern of a field of a reference for the JSON schema.
 func SecretPattern(field string) string {
 	switch field {
 	case "workerEnv":
@@ -90,7 +90,7 @@ func SecretPattern(field string) string {
 
 const secretWanted = "{workerEnv: NAME}, {kubernetesSecret: NAME, namespace: NAMESPACE, key: KEY}, {awsSecret: NAME} or {captured: SERVICE, key: NAME}"
 
-// wholeSecret says what is missing of a reference, or too much; nil is nothing.
+// wholeSecret returns which fields of a reference are missing or not allowed, or nil.
 func wholeSecret(v entities.Value) *Fault {
 	fields := map[string]string{}
 	raw, err := json.Marshal(v)
@@ -130,7 +130,7 @@ func decodeSecret(d *strict.Decoder, path string, node *yaml.Node) entities.Valu
 	return ref.value()
 }
 
-// SecretRefOf is the reference that JSON has: a release gives one so.
+// SecretRefOf decodes a reference from JSON, the form in which a release sets one.
 func SecretRefOf(fields map[string]any) (v entities.Value, ok bool) {
 	for name, given := range fields {
 		text, is := given.(string)

@@ -9,21 +9,21 @@ import (
 	"github.com/converge-engine/converge/intent/internal/strict"
 )
 
-// This file reads documents of other versions of the format. One of an earlier version is made one of the next, and so on to the
-// present one, before it is decoded: nothing behind this knows of any other, so that what it compiles to has the digests that it had.
+// This file converts documents of earlier format versions to the current version, step by step and before they are decoded. Other code
+// only knows the current version, so the compiled result keeps its digests.
 
 // formatVersion is a version of the format.
 type formatVersion struct {
 	name string
-	// next makes a document of a kind one of the version after this, in place; what stays keeps its position, and what is wrong is left
-	// for the decoder to refuse. Of the last one it is nil.
+	// next converts a document of a kind to the next version in place. Unchanged parts keep their positions. Invalid parts remain for
+	// the decoder to reject. It is nil for the last version.
 	next func(kind string, document *yaml.Node)
 }
 
-// formatVersions are all that were ever released, oldest first. The last is APIVersion.
+// formatVersions lists all versions that were ever released, oldest first. The last is APIVersion.
 func formatVersions() []formatVersion { return []formatVersion{{name: APIVersion}} }
 
-// versions are those that this reader knows.
+// versions returns the versions that this reader supports.
 func (l *Reader) versions() []formatVersion {
 	if l.others != nil {
 		return l.others
@@ -31,7 +31,7 @@ func (l *Reader) versions() []formatVersion {
 	return formatVersions()
 }
 
-// unread says why no document of a version is read, or nil.
+// unread returns why documents of a version are not supported, or nil.
 func (l *Reader) unread(version string) *Fault {
 	known := strict.Map(l.versions(), func(v formatVersion) string { return v.name })
 	switch {
@@ -46,13 +46,13 @@ func (l *Reader) unread(version string) *Fault {
 	return &Fault{Code: "unknown-version", Message: fmt.Sprintf("there is no version %q of this format", strict.Clip(version)), Expected: strict.OneOf(known)}
 }
 
-// numberOf is the 2 of converge/v2; 0: there is none.
+// numberOf returns the 2 of converge/v2; 0: invalid.
 func numberOf(version string) (number int) {
-	_, _ = fmt.Sscanf(version, "converge/v%d", &number) // what does not fit stays 0
+	_, _ = fmt.Sscanf(version, "converge/v%d", &number) // an invalid version leaves 0
 	return number
 }
 
-// convert makes a document one of the present version. Its version is known.
+// convert converts a document of a known version to the current version.
 func (l *Reader) convert(kind string, document, version *yaml.Node) {
 	all := l.versions()
 	from := slices.IndexFunc(all, func(v formatVersion) bool { return v.name == version.Value })

@@ -106,7 +106,7 @@ func (k *Keys) of(application string) []age.Identity {
 	return slices.Concat(k.identities[application], k.identities[""])
 }
 
-// recipientsOf returns the public names of identities.
+// recipientsOf returns the public keys of identities.
 func recipientsOf(all []age.Identity) (names []string) {
 	for _, each := range all {
 		switch i := each.(type) {

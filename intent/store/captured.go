@@ -14,7 +14,7 @@ import (
 
 const captures = "captured/"
 
-// Captured is what setting up a service in a release channel produced.
+// Captured contains the secrets that the setup of a service in a release channel produced.
 type Captured struct {
 	Application string `json:"application"`
 	Channel     string `json:"channel"`
