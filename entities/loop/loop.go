@@ -42,11 +42,11 @@ func show(s *state.State, c *decide.ChannelDecision, now time.Time) {
 		s.Show(c.Channel, c.Status, c.Texts(), now)
 	}
 	s.Forget(c.Channel, c.Wanted)
-	s.Channel(c.Channel).Candidate = candidate(s, c.Next)
+	s.Channel(c.Channel).Candidate = candidate(c.Next)
 }
 
 // candidate is the id of a release that follows a strategy, or "".
-func candidate(s *state.State, r *state.Release) string {
+func candidate(r *state.Release) string {
 	if r == nil {
 		return ""
 	}

@@ -16,10 +16,6 @@ const (
 	inPages    = 2.0
 )
 
-// above are folders and pages that are not rewritten yet, with the most that they may have until they are. A number only goes down; a folder
-// that reaches its goal leaves the table.
-var above = map[string]float64{}
-
 // Comments and pages are in plain English: their rate of dialect is no higher than it may be.
 func TestRates(t *testing.T) {
 	t.Parallel()
@@ -34,13 +30,7 @@ func holds(t *testing.T, dir string, goal float64, count func(string) (Count, er
 	c, err := count(filepath.Join(repository, dir))
 	require.NoError(t, err)
 	require.Positive(t, c.Words)
-	most, listed := above[dir]
-	if listed {
-		require.Greater(t, most, goal, "%s reached its goal: take it out of the table", dir)
-	} else {
-		most = goal
-	}
-	require.LessOrEqual(t, c.PerThousand(), most, "%s; see: go run ./tests/words/rates -v %s", dir, dir)
+	require.LessOrEqual(t, c.PerThousand(), goal, "%s; see: go run ./tests/words/rates -v %s", dir, dir)
 }
 
 // The count finds words and phrases across lines, in any case, and no parts of words.
