@@ -120,10 +120,10 @@ histories: ## Record the workflow histories again that the tests replay (see CON
 freeze-histories: ## Keep the recorded histories from being changed, when a version is released (see CONTRIBUTING.md)
 	go run ./tests/internal/histories/freeze
 
-freeze-contracts: ## Keep what versions share as VERSION has it, when it is released: make freeze-contracts VERSION=v2 (see CONTRIBUTING.md)
+freeze-contracts: ## Keep what versions share as VERSION has it, when it is released: make freeze-contracts VERSION=v1 (see CONTRIBUTING.md)
 	go test ./tests/contracts -count=1 -run TestFreezeContracts -freeze $(VERSION)
 
-freeze-configurations: ## Keep what configurations compile to as VERSION has it, when it is released: make freeze-configurations VERSION=v2 (see CONTRIBUTING.md)
+freeze-configurations: ## Keep what configurations compile to as VERSION has it, when it is released: make freeze-configurations VERSION=v1 (see CONTRIBUTING.md)
 	go test ./intent/compile -count=1 -run TestFreezeConfigurations -freeze $(VERSION)
 
 temporal-cli: ## Build the stock temporal CLI into .cache/bin for the tests that call it (minutes, once)
