@@ -116,7 +116,7 @@ type Request struct {
 	ID     string          `json:"id"`
 	Verb   string          `json:"verb"`
 	Answer json.RawMessage `json:"answer"`
-	// Of is the digest of the request, and By is the caller.
+	// Of is the digest of the request, and By the caller. Of is empty for an update that is known by its update id.
 	Of string `json:"of,omitempty"`
 	By string `json:"by,omitempty"`
 	// Until: its token may come again until then, and must not be carried out again.
@@ -150,7 +150,7 @@ func (d *Desk) Answered(verb, id string) (Request, bool) {
 
 // Same returns an error for a request with the same id but another content or caller. An empty by means that the caller is not known yet.
 func (r *Request) Same(of, by string) error {
-	if of == "" || r.Of == of && (by == "" || by == r.By) {
+	if r.Of == "" || of == "" || r.Of == of && (by == "" || by == r.By) {
 		return nil
 	}
 	return fmt.Errorf("request id %q has served another %s, by %s; expected one of its own for each request", r.ID, r.Verb, r.By)

@@ -45,6 +45,7 @@ func TestARequestIDServesOneRequest(t *testing.T) {
 	require.NoError(t, of.Same("v1", ""), "whose it is is not known yet")
 	require.EqualError(t, of.Same("v2", "ci"), `request id "r1" has served another release, by ci; expected one of its own for each request`)
 	require.Error(t, of.Same("v1", "mallory"))
+	require.NoError(t, (&Request{ID: "u1", Verb: "release"}).Same("v2", "bob"), "the server compares updates by their update id")
 }
 
 // A caller whose requests need no proof cannot evict a request whose token may come again.
