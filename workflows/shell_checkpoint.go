@@ -168,11 +168,8 @@ func (s *shell) readopt(why string, reset bool) error {
 		return err
 	}
 	s.collect()
-	if answer.N <= s.desk.Checkpoint.N || answer.Over {
-		s.desk.Follow(answer.Trail)
-		if reset {
-			s.replaces()
-		}
+	if !s.newer(answer) {
+		s.keeps(answer, reset)
 		return nil
 	}
 	s.dropWork()
@@ -195,6 +192,10 @@ func (s *shell) readopt(why string, reset bool) error {
 		return err
 	}
 	s.collect()
+	if !s.newer(answer) { // the store was restored in between
+		s.keeps(answer, reset)
+		return nil
+	}
 	mine := s.desk.Inbox
 	if err := s.takeOver(answer, missed, &protocol.Restart{At: s.now(), Why: why}); err != nil {
 		return err
@@ -206,6 +207,17 @@ func (s *shell) readopt(why string, reset bool) error {
 	}
 	s.comesAfter(missed, mine)
 	return nil
+}
+
+// newer reports whether a checkpoint is later than the state of the run, and of a workflow that continues.
+func (s *shell) newer(c protocol.AdoptAnswer) bool { return c.N > s.desk.Checkpoint.N && !c.Over }
+
+// keeps continues with the state of the run, whose audit trail follows the last line in the store.
+func (s *shell) keeps(c protocol.AdoptAnswer, reset bool) {
+	s.desk.Follow(c.Trail)
+	if reset {
+		s.replaces()
+	}
 }
 
 // meant returns the messages that arrived in a reset run without those that its checkpoint and the missed messages have. With the first

@@ -256,3 +256,30 @@ func TestAnUpdateBesideAnAdoptionIsKept_F1(t *testing.T) {
 	p.acts(first, minute)
 	require.Equal(t, 2, reads)
 }
+
+// A checkpoint that is gone at the second read, since the store was restored in between, replaces no state.
+func TestAVanishedCheckpointReplacesNoState_F1_F4(t *testing.T) {
+	r := resets(newPlay(t))
+	p, reads := r.p, 0
+	newer := r.newer()
+	r.answers = func(q protocol.AdoptRequest) protocol.AdoptAnswer {
+		if reads++; reads == 1 {
+			return newer(q)
+		}
+		return protocol.AdoptAnswer{}
+	}
+	p.publishes(0)
+	p.hangs("v1 to staging")
+	p.sends(second, protocol.Release, `{"version":"v1","by":"ci"}`)
+	p.at(2*minute, func() {
+		fenced := protocol.ApplyAnswer{Err: "refused, since another run is further", Fenced: &protocol.Claim{Sequence: 9}}
+		require.NoError(p, p.env.CompleteActivity(p.hung["v1 to staging"], fenced, nil))
+		delete(p.hung, "v1 to staging")
+	})
+	p.sees(4*minute, func(s protocol.Status) {
+		require.Equal(p, []string{"v1"}, versionsOf(s))
+		require.Equal(p, "staging CONVERGED v1, prod CONVERGED v1", statusOf(s))
+	})
+	p.acts(first, minute)
+	require.Equal(t, 2, reads)
+}

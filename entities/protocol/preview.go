@@ -55,8 +55,7 @@ type ItemPreview struct {
 	Totals  PreviewTotals   `json:"totals,omitzero"`   // of all changes, including those left out
 	Code    string          `json:"code,omitempty"`
 	Message string          `json:"message,omitempty"`
-	// Removal: it says what a removal would remove. A worker of an earlier version answers such a question as for an apply, and does not set
-	// this.
+	// Removal: it says what a removal would remove.
 	Removal bool `json:"removal,omitempty"`
 	// Capabilities of the cluster, if these were requested.
 	Capabilities *Capabilities `json:"capabilities,omitempty"`
