@@ -192,7 +192,7 @@ func (a *Activities) payload(ctx context.Context, in runtimes.Instance, digest s
 	record, err := a.Store.Version(ctx, in.Application, in.Service, in.FullVersion)
 	if store.IsNotFound(err) {
 		name, _ := entities.SplitVersion(in.FullVersion)
-		return p, fmt.Errorf("%w; it is rendered once more when that is released again: converge release %s/%s %s", lost, in.Application, in.Service, ordering.Named(name))
+		return p, fmt.Errorf("%w; to render it again, release the version again: converge release %s/%s %s", lost, in.Application, in.Service, ordering.Named(name))
 	}
 	if err != nil {
 		return p, lost

@@ -21,7 +21,7 @@ func (a *Activities) mayUse(ctx context.Context, line connection, in *runtimes.I
 		newest, err = line.definition, nil
 	}
 	if err != nil {
-		return fmt.Errorf("runtime %s: who may use it: %w", name, err)
+		return fmt.Errorf("runtime %s: read access rules: %w", name, err)
 	}
 	var address map[string]string // nil: unknown
 	if in.Payload != nil {

@@ -104,7 +104,7 @@ func (a *Activities) post(ctx context.Context, r protocol.AnnounceRequest, n ent
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSpace(address), bytes.NewReader(body))
 	if err != nil || request.URL.Host == "" {
-		return errors.New("its url is none; expected https://host/path")
+		return errors.New("invalid url; expected https://host/path")
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "converge")
@@ -138,7 +138,7 @@ func body(r protocol.AnnounceRequest, commits *protocol.Brought, format string) 
 	case formatSlack:
 		return json.Marshal(map[string]string{"text": sentence(r)})
 	}
-	return nil, fmt.Errorf("its format is %q; expected %s or %s", format, formatJSON, formatSlack)
+	return nil, fmt.Errorf("unknown format %q; expected %s or %s", format, formatJSON, formatSlack)
 }
 
 // chatEscapes escapes formatting characters of a chat. Slack has escapes only for & < >; other characters are replaced by similar ones.

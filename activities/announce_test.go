@@ -142,11 +142,11 @@ func TestAnnounceErrorsKeepTheURLSecret(t *testing.T) {
 	down.Close()
 	a := newActivities(t, &server{})
 	for text, n := range map[string]entities.Notification{
-		"notification n: answered 302 Found": {URL: entities.Value{Literal: moved.URL + "/SECRET"}},
-		"connection refused":                 {URL: entities.Value{Literal: down.URL + "/SECRET"}},
-		"its url is none":                    {URL: entities.Value{Literal: "SECRET"}},
-		"variable NOT_SET_HERE, which":       {URL: entities.Value{WorkerEnv: "NOT_SET_HERE"}},
-		`its format is "xml"; expected json`: {URL: entities.Value{Literal: moved.URL}, Format: "xml"},
+		"notification n: answered 302 Found":  {URL: entities.Value{Literal: moved.URL + "/SECRET"}},
+		"connection refused":                  {URL: entities.Value{Literal: down.URL + "/SECRET"}},
+		"invalid url":                         {URL: entities.Value{Literal: "SECRET"}},
+		"variable NOT_SET_HERE, which":        {URL: entities.Value{WorkerEnv: "NOT_SET_HERE"}},
+		`unknown format "xml"; expected json`: {URL: entities.Value{Literal: moved.URL}, Format: "xml"},
 	} {
 		n.Name = "n"
 		_, _, err := run[any](t, a.Announce, announcement(n))
@@ -154,7 +154,7 @@ func TestAnnounceErrorsKeepTheURLSecret(t *testing.T) {
 		require.NotContains(t, err.Error(), "SECRET")
 	}
 	require.Len(t, moved.bodies, 1)
-	require.True(t, strings.HasPrefix(moved.URL, "http://127.0.0.1"), "nothing leaves this machine")
+	require.True(t, strings.HasPrefix(moved.URL, "http://127.0.0.1"), "no request leaves this machine")
 }
 
 // What somebody wrote is shown in a chat as it was written: it calls nobody, makes no link, and fakes no line.

@@ -93,7 +93,7 @@ func (a *Activities) applyAndObserve(
 
 // reportOnly is the reason why nothing is written in a report-only channel (A25). No decision requests a write there. Any other write is
 // rejected before a claim, a connection or a command.
-const reportOnly = "its channel only reports: nothing is written there"
+const reportOnly = "its channel is report-only: nothing is applied there"
 
 // ready fetches concurrently, and in parallel to the first heartbeat, everything that is needed before the first write: the payload, the
 // runtime connection, a conflicting claim, and the active pauses. An unused claim is harmless.
@@ -185,7 +185,7 @@ func (a *Activities) apply(ctx context.Context, line connection, in runtimes.Ins
 	defer cancel()
 	output, err := line.Apply(ctx, in)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
-		err = fmt.Errorf("not done within %s: %w", timeout, err)
+		err = fmt.Errorf("timed out after %s: %w", timeout, err)
 	}
 	a.log(ctx, in, store.LogApply, output, err)
 	return err
@@ -274,7 +274,7 @@ func (a *Activities) remove(ctx context.Context, owner runtimes.Owner, r protoco
 	}
 	remover, ok := line.Runtime.(runtimes.Remover)
 	if !ok {
-		return fmt.Errorf("runtime %s (%s) cannot remove what it runs; remove it by hand, then delete without removal", r.Runtime, line.definition.Kind)
+		return fmt.Errorf("runtime %s (%s) does not support removal; remove the objects by hand, then delete without removal", r.Runtime, line.definition.Kind)
 	}
 	in.Fence = a.fenceOf(protocol.InstanceRef{ID: r.Instance.ID}, r.Sequence)
 	by, why, err := a.claim(ctx, owner, r, in.Fence)
@@ -294,7 +294,7 @@ func (a *Activities) remove(ctx context.Context, owner runtimes.Owner, r protoco
 	}
 	err = remover.Remove(ctx, in)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("not gone within %s: %w", r.Timeout, err)
+		return fmt.Errorf("not removed within %s: %w", r.Timeout, err)
 	}
 	return err
 }

@@ -21,9 +21,9 @@ func TestCurrent_A11(t *testing.T) {
 	}}}
 	require.True(t, current(reading, "v2").Stable)
 	require.False(t, current(reading, "v3").Stable)
-	require.False(t, current(entities.Reading{}, "v2").Stable, "nothing there")
+	require.False(t, current(entities.Reading{}, "v2").Stable, "no objects")
 	reading.Err = &entities.ReadingError{Code: "timeout"}
-	require.False(t, current(reading, "v2").Stable, "not known")
+	require.False(t, current(reading, "v2").Stable, "unknown state")
 }
 
 // slow is a runtime whose applies end when a test lets them, and that sees how many run at once.
@@ -81,7 +81,7 @@ func TestAppliesOfOneInstanceDoNotOverlap(t *testing.T) {
 	require.Equal(t, "staging", <-rt.began)
 	apply(entities.Only("staging"))
 	apply(entities.InstanceID{Channel: "staging", Name: "eu-3"})
-	require.Equal(t, "staging/eu-3", <-rt.began, "the second apply to the first one waits")
+	require.Equal(t, "staging/eu-3", <-rt.began, "the second apply of an instance waits for the first one")
 	rt.end <- struct{}{}
 	rt.end <- struct{}{}
 	require.Equal(t, "staging", <-rt.began)

@@ -42,7 +42,7 @@ type UserWorkflows struct {
 // has the attempt that owns the run.
 func (u UserWorkflows) RunWorkflow(ctx context.Context, r custom.WorkflowRequest) ([]byte, error) {
 	if protocol.OwnTaskQueue(r.TaskQueue) { // the definition bypassed the compiler
-		return nil, runtimes.Permanent(fmt.Errorf("%s is a task queue of Converge's own", r.TaskQueue))
+		return nil, runtimes.Permanent(fmt.Errorf("task queue %s is reserved for Converge", r.TaskQueue))
 	}
 	f := &userWorkflow{
 		service: u.Client.WorkflowService(), request: r, namespace: activity.GetInfo(ctx).Namespace,
@@ -76,7 +76,7 @@ func (f *userWorkflow) begin(ctx context.Context) error {
 		found, err := f.service.DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{Namespace: f.namespace, Execution: f.execution})
 		var none *serviceerror.NotFound
 		if err != nil && !errors.As(err, &none) {
-			return runtimes.Unready(fmt.Errorf("ask for workflow %s: %w", f.execution.WorkflowId, err))
+			return runtimes.Unready(fmt.Errorf("describe workflow %s: %w", f.execution.WorkflowId, err))
 		}
 		last := found.GetWorkflowExecutionInfo()
 		var try string
@@ -89,7 +89,7 @@ func (f *userWorkflow) begin(ctx context.Context) error {
 		case f.open:
 			earlier := &userWorkflow{service: f.service, namespace: f.namespace, execution: last.GetExecution(), open: true}
 			if err := earlier.end(ctx, nil); err != nil {
-				return fmt.Errorf("the workflow of an earlier apply still runs: %w", err)
+				return fmt.Errorf("the workflow of an earlier apply is still running: %w", err)
 			}
 		}
 		if err := f.polled(ctx); err != nil {
@@ -108,9 +108,9 @@ func (f *userWorkflow) polled(ctx context.Context) error {
 	})
 	switch {
 	case err != nil:
-		return runtimes.Unready(fmt.Errorf("ask who polls task queue %s: %w", f.request.TaskQueue, err))
+		return runtimes.Unready(fmt.Errorf("describe task queue %s: %w", f.request.TaskQueue, err))
 	case len(q.GetPollers()) == 0:
-		return runtimes.Unready(fmt.Errorf("nobody polls task queue %s for workflows, in namespace %s", f.request.TaskQueue, f.namespace))
+		return runtimes.Unready(fmt.Errorf("no worker polls task queue %s for workflows in namespace %s", f.request.TaskQueue, f.namespace))
 	}
 	return nil
 }
@@ -194,8 +194,8 @@ func (f *userWorkflow) event(ctx context.Context, e *historypb.HistoryEvent) (re
 		if f.begun { // its workers retry, and may be fixed in the meantime
 			return nil, false, nil
 		}
-		err = fmt.Errorf("the workers of task queue %s cannot begin it: %s", f.request.TaskQueue, e.GetWorkflowTaskFailedEventAttributes().GetFailure().GetMessage())
-		return nil, false, errors.Join(err, f.terminate(ctx, "its workers cannot begin it"))
+		err = fmt.Errorf("the workers of task queue %s cannot start it: %s", f.request.TaskQueue, e.GetWorkflowTaskFailedEventAttributes().GetFailure().GetMessage())
+		return nil, false, errors.Join(err, f.terminate(ctx, "its workers cannot start it"))
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
 		f.execution.RunId, f.page = e.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId(), nil
 		return nil, false, nil
@@ -204,7 +204,7 @@ func (f *userWorkflow) event(ctx context.Context, e *historypb.HistoryEvent) (re
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
 		err = failed(e.GetWorkflowExecutionFailedEventAttributes().GetFailure())
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
-		err = errors.New("it did not finish in time and was ended by the server")
+		err = errors.New("it timed out, and the server ended it")
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
 		err = errors.New("it was cancelled")
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
@@ -231,7 +231,7 @@ func document(result *commonpb.Payloads) ([]byte, error) {
 		switch encoding := string(p.GetMetadata()[converter.MetadataEncoding]); {
 		case encoding == converter.MetadataEncodingNil:
 		case encoding != converter.MetadataEncodingJSON || !json.Valid(p.GetData()):
-			return nil, runtimes.Permanent(fmt.Errorf("its result is no JSON (encoding %q): return a value that is, or nothing", encoding))
+			return nil, runtimes.Permanent(fmt.Errorf("its result is not JSON (encoding %q); expected a JSON value or nothing", encoding))
 		default:
 			return append(p.GetData(), '\n'), nil
 		}
@@ -267,7 +267,7 @@ func (f *userWorkflow) end(ctx context.Context, err error) error {
 		done()
 	}()
 	_, asked := f.service.RequestCancelWorkflowExecution(ctx, &workflowservice.RequestCancelWorkflowExecutionRequest{
-		Namespace: f.namespace, WorkflowExecution: f.execution, Reason: "the apply is to end",
+		Namespace: f.namespace, WorkflowExecution: f.execution, Reason: "the apply was asked to end",
 	})
 	if asked == nil {
 		_, _ = f.follow(ctx) // its result does not matter any more

@@ -94,7 +94,7 @@ func (a *Activities) confirmBaseline(ctx context.Context, rules protocol.Rules, 
 				return unpublished(err)
 			}
 			if !slices.Contains(limits.RuntimesOf, owner) {
-				return refuse("%s is on runtime %s of application %s, and the installation allows those of %s (rules %d)",
+				return refuse("%s uses runtime %s of application %s; the installation allows runtimes of %s (rules %d)",
 					service, name, owner, entities.OneOf(limits.RuntimesOf), rules.Number)
 			}
 		}

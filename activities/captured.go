@@ -27,14 +27,14 @@ const maxCaptured = 256 << 10
 func (a *Activities) Captured(ctx context.Context, application, channel, service string) (map[string]string, error) {
 	c, err := a.Store.Captured(ctx, application, channel, service)
 	if store.IsNotFound(err) {
-		return nil, fmt.Errorf("nothing was captured of service %s in %s yet", service, channel)
+		return nil, fmt.Errorf("no secrets of service %s are captured in %s yet", service, channel)
 	}
 	if err != nil {
 		return nil, err
 	}
 	texts, err := a.Sops.Texts(application, []byte(c.File))
 	if err != nil {
-		return nil, fmt.Errorf("decrypt what was captured of service %s in %s: %w", service, channel, err)
+		return nil, fmt.Errorf("decrypt captured secrets of service %s in %s: %w", service, channel, err)
 	}
 	return texts, nil
 }
@@ -83,26 +83,26 @@ func (a *Activities) capture(ctx context.Context, work *plan.Work, r *protocol.P
 // Errors do not contain values.
 func parseCaptured(printed []byte, wanted []string) (map[string]string, error) {
 	if len(printed) > maxCaptured {
-		return nil, fmt.Errorf("it printed %d bytes; expected at most %d", len(printed), maxCaptured)
+		return nil, fmt.Errorf("the output has %d bytes; expected at most %d", len(printed), maxCaptured)
 	}
 	if !utf8.Valid(printed) || bytes.IndexByte(printed, 0) >= 0 {
-		return nil, errors.New("it printed what is no text")
+		return nil, errors.New("the output is not text")
 	}
 	texts, err := map[string]string{}, error(nil)
 	if trimmed := bytes.TrimSpace(printed); bytes.HasPrefix(trimmed, []byte("{")) {
 		if json.Unmarshal(trimmed, &texts) != nil {
-			return nil, errors.New("it printed no JSON object of texts")
+			return nil, errors.New("the output is not a JSON object of strings")
 		}
 	} else if texts, err = capturedLines(string(trimmed)); err != nil {
 		return nil, err
 	}
 	for _, name := range wanted {
 		if texts[name] == "" {
-			return nil, fmt.Errorf("it did not print %s", name)
+			return nil, fmt.Errorf("the output lacks %s", name)
 		}
 	}
 	if len(texts) > len(wanted) {
-		return nil, fmt.Errorf("it printed %d secrets; expected %s and nothing else", len(texts), strings.Join(wanted, ", "))
+		return nil, fmt.Errorf("the output has %d secrets; expected only %s", len(texts), strings.Join(wanted, ", "))
 	}
 	return texts, nil
 }
@@ -116,10 +116,10 @@ func capturedLines(printed string) (map[string]string, error) {
 		}
 		name, text, found := strings.Cut(line, "=")
 		if !found {
-			return nil, fmt.Errorf("line %d of what it printed is no NAME=TEXT, and all of it is no JSON object", n+1)
+			return nil, fmt.Errorf("line %d of the output is not NAME=TEXT, and the output is not a JSON object", n+1)
 		}
 		if _, twice := texts[name]; twice {
-			return nil, fmt.Errorf("line %d of what it printed has a name that was there before", n+1)
+			return nil, fmt.Errorf("line %d of the output repeats a name", n+1)
 		}
 		texts[name] = text
 	}
@@ -147,7 +147,7 @@ func (a *Activities) fillInput(ctx context.Context, work *plan.Work, w *protocol
 			err = with.reported.err
 		}
 		if err != nil {
-			return fmt.Errorf("what %s has for %s: %w", f.Service, f.Aggregator, err)
+			return fmt.Errorf("input of %s for %s: %w", f.Service, f.Aggregator, err)
 		}
 	}
 	document, err := json.Marshal(input)
@@ -165,7 +165,7 @@ func (a *Activities) fillCaptured(ctx context.Context, work *plan.Work, f *plan.
 		}
 		text, captured := known[service][name]
 		if !captured {
-			missing = errors.Join(missing, fmt.Errorf("%s was not captured of service %s", name, service))
+			missing = errors.Join(missing, fmt.Errorf("secret %s of service %s is not captured", name, service))
 		}
 		with.hidden = append(with.hidden, text)
 		return text

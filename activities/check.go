@@ -32,7 +32,7 @@ func (a *Activities) Check(ctx context.Context, r protocol.CheckRequest) (protoc
 	info := activity.GetInfo(ctx)
 	leave, away := a.checks.take(r.Application, time.Now())
 	if leave == nil {
-		return protocol.CheckAnswer{}, noPlace("the checks of "+r.Application, spread(away, info.WorkflowExecution.ID))
+		return protocol.CheckAnswer{}, noPlace("checks of "+r.Application, spread(away, info.WorkflowExecution.ID))
 	}
 	defer leave()
 	schedule := &schedule{spread: info.WorkflowExecution.ID}
@@ -91,7 +91,7 @@ func (a *Activities) evaluate(ctx context.Context, r protocol.CheckRequest, e en
 	defer cancel()
 	definition, err := a.Store.Check(reading, e.Definition)
 	if err != nil {
-		return unevaluated("its definition cannot be read: " + err.Error())
+		return unevaluated("cannot read its definition: " + err.Error())
 	}
 	definition = definition.Of(r.Application, cmp.Or(r.Name, r.Service), e.Channel)
 	needed := definition.Command != nil && needsDirFor(definition.Command.Job, definition.Command.Task)

@@ -132,7 +132,7 @@ func TestErrorsAreAskedLaterAndLater_D16(t *testing.T) {
 	require.Equal(t, first, after(broken))
 
 	e.Interval = time.Hour
-	require.InDelta(t, time.Hour.Seconds(), after(broken).Seconds(), 360, "not sooner than its interval")
+	require.InDelta(t, time.Hour.Seconds(), after(broken).Seconds(), 360, "no earlier than its interval")
 }
 
 // What says for itself when it is to be asked again is, however soon or late.
@@ -153,7 +153,7 @@ func TestCalendarsAreAskedWhenTheyOpen_A20(t *testing.T) {
 	require.InDelta(t, time.Hour.Seconds(), s.evaluated(e, entities.CheckReading{Verdict: entities.Wait, Next: now.Add(48 * time.Hour)}, now).Sub(now).Seconds(), 360)
 	e.Kind = entities.CheckHTTP
 	require.Equal(t, now.Add(time.Second), s.evaluated(e, entities.CheckReading{Verdict: entities.Wait, Next: now.Add(time.Second)}, now))
-	require.InDelta(t, 30, s.evaluated(e, entities.CheckReading{Verdict: entities.Wait, Next: now.Add(-time.Second)}, now).Sub(now).Seconds(), 3, "passed already")
+	require.InDelta(t, 30, s.evaluated(e, entities.CheckReading{Verdict: entities.Wait, Next: now.Add(-time.Second)}, now).Sub(now).Seconds(), 3, "already over")
 }
 
 func TestCheckThatIgnoresItsDeadlineIsLeftBehind(t *testing.T) {

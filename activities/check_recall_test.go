@@ -48,7 +48,7 @@ func TestFlippingCheckKeepsNobodyFromBeingEvaluated_A7(t *testing.T) {
 		}
 		require.Equal(t, entities.Fail, known["slow"], "it was evaluated")
 		require.Less(t, reported, 20*time.Second)
-		require.LessOrEqual(t, len(j.asked["steady"]), 2+int(time.Since(j.start)/(50*time.Second)), "by its own interval")
+		require.LessOrEqual(t, len(j.asked["steady"]), 2+int(time.Since(j.start)/(50*time.Second)), "at its own interval")
 		require.Greater(t, len(j.asked["flip"]), 30)
 	})
 }
@@ -63,12 +63,12 @@ func TestRecallForgets(t *testing.T) {
 		at     time.Time
 		want   time.Time
 	}{
-		"as before":     {func(*entities.Evaluation) {}, now.Add(time.Second), later},
-		"news":          {func(e *entities.Evaluation) { e.Known = "FAIL" }, now.Add(time.Second), later},
-		"not known":     {func(e *entities.Evaluation) { e.Known = "" }, now.Add(time.Second), time.Time{}},
-		"a new rule":    {func(e *entities.Evaluation) { e.Definition = "other" }, now.Add(time.Second), time.Time{}},
-		"a new release": {func(e *entities.Evaluation) { e.Release = "r2" }, now.Add(time.Second), time.Time{}},
-		"long ago":      {func(*entities.Evaluation) {}, now.Add(time.Hour), time.Time{}},
+		"unchanged":   {func(*entities.Evaluation) {}, now.Add(time.Second), later},
+		"news":        {func(e *entities.Evaluation) { e.Known = "FAIL" }, now.Add(time.Second), later},
+		"not known":   {func(e *entities.Evaluation) { e.Known = "" }, now.Add(time.Second), time.Time{}},
+		"new rule":    {func(e *entities.Evaluation) { e.Definition = "other" }, now.Add(time.Second), time.Time{}},
+		"new release": {func(e *entities.Evaluation) { e.Release = "r2" }, now.Add(time.Second), time.Time{}},
+		"expired":     {func(*entities.Evaluation) {}, now.Add(time.Hour), time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var memory recall
@@ -79,7 +79,7 @@ func TestRecallForgets(t *testing.T) {
 			require.Equal(t, c.want, s.due(asked))
 			again := &schedule{}
 			memory.take("s", []entities.Evaluation{e}, again, c.at)
-			require.True(t, again.due(e).IsZero(), "only once")
+			require.True(t, again.due(e).IsZero(), "restored only once")
 		})
 	}
 }

@@ -63,7 +63,7 @@ func TestCheckCompletesWithNews(t *testing.T) {
 
 	status.Store(http.StatusTeapot)
 	_, _, err = run[protocol.CheckAnswer](t, a.Check, checkRequest(up, always), paces)
-	require.Equal(t, protocol.ErrUnchanged, applicationError(t, err).Type(), "it is not due yet")
+	require.Equal(t, protocol.ErrUnchanged, applicationError(t, err).Type(), "not due yet")
 	paces["prod/up"] = pace{}
 	answer, _, err = run[protocol.CheckAnswer](t, a.Check, checkRequest(up, always), paces)
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestPreflightAnswersAboutEveryCheck_A10_D16(t *testing.T) {
 		"prod/other": entities.Wait, "prod/odd": entities.Error, "prod/lost": entities.Error,
 	}, verdicts)
 	require.Equal(t, "v1 has ***", answer.Readings["prod/pass"].Reason)
-	require.Contains(t, answer.Readings["prod/lost"].Reason, "its definition cannot be read: the store has no checks/")
+	require.Contains(t, answer.Readings["prod/lost"].Reason, "cannot read its definition: the store has no checks/")
 }
 
 func TestChecksSayHowLongTheyMayTake(t *testing.T) {

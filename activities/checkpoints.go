@@ -109,7 +109,7 @@ func (c *Checkpoints) write() {
 			c.rested(id)
 			continue
 		}
-		slog.Warn("checkpoint not kept; it is tried again", "workflow", id, "error", err)
+		slog.Warn("checkpoint not stored; retrying", "workflow", id, "error", err)
 		if _, newer := c.newest[id]; !newer {
 			c.newest[id] = one
 		}

@@ -23,7 +23,7 @@ func (a *Activities) Confirm(ctx context.Context, r protocol.ConfirmRequest) (pr
 		return protocol.ConfirmAnswer{}, unpublished(err)
 	}
 	if has, wants := entities.SortedKeys(manifest), inc.ServiceKeys(); !slices.Equal(has, wants) {
-		return protocol.ConfirmAnswer{}, refuse("manifest %s is not of incarnation %s: they have other services", r.Manifest, r.Hash)
+		return protocol.ConfirmAnswer{}, refuse("manifest %s does not belong to incarnation %s: their services differ", r.Manifest, r.Hash)
 	}
 	rules, err := a.Store.Rules(ctx)
 	if err == nil {

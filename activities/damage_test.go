@@ -49,7 +49,7 @@ func TestDamagedPayloadIsRenderedAgain(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, want, got, name)
 		_, err = open().Store.Payload(ctx, digest)
-		require.NoError(t, err, "%s: it is there again", name)
+		require.NoError(t, err, "%s: it is stored again", name)
 	}
 
 	records, err := filepath.Glob(filepath.Join(dir, "versions", "shop", "routes", "r1-*"))
@@ -66,11 +66,11 @@ func TestDamagedPayloadIsRenderedAgain(t *testing.T) {
 	require.NoError(t, err)
 	in.FullVersion = "lost-i2" // of a configuration, which nobody can name
 	_, err = open().payload(ctx, in, "0000")
-	require.Regexp(t, `it is rendered once more when that is released again: converge release shop/routes lost$`, err)
+	require.Regexp(t, `to render it again, release the version again: converge release shop/routes lost$`, err)
 	require.True(t, store.IsNotFound(err))
 	request.Version, request.FullVersion, request.Initial = "r3", "r3", true
 	_, err = open().Prepare(ctx, request)
-	require.ErrorContains(t, err, "so this is not its first release", "a damaged record still says that there was one")
+	require.ErrorContains(t, err, "so this is not the first release", "a damaged record still counts as a release")
 }
 
 // A version means what it was rendered to when it was first named, even where a version of Converge would render it otherwise by now.
@@ -107,7 +107,7 @@ func TestKnownVersionKeepsWhatItWasRenderedTo_B3_D4(t *testing.T) {
 	request.Version, request.FullVersion = "r3", "r3"
 	known, err = a.Prepare(ctx, request)
 	require.NoError(t, err)
-	require.Len(t, known.Payloads[id].Digest, 64, "it was first named for another channel")
+	require.Len(t, known.Payloads[id].Digest, 64, "first named for another channel")
 }
 
 // Rules that are damaged are no outage: whoever knew none would let everybody pass meanwhile (F4).

@@ -27,7 +27,7 @@ func TestOnlyWhatWasAskedForJustNowIsEager_F7(t *testing.T) {
 	e.note(answer(protocol.ActivityApply, "late"), now.Add(-beat))
 	e.note(answer(protocol.ActivityObserve, "reading"), now)
 	require.True(t, eager(e, "now"))
-	require.False(t, eager(e, "now"), "each is one attempt")
+	require.False(t, eager(e, "now"), "one attempt per request")
 	require.False(t, eager(e, "late"))
 	require.False(t, eager(e, "reading"))
 	require.False(t, eager(e, "of a poll"))
@@ -39,5 +39,5 @@ func TestOnlyWhatWasAskedForJustNowIsEager_F7(t *testing.T) {
 	for n := range 5000 {
 		e.note(answer(protocol.ActivityApply, fmt.Sprint(n)), now.Add(time.Duration(n)*10*time.Millisecond))
 	}
-	require.LessOrEqual(t, len(e.asked), 1000, "those that are never taken are forgotten")
+	require.LessOrEqual(t, len(e.asked), 1000, "unused records are dropped")
 }

@@ -182,7 +182,7 @@ func (a *Activities) keepExtension(ctx context.Context, r protocol.ExtensionRequ
 		Command: o.Command, ExitCode: o.ExitCode, TimedOut: o.TimedOut, Stdout: o.Stdout, Stderr: o.Log(), Duration: o.Duration, Error: failed,
 	})
 	if err != nil {
-		activity.GetLogger(ctx).Warn("output not kept", "extension", r.Name, "error", err)
+		activity.GetLogger(ctx).Warn("output not stored", "extension", r.Name, "error", err)
 		return ""
 	}
 	return key

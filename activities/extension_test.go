@@ -100,7 +100,7 @@ func TestExtensionThatFails_A21(t *testing.T) {
 	require.NoError(t, os.Unsetenv("EXTENSION_PASSWORD"))
 	answer, _, err = run[protocol.ExtensionAnswer](t, a.Extension, r)
 	require.NoError(t, err)
-	require.Contains(t, answer.Err, "extension migrate of shop/web in prod: PASSWORD is to come from the worker's environment variable EXTENSION_PASSWORD")
+	require.Contains(t, answer.Err, "extension migrate of shop/web in prod: PASSWORD cannot be resolved from the worker's environment variable EXTENSION_PASSWORD")
 }
 
 // What cannot be read is no failure of the extension: the server tries again.

@@ -27,7 +27,7 @@ func (a *Activities) fence(ctx context.Context, in runtimes.Owner, f *runtimes.F
 	case unknown != nil && !store.IsNotFound(unknown):
 		return nil, "", unknown
 	case i.Epoch > a.Epoch:
-		return &protocol.Claim{Epoch: i.Epoch}, "refused, since the installation was " + whereTo(i), nil
+		return &protocol.Claim{Epoch: i.Epoch}, "refused: the installation was " + whereTo(i), nil
 	case err != nil:
 		return nil, "", fmt.Errorf("claim %s: %w", in.ID, err)
 	}
@@ -36,7 +36,7 @@ func (a *Activities) fence(ctx context.Context, in runtimes.Owner, f *runtimes.F
 		if what == "" {
 			what = "its removal"
 		}
-		why = fmt.Sprintf("refused, since %s was claimed for it later (%d) by a run that is not known here (%d)", what, by.Sequence, f.Sequence)
+		why = fmt.Sprintf("refused: a run that is unknown here claimed %s later (%d, this one %d)", what, by.Sequence, f.Sequence)
 	}
 	return by, why, nil
 }
@@ -44,7 +44,7 @@ func (a *Activities) fence(ctx context.Context, in runtimes.Owner, f *runtimes.F
 // whereTo says where an installation was moved to.
 func whereTo(i protocol.Installation) string {
 	if i.Exported != "" {
-		return "exported by " + i.Exported + ", to go on elsewhere"
+		return "exported by " + i.Exported + ", to continue elsewhere"
 	}
 	return fmt.Sprintf("moved to the namespace %s (%s)", i.Namespace, i.NamespaceID)
 }

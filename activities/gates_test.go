@@ -81,7 +81,7 @@ func (s *server) QueryWorkflow(ctx context.Context, id, _, _ string, _ ...any) (
 		return nil, serviceerror.NewNotFound("no such workflow")
 	}
 	if _, deadline := ctx.Deadline(); !deadline {
-		return nil, errors.New("asked without a deadline")
+		return nil, errors.New("query without a deadline")
 	}
 	payloads, err := converter.GetDefaultDataConverter().ToPayloads(answer)
 	return encoded{payloads}, err
@@ -105,7 +105,7 @@ func (e encoded) Get(into any) error {
 // ListWorkflow answers two at a time.
 func (s *server) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	if s.blind {
-		return nil, errors.New("the visibility store is away")
+		return nil, errors.New("the visibility store is unavailable")
 	}
 	of, all := s.running, "WorkflowType = 'Service' AND ExecutionStatus = 'Running'"
 	switch r.Query {
@@ -113,7 +113,7 @@ func (s *server) ListWorkflow(_ context.Context, r *workflowservice.ListWorkflow
 	case all + " AND ConvergeApplication = 'shop'":
 		of = slices.DeleteFunc(slices.Clone(of), func(id string) bool { return !strings.HasPrefix(id, "service/shop/") })
 	default:
-		return nil, errors.New("another question than was meant: " + r.Query)
+		return nil, errors.New("unexpected query: " + r.Query)
 	}
 	from := 0
 	if len(r.NextPageToken) > 0 {
@@ -197,7 +197,7 @@ func TestLease_C10(t *testing.T) {
 	_, _, err := run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Request: &request})
 	require.NoError(t, err)
 	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Give: "a1"})
-	require.NoError(t, err, "nobody knows of the lease any more")
+	require.NoError(t, err, "the lease is unknown")
 	s.running = []string{"runtime/eu"}
 	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Give: "a1"})
 	require.NoError(t, err)
@@ -211,11 +211,11 @@ func TestLease_C10(t *testing.T) {
 	}, s.sent)
 
 	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu"})
-	requireRefused(t, err, "neither a request nor a lease")
+	requireRefused(t, err, "expected a request, or a lease")
 	s.fail = map[string]error{"runtime/eu": errors.New("the server is unavailable")}
 	_, _, err = run[any](t, a.Lease, protocol.LeaseCall{Runtime: "eu", Give: "a1"})
 	require.ErrorContains(t, err, "the server is unavailable")
-	require.False(t, applicationError(t, err).NonRetryable(), "to be tried again")
+	require.False(t, applicationError(t, err).NonRetryable(), "retryable")
 }
 
 func TestHistoryKeepsLinesOnce(t *testing.T) {
@@ -257,12 +257,12 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 		{id: "service/shop/api", name: "scope-pause", payload: pause},
 		{id: "service/shop/gone", name: "scope-pause", payload: pause},
 		{id: "service/shop/web", name: "scope-pause", payload: pause},
-	}, s.sent, "one is not there yet")
+	}, s.sent, "one has not started")
 	s.blind = true
 	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause, Application: "shop", Manifest: manifest})
-	require.NoError(t, err, "a pause waits for no list")
+	require.NoError(t, err, "a pause does not need the list")
 	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: protocol.ScopePause{Scope: "application"}, Application: "shop", Manifest: manifest})
-	require.ErrorContains(t, err, "the visibility store is away", "its end is for all who heard of it")
+	require.ErrorContains(t, err, "the visibility store is unavailable", "the end of a pause needs the list")
 	s.blind, s.sent = false, s.sent[:3]
 	require.NoError(t, a.Store.PutPause(t.Context(), "shop", pause))
 	require.NotEmpty(t, beats)
@@ -281,7 +281,7 @@ func TestPauseOfAnApplication_A16(t *testing.T) {
 	require.Empty(t, answer.Pauses)
 
 	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause, Application: "shop"})
-	require.NoError(t, err, "nothing was published")
+	require.NoError(t, err, "no publication")
 	_, _, err = run[any](t, a.Pause, protocol.AnnouncePause{ScopePause: pause})
 	requireRefused(t, err, "expected an application, a runtime or the installation")
 }
@@ -324,7 +324,7 @@ func TestPausesInForceAreReadOnceForManyApplies_A16(t *testing.T) {
 	require.NoError(t, a.held(t.Context(), "shop", "eu"))
 	require.NoError(t, a.Store.PutPause(t.Context(), "shop", protocol.ScopePause{Scope: protocol.RuntimeID("eu"), Pause: pausedFor("upgrade")}))
 	for range 1000 {
-		require.NoError(t, a.held(t.Context(), "shop", "eu"), "it was read again")
+		require.NoError(t, a.held(t.Context(), "shop", "eu"), "not cached")
 	}
 	for key, read := range a.holds.read {
 		a.holds.read[key] = known[[]protocol.ScopePause]{at: read.at.Add(-holdsFor)}
@@ -391,15 +391,15 @@ func TestRemove_A24(t *testing.T) {
 	require.Equal(t, &payload, rt.removed[0].Payload)
 	require.Equal(t, "v1", rt.removed[0].FullVersion)
 
-	rt.err = errors.New("finalizers hold it")
+	rt.err = errors.New("blocked by finalizers")
 	answer, _, err = run[protocol.RemoveAnswer](t, a.Remove, request)
 	require.NoError(t, err)
-	require.Equal(t, "finalizers hold it", answer.Err)
+	require.Equal(t, "blocked by finalizers", answer.Err)
 
 	rt.err, request.Timeout = context.DeadlineExceeded, time.Millisecond
 	answer, _, err = run[protocol.RemoveAnswer](t, a.Remove, request)
 	require.NoError(t, err)
-	require.Equal(t, "not gone within 1ms: context deadline exceeded", answer.Err)
+	require.Equal(t, "not removed within 1ms: context deadline exceeded", answer.Err)
 
 	request.Runtime = "plain"
 	request.RuntimeDigest, err = a.Store.PutRuntime(t.Context(), entities.RuntimeDefinition{Name: "plain", Kind: entities.RuntimeFake})
@@ -407,7 +407,7 @@ func TestRemove_A24(t *testing.T) {
 	made = &slow{}
 	answer, _, err = run[protocol.RemoveAnswer](t, a.Remove, request)
 	require.NoError(t, err)
-	require.Contains(t, answer.Err, "runtime plain (fake) cannot remove what it runs")
+	require.Contains(t, answer.Err, "runtime plain (fake) does not support removal")
 	require.Empty(t, a.applies)
 }
 
@@ -424,7 +424,7 @@ func TestServicesAreAskedNow(t *testing.T) {
 	require.ErrorContains(t, err, "shop/gone is not known")
 	s.ended = []string{"service/shop/api"}
 	_, err = services{a}.Status(t.Context(), "shop", "api")
-	require.ErrorIs(t, err, checks.ErrEnded, "what it was when somebody ended it is said no more")
+	require.ErrorIs(t, err, checks.ErrEnded, "a terminated workflow does not answer")
 	s.ended = nil
 
 	old, err := a.Store.PutManifest(t.Context(), incarnation.Manifest{"api": "one"})
@@ -437,9 +437,9 @@ func TestServicesAreAskedNow(t *testing.T) {
 	require.Equal(t, int64(6), number, "pinned")
 	require.Equal(t, []string{"api"}, slices.Collect(maps.Keys(specs)))
 
-	s.fail = map[string]error{"service/shop/api": errors.New("nobody answers")}
+	s.fail = map[string]error{"service/shop/api": errors.New("no answer")}
 	_, err = services{a}.Status(t.Context(), "shop", "api")
-	require.EqualError(t, err, "status of shop/api: nobody answers")
+	require.EqualError(t, err, "status of shop/api: no answer")
 	_, err = services{a}.Parameters(t.Context(), "shop", "api", "prod", "v1")
 	require.ErrorContains(t, err, "version v1 of shop/api")
 }

@@ -170,7 +170,7 @@ func next(t *testing.T, from chan runtimes.Owner) runtimes.Owner {
 	case owner := <-from:
 		return owner
 	case <-time.After(hintPatience):
-		t.Fatal("nothing happened")
+		t.Fatal("timed out")
 		return runtimes.Owner{}
 	}
 }
@@ -246,7 +246,7 @@ func TestHintIsFollowedUntilTheServiceWasWoken(t *testing.T) {
 	tries := 0
 	p.wake = func(_ context.Context, owner runtimes.Owner, _ string) error {
 		if tries++; tries < 3 {
-			return errors.New("the server is away")
+			return errors.New("the server is unavailable")
 		}
 		p.woken <- owner
 		return nil
@@ -297,7 +297,7 @@ func TestHintDuringAnApplyIsFollowedAfterwards_H9(t *testing.T) {
 	p.hints.settled(staging, turn, p.found(), true)
 	next(t, p.readings)
 	p.idle(t)
-	require.Empty(t, p.woken, "the apply said so")
+	require.Empty(t, p.woken, "the apply reported it")
 
 	turn = p.begin(staging)
 	found := p.found()
@@ -399,7 +399,7 @@ func TestTakeOverFindsWhatChangedMeanwhile_H9(t *testing.T) {
 	p.another(t).takeOver()
 	next(t, p.readings)
 	next(t, p.readings)
-	require.Empty(t, p.woken, "nothing has changed")
+	require.Empty(t, p.woken, "no change")
 	p.run("v2", nil)
 	p.another(t).takeOver()
 	require.ElementsMatch(t, []runtimes.Owner{staging, other}, []runtimes.Owner{next(t, p.woken), next(t, p.woken)})
@@ -409,7 +409,7 @@ func TestTakeOverWaitsForTheStore_H9(t *testing.T) {
 	p := newFixture(t)
 	p.settled(staging)
 	p.stored(t, staging)
-	p.store.fails(errors.New("away"))
+	p.store.fails(errors.New("unavailable"))
 	p.run("v2", nil)
 	after := p.another(t)
 	go after.takeOver()
@@ -577,5 +577,5 @@ func TestHangingRuntimeHoldsUpNoOtherHints_A7_H9(t *testing.T) {
 	p.run("v3", nil)
 	p.hint(well, "well")
 	require.Equal(t, well.ID, next(t, p.readings).ID)
-	require.Empty(t, begun, "no more of it than may be at once")
+	require.Empty(t, begun, "no more than the limit")
 }

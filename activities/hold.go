@@ -38,7 +38,7 @@ func (a *Activities) heldBut(ctx context.Context, application, runtime string, l
 		return pauses, err
 	})
 	if err != nil {
-		return fmt.Errorf("pauses in force: %w", err)
+		return fmt.Errorf("read active pauses: %w", err)
 	}
 	pauses = slices.DeleteFunc(slices.Clone(pauses), func(p protocol.ScopePause) bool { return p.Pause.Drain != nil && lets(p.Pause.Drain) })
 	if len(pauses) == 0 {

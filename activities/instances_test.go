@@ -70,7 +70,7 @@ func TestInstancesOfAChannel(t *testing.T) {
 	}
 	prepared, _, err := run[protocol.PrepareAnswer](t, a.Prepare, prepare)
 	require.NoError(t, err)
-	require.Zero(t, prepared.Beside, "nobody else")
+	require.Zero(t, prepared.Beside, "no other release")
 	v1 := prepared.Payloads
 	require.Len(t, v1, 2)
 	require.Equal(t, []string{"eu-1", "eu-3"}, []string{v1[first].Runtime, v1[third].Runtime})
@@ -79,7 +79,7 @@ func TestInstancesOfAChannel(t *testing.T) {
 	prepare.Version, prepare.FullVersion, prepare.Present = "v2", "v2", map[entities.InstanceID]string{third: "v1"}
 	prepared, _, err = run[protocol.PrepareAnswer](t, a.Prepare, prepare)
 	require.NoError(t, err)
-	require.Empty(t, prepared.Payloads[first].UnderPresent, "nobody asked")
+	require.Empty(t, prepared.Payloads[first].UnderPresent, "not requested")
 	for range rushed {
 		_, _, err = run[protocol.PrepareAnswer](t, a.Prepare, prepare)
 		require.NoError(t, err)
@@ -103,5 +103,5 @@ func TestInstancesOfAChannel(t *testing.T) {
 	require.Equal(t, "prod eu-3\n", logs[0].Stdout)
 	logs, err = a.Store.Logs(t.Context(), "shop", "web", "prod")
 	require.NoError(t, err)
-	require.Len(t, logs, 2, "those of a channel are those of its instances")
+	require.Len(t, logs, 2, "the logs of a channel are those of its instances")
 }

@@ -41,7 +41,7 @@ func (a *Activities) propose(ctx context.Context, r protocol.ProposeRequest) (pr
 		return protocol.ProposeAnswer{}, damage(err)
 	}
 	if entities.DigestOf(stands.Services) != entities.DigestOf(r.Services) {
-		return protocol.ProposeAnswer{}, refuse("release %s of %s is of other versions, proposed by %s at %s; expected another id",
+		return protocol.ProposeAnswer{}, refuse("release %s of %s was proposed with other versions by %s at %s; expected another id",
 			r.ID, r.Application, stands.Who.Name, stands.At.Format(time.RFC3339))
 	}
 	decision, err := a.Store.JointDecision(ctx, r.Application, r.ID)
@@ -201,7 +201,7 @@ func (a *Activities) askOnce(ctx context.Context, id, verb string, hint protocol
 	}
 	var gone *serviceerror.NotFound
 	if errors.As(err, &gone) && verb == protocol.Reserve {
-		return refuse("nobody looks after it: its workflow is gone, or kept down")
+		return refuse("it is not managed: its workflow has ended, or it is unmanaged")
 	}
 	return err
 }

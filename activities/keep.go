@@ -25,7 +25,7 @@ func (a *Activities) log(ctx context.Context, in runtimes.Instance, kind store.L
 		entry.Error = failed.Error()
 	}
 	if err := a.Store.PutLog(context.WithoutCancel(ctx), in.Application, in.Service, in.ID.Key(), entry); err != nil {
-		activity.GetLogger(ctx).Warn("output not kept", "instance", in.ID.String(), "error", err)
+		activity.GetLogger(ctx).Warn("output not stored", "instance", in.ID.String(), "error", err)
 	}
 }
 

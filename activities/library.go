@@ -14,16 +14,16 @@ func (a *Activities) Library(ctx context.Context, r protocol.Library) (protocol.
 	content, err := a.Store.LibraryContent(ctx, r.Digest)
 	if err != nil {
 		if store.IsNotFound(err) || store.IsDamaged(err) {
-			err = refuse("there is no such content: %s; publish with: converge library publish DIR", err)
+			err = refuse("content not found: %s; publish with: converge library publish DIR", err)
 		}
 		return protocol.Library{}, err
 	}
 	doc, problems := config.ParseLibrary(content, "")
 	switch {
 	case len(problems) > 0:
-		return protocol.Library{}, refuse("%s is no library: %s", r.Digest, problems[0])
+		return protocol.Library{}, refuse("%s is not a library: %s", r.Digest, problems[0])
 	case doc.Content.Digest() != r.Digest:
-		return protocol.Library{}, refuse("%s holds more than a library", r.Digest)
+		return protocol.Library{}, refuse("%s contains more than a library", r.Digest)
 	case doc.Content.Name != r.Name || int64(doc.Content.Version) != r.Version:
 		return protocol.Library{}, refuse("%s is library %s %d, not %s %d", r.Digest, doc.Content.Name, doc.Content.Version, r.Name, r.Version)
 	}

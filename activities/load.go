@@ -71,7 +71,7 @@ func (a *Activities) confirmed(ctx context.Context, r protocol.LoadSpecRequest) 
 		return newest, err
 	}
 	if err != nil || newest.Incarnation.Number != r.Incarnation && r.Order.Compare(newest.Order) > 0 {
-		return newest, refuse("nobody published or pinned incarnation %d of %s since incarnation %d", r.Incarnation, r.Application, newest.Incarnation.Number)
+		return newest, refuse("incarnation %d of %s was not published or pinned after incarnation %d", r.Incarnation, r.Application, newest.Incarnation.Number)
 	}
 	return newest, nil
 }

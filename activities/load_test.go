@@ -65,26 +65,26 @@ func TestLoadSpecBelievesTheStore(t *testing.T) {
 
 	isRefused("incarnation 1 (b) of shop was never published", 1, "b", order(1, 7))
 	require.NoError(t, a.Store.PutNumber(ctx, "shop", incarnations[1]))
-	isRefused("nobody published or pinned incarnation 1 of shop", 1, "b", order(1, 7))
+	isRefused("incarnation 1 of shop was not published or pinned", 1, "b", order(1, 7))
 	publish(2, 8, false)
 	gets(2, 2, order(2, 8))
 	gets(2, 1, order(1, 7))
 	gets(2, 1, entities.NoticeOrder{})
-	isRefused("nobody published or pinned incarnation 1 of shop since incarnation 2", 1, "b", order(9, 9))
+	isRefused("incarnation 1 of shop was not published or pinned after incarnation 2", 1, "b", order(9, 9))
 	isRefused("incarnation 2 (other) of shop was never published", 2, "other", order(2, 8))
 	isRefused("was never published", -1, "b", order(2, 8))
 	isRefused("was never published", 1<<62, "b", order(1<<62, 8))
 	publish(1, 9, true)
 	gets(1, 1, order(2, 9))
 	gets(1, 2, order(2, 8))
-	isRefused("nobody published or pinned incarnation 2 of shop since incarnation 1", 2, "c", order(3, 1))
+	isRefused("incarnation 2 of shop was not published or pinned after incarnation 1", 2, "c", order(3, 1))
 	require.NoError(t, a.Store.PutNumber(ctx, "shop", incarnations[3]))
-	isRefused("nobody published or pinned incarnation 3 of shop since incarnation 1", 3, "d", order(3, 1))
+	isRefused("incarnation 3 of shop was not published or pinned after incarnation 1", 3, "d", order(3, 1))
 	publish(4, 10, false)
 	gets(4, 4, order(4, 10))
 	answer, err := asks(0, "", entities.NoticeOrder{})
 	require.NoError(t, err)
-	require.Equal(t, int64(4), answer.Notice.Incarnation.Number, "who only looks")
+	require.Equal(t, int64(4), answer.Notice.Incarnation.Number, "without a notice")
 
 	_, _, err = run[protocol.LoadSpecAnswer](t, a.LoadSpec, protocol.LoadSpecRequest{
 		Application: "shop", Service: "mixed", Incarnation: 4, Hash: incarnations[4].Hash, Order: order(4, 10),
@@ -113,9 +113,9 @@ func TestNoticesAreRecordedInOrder(t *testing.T) {
 		return later
 	}
 	require.Zero(t, record(1, 5))
-	require.Zero(t, record(1, 5), "another try")
-	require.Equal(t, order(9, 5), record(2, 5), "another run of the application counts as this one did")
-	require.Equal(t, order(9, 5), record(2, 4), "a worker that was frozen")
+	require.Zero(t, record(1, 5), "retry")
+	require.Equal(t, order(9, 5), record(2, 5), "another run with the same number")
+	require.Equal(t, order(9, 5), record(2, 4), "a delayed worker")
 	require.Zero(t, record(2, 6))
 	for count := int64(7); count < 60; count++ {
 		require.Zero(t, record(count, count))
@@ -123,5 +123,5 @@ func TestNoticesAreRecordedInOrder(t *testing.T) {
 	newest, err := a.Store.NewestNotice(ctx, "shop")
 	require.NoError(t, err)
 	require.Equal(t, int64(59), newest.Incarnation.Number)
-	require.Equal(t, order(9, 59), record(5, 8), "one from before those that are kept")
+	require.Equal(t, order(9, 59), record(5, 8), "older than all stored ones")
 }

@@ -28,7 +28,7 @@ func (a *Activities) loosened(ctx context.Context, before string, spec *entities
 	check, extension, failed := a.Store.Definitions(ctx)
 	all = loosen.Rules(&old, spec, loosen.Definitions{Check: check, Extension: extension})
 	if more := len(all) - mostLoosened; more > 0 {
-		all = append(all[:mostLoosened:mostLoosened], entities.Loosening{Text: fmt.Sprintf("%d rules more ask for less", more)})
+		all = append(all[:mostLoosened:mostLoosened], entities.Loosening{Text: fmt.Sprintf("%d more rules are looser", more)})
 	}
 	return all, *failed == nil, *failed
 }

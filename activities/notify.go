@@ -167,7 +167,7 @@ func details(spec entities.Spec, r protocol.NotifyRequest) string {
 	for _, c := range spec.Channels {
 		channels = append(channels, c.Name)
 	}
-	fmt.Fprintf(&b, "Channels in order: %s\n\nFrom %s\n\nWhy it is as it is: `converge explain %s/%s`",
+	fmt.Fprintf(&b, "Channels in order: %s\n\nFrom %s\n\nTo explain its state: `converge explain %s/%s`",
 		runtimes.Clip(strings.Join(channels, " → "), mostDetails), r.Newest.Origin.Path, spec.Application, spec.Title())
 	return b.String()
 }

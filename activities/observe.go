@@ -37,7 +37,7 @@ func (a *Activities) ObserveAll(ctx context.Context, r protocol.ObserveAllReques
 }
 
 // errNotHere means that not all instances can be read locally. The workflow then observes all of them with an activity.
-var errNotHere = errors.New("not all of it can be read at once")
+var errNotHere = errors.New("not all instances can be read locally")
 
 // whole reports whether all requested instances were read without an error.
 func whole(readings map[entities.InstanceID]entities.Reading, asked []protocol.ObserveRequest) bool {
@@ -71,7 +71,7 @@ func (a *Activities) observeOn(ctx context.Context, requests ...protocol.Observe
 		all[len(all)-1].leaves(leave)
 	}
 	if len(all) == 0 {
-		return nil, nil, noPlace("the readings of runtime "+full, again)
+		return nil, nil, noPlace("readings of runtime "+full, again)
 	}
 	news = observeAll(ctx, all.observe, all.requests()...)
 	bound(news, entities.SortedIDs(news))
@@ -146,7 +146,7 @@ func (all watching) end(whole bool) {
 
 // asKnown returns an error that makes the server retry later. The retry writes no history.
 func asKnown(wait time.Duration) error {
-	return temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{
+	return temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{
 		NextRetryDelay: wait, Category: temporal.ApplicationErrorCategoryBenign,
 	})
 }

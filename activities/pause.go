@@ -106,7 +106,7 @@ func (a *Activities) Lease(ctx context.Context, r protocol.LeaseCall) error {
 		_, err := a.Client.SignalWithStartWorkflow(ctx, id, protocol.SignalLease, *r.Request, client.StartWorkflowOptions{
 			TaskQueue:     protocol.TaskQueue,
 			StaticSummary: "runtime " + r.Runtime,
-			StaticDetails: fmt.Sprintf("Who may apply to runtime %s at present, and who waits for it. Its status query says so.", r.Runtime),
+			StaticDetails: fmt.Sprintf("Leases of runtime %s: who may apply, and who waits. Its status query lists them.", r.Runtime),
 		}, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: r.Runtime, Beginning: protocol.Beginning{Adopt: true}})
 		return err
 	}
@@ -115,7 +115,7 @@ func (a *Activities) Lease(ctx context.Context, r protocol.LeaseCall) error {
 		signal, lease = protocol.SignalKeep, r.Keep
 	}
 	if lease == "" {
-		return refuse("lease of runtime %s: neither a request nor a lease to give back or to keep", r.Runtime)
+		return refuse("lease of runtime %s: expected a request, or a lease to release or to keep", r.Runtime)
 	}
 	return present(a.Client.SignalWorkflow(ctx, id, "", signal, protocol.LeaseSignal{ID: lease}))
 }

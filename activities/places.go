@@ -81,6 +81,6 @@ func (p *places) away(who string, now time.Time) time.Duration {
 
 // noPlace returns an error that makes the server retry later. The retry writes no history.
 func noPlace(what string, away time.Duration) error {
-	return temporal.NewApplicationErrorWithOptions(fmt.Sprintf("no place for one more of %s: as many as there may be are under way in this worker", what), protocol.ErrUnchanged,
+	return temporal.NewApplicationErrorWithOptions(fmt.Sprintf("concurrency limit of this worker reached for %s", what), protocol.ErrUnchanged,
 		temporal.ApplicationErrorOptions{NextRetryDelay: away, Category: temporal.ApplicationErrorCategoryBenign})
 }

@@ -41,9 +41,9 @@ func TestPlaces_A7(t *testing.T) {
 		require.Equal(t, longestAway, away)
 
 		third, _ := take("b")
-		require.NotNil(t, third, "another one is not held up")
+		require.NotNil(t, third, "another key is not blocked")
 		none, away = take("c")
-		require.Nil(t, none, "all are taken")
+		require.Nil(t, none, "total limit reached")
 		require.Equal(t, shortestAway, away)
 		first()
 		fourth, _ := take("c")
@@ -118,7 +118,7 @@ func TestHangingRuntimeHoldsUpNoOther_A7(t *testing.T) {
 	var later *temporal.ApplicationError
 	require.True(t, errors.As(err, &later), "%v", err)
 	require.Equal(t, protocol.ErrUnchanged, later.Type())
-	require.Contains(t, later.Message(), "no place for one more of the readings of runtime hangs")
+	require.Contains(t, later.Message(), "concurrency limit of this worker reached for readings of runtime hangs")
 	require.GreaterOrEqual(t, later.NextRetryDelay(), shortestAway*9/10)
 	answer, err := observe("s3", "well")
 	require.NoError(t, err)
@@ -143,13 +143,13 @@ func TestHangingRuntimeHoldsUpNoOther_A7(t *testing.T) {
 	}
 	of, err := both("s4", "")
 	require.NoError(t, err)
-	require.Equal(t, []entities.InstanceID{{Channel: "well", Name: entities.OnlyInstance}}, entities.SortedIDs(of.Readings), "of the other nothing more may be read")
+	require.Equal(t, []entities.InstanceID{{Channel: "well", Name: entities.OnlyInstance}}, entities.SortedIDs(of.Readings), "the other runtime is at its limit")
 	known := of.Readings[entities.InstanceID{Channel: "well", Name: entities.OnlyInstance}]
 	_, err = both("s4", known.Digest())
 	require.True(t, errors.As(err, &later), "%v", err)
 	require.Equal(t, protocol.ErrUnchanged, later.Type())
 	require.GreaterOrEqual(t, later.NextRetryDelay(), shortestAway*9/10)
-	require.Less(t, later.NextRetryDelay(), 2*longestAway, "what was left out is not read for the first time an hour later")
+	require.Less(t, later.NextRetryDelay(), 2*longestAway, "skipped instances are retried soon")
 
 	a.readings.mu.Lock()
 	a.readings.all, a.readings.each = 6, 3
@@ -160,7 +160,7 @@ func TestHangingRuntimeHoldsUpNoOther_A7(t *testing.T) {
 		a.readings.mu.Lock()
 		defer a.readings.mu.Unlock()
 		return a.readings.now == 3 && rt.At("shop", "s5", "well").Readings() > 0
-	}, time.Minute, time.Millisecond, "who waits for a runtime that hangs holds no place of another")
+	}, time.Minute, time.Millisecond, "waiting for a hanging runtime holds no slot of another")
 }
 
 // What is known of an instance is forgotten when it is removed, and not when only what it left elsewhere is; of what cannot be reached that
@@ -198,11 +198,11 @@ func TestWhatIsKnownOfAnInstance_A24_F9(t *testing.T) {
 	_, err := env.ExecuteActivity(protocol.ActivityRemove, remove)
 	require.NoError(t, err)
 	require.Equal(t, well, recorded())
-	require.False(t, a.hints.owners[owner].observing, "hints are followed")
+	require.False(t, a.hints.owners[owner].observing, "hints are not ignored")
 
 	observe("gone") // nothing is defined under it
 	away := recorded()
-	require.NotEqual(t, well.Request.Instances[0].Known, away.Request.Instances[0].Known, "the next reading is news")
+	require.NotEqual(t, well.Request.Instances[0].Known, away.Request.Instances[0].Known, "the next reading differs")
 
 	remove.Successor, remove.Sequence = nil, 3
 	_, err = env.ExecuteActivity(protocol.ActivityRemove, remove)

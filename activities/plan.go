@@ -35,14 +35,14 @@ func (a *Activities) StartPlan(ctx context.Context, of protocol.PlanRef, asked p
 // StartPlan starts a plan with a client, or returns the running one.
 func StartPlan(ctx context.Context, c client.Client, of protocol.PlanRef, asked protocol.PlanAsked) (client.WorkflowRun, error) {
 	if raw, err := json.Marshal(asked); err != nil || len(raw) > protocol.MaxAnswer {
-		return nil, refuse("plan %s: the services that are named take %d bytes; expected at most %d: fewer of them, or all", of.Name, len(raw), protocol.MaxAnswer)
+		return nil, refuse("plan %s: the service names take %d bytes; expected at most %d: name fewer services, or all", of.Name, len(raw), protocol.MaxAnswer)
 	}
 	return c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: of.ID(), TaskQueue: protocol.TaskQueue,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary:            fmt.Sprintf("plan %s of %s in %s", of.Name, of.Application, of.Channel),
-		StaticDetails:            "In which order services are deployed and fitted together. Its status query says how far it is.",
+		StaticDetails:            "The order in which services are deployed and integrated. Its status query shows the progress.",
 		TypedSearchAttributes:    temporal.NewSearchAttributes(attrApplication.ValueSet(of.Application)),
 	}, protocol.PlanWorkflow, protocol.PlanInput{PlanRef: of, PlanAsked: asked})
 }
@@ -86,7 +86,7 @@ func (a *Activities) planOf(ctx context.Context, r *protocol.PlanRecord) (planne
 		}
 		work := inc.Work(r.Channel)
 		if work == nil {
-			return planned{}, refuse("incarnation %d plans nothing in %s", r.Incarnation, r.Channel)
+			return planned{}, refuse("incarnation %d has no plan in %s", r.Incarnation, r.Channel)
 		}
 		p, err := work.Plan(plan.Scope{All: r.All, Changed: r.Scope, Eager: r.Eager})
 		if err != nil {
@@ -204,7 +204,7 @@ func (a *Activities) newPlan(ctx context.Context, in protocol.PlanInput) (protoc
 	}
 	work := inc.Work(in.Channel)
 	if work == nil {
-		return r, refuse("incarnation %d plans nothing in %s", in.Incarnation, in.Channel)
+		return r, refuse("incarnation %d has no plan in %s", in.Incarnation, in.Channel)
 	}
 	switch {
 	case in.Whole:
@@ -511,7 +511,7 @@ func (a *Activities) passed(ctx context.Context, of protocol.PlanRef) (string, e
 	if newer == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("plan i%d of a newer configuration has taken its place", newer), err
+	return fmt.Sprintf("plan i%d of a newer configuration replaced it", newer), err
 }
 
 // news returns the nodes whose services report a state other than the recorded one.
@@ -604,11 +604,11 @@ func (a *Activities) deployedOf(ctx context.Context, r *protocol.PlanRecord, p *
 		err = services{a}.askLiving(ctx, protocol.ServiceID(r.Application, key), &d, protocol.QueryDeployed, question)
 		switch {
 		case errors.Is(err, checks.ErrEnded):
-			return protocol.Deployed{State: string(plan.Held), Text: "nobody looks after it now: " + checks.ErrEnded.Error()}, nil
+			return protocol.Deployed{State: string(plan.Held), Text: "it is not managed: " + checks.ErrEnded.Error()}, nil
 		case errors.Is(err, checks.ErrNoService):
 			return protocol.Deployed{State: string(plan.Held), Text: "it has not started"}, nil
 		case err == nil && manifest != nil && d.Spec != manifest[key]:
-			return protocol.Deployed{State: string(plan.Running), Text: "it is about to take the configuration over"}, nil
+			return protocol.Deployed{State: string(plan.Running), Text: "it has not loaded the configuration yet"}, nil
 		}
 		return d, err
 	}, nil

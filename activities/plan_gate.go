@@ -43,7 +43,7 @@ func (g planGate) Standing(ctx context.Context, q checks.PlanQuestion) (checks.P
 		}
 	}
 	if planned, err := g.plansIt(ctx, of); err != nil || !planned {
-		return checks.PlanStanding{Enter: err == nil, Reason: fmt.Sprintf("incarnation %d plans nothing of it", of.asked.Incarnation)}, err
+		return checks.PlanStanding{Enter: err == nil, Reason: fmt.Sprintf("incarnation %d has no plan for it", of.asked.Incarnation)}, err
 	}
 	r, err := g.Store.Plan(ctx, of.ref)
 	switch {
@@ -108,7 +108,7 @@ func (g planGate) plansIt(ctx context.Context, of gateOf) (bool, error) {
 
 func (g planGate) begin(ctx context.Context, of gateOf) (checks.PlanStanding, error) {
 	err := g.StartPlan(ctx, of.ref, of.asked)
-	return checks.PlanStanding{Reason: "plan " + of.ref.Name + " begins", Again: time.Second}, err
+	return checks.PlanStanding{Reason: "plan " + of.ref.Name + " is starting", Again: time.Second}, err
 }
 
 // standing returns the state of the service in an existing plan.
@@ -120,7 +120,7 @@ func (g planGate) standing(ctx context.Context, of gateOf, r *protocol.PlanRecor
 	name, _ := p.work.Called(of.Service)
 	nodes := p.deploys(name)
 	if len(nodes) == 0 {
-		return checks.PlanStanding{Enter: true, Reason: "plan " + r.Name + " leaves it as it is"}, nil
+		return checks.PlanStanding{Enter: true, Reason: "plan " + r.Name + " does not deploy it"}, nil
 	}
 	s := checks.PlanStanding{Final: r.Over, Again: askAgain(len(p.plan.Nodes))}
 	so, n := p.plan.Read(r.Nodes), nodes[0]
@@ -130,7 +130,7 @@ func (g planGate) standing(ctx context.Context, of gateOf, r *protocol.PlanRecor
 	case so[n].State == plan.Blocked:
 		return g.blocked(ctx, of, r, &p, so[n].Cause, s)
 	case r.Ended != "":
-		s.Reason = fmt.Sprintf("plan %s was %s before its turn came", r.Name, r.Ended)
+		s.Reason = fmt.Sprintf("plan %s was %s before it was deployed", r.Name, r.Ended)
 	default:
 		s.Reason = waitsFor(r, &p, so, n)
 	}
@@ -197,7 +197,7 @@ func waitsFor(r *protocol.PlanRecord, p *planned, so []plan.Progress, n int) str
 			running++
 		}
 	}
-	return fmt.Sprintf("waits for its turn in plan %s, of which %d run", r.Name, running)
+	return fmt.Sprintf("waits in plan %s; %d nodes are running", r.Name, running)
 }
 
 // askAgain returns the delay before a service without a hint queries a plan again. It grows with the number of nodes, because many

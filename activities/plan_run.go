@@ -29,7 +29,7 @@ func (a *Activities) PlanCommands(ctx context.Context, w protocol.PlanCommandsRe
 	}
 	work := inc.Work(w.Channel)
 	if work == nil {
-		return out, refuse("nothing is planned in %s", w.Channel)
+		return out, refuse("there is no plan in %s", w.Channel)
 	}
 	switch w.Kind {
 	case protocol.PlanBefore:
@@ -118,7 +118,7 @@ func (a *Activities) PlanRun(ctx context.Context, r protocol.PlanRunRequest) (pr
 	}
 	work := inc.Work(r.Channel)
 	if work == nil {
-		return protocol.PlanRan{}, refuse("nothing is planned in %s", r.Channel)
+		return protocol.PlanRan{}, refuse("there is no plan in %s", r.Channel)
 	}
 	if r.Kind == protocol.PlanBefore {
 		if why, err := a.passed(ctx, r.PlanRef); err != nil || why != "" {

@@ -90,7 +90,7 @@ func (a *Activities) again(ctx context.Context, r protocol.PrepareRequest, recor
 	}
 	err := a.Store.RenewIncarnation(ctx, record.Hash)
 	if store.IsNotFound(err) {
-		return refuse("version %s is of incarnation %d, which is not kept any more (converge store gc); release it under a new name: converge release %s/%s VERSION",
+		return refuse("version %s belongs to incarnation %d, which is no longer stored (converge store gc); release it under a new name: converge release %s/%s VERSION",
 			r.FullVersion, record.Incarnation, r.Application, r.Service)
 	}
 	return err
@@ -155,7 +155,7 @@ func (a *Activities) checkInitial(ctx context.Context, r protocol.PrepareRequest
 	if err != nil || before == "" {
 		return err
 	}
-	return refuse("the store knows %s of %s/%s, so this is not its first release although Temporal remembers none; release what should run: converge release %s/%s VERSION",
+	return refuse("the store has %s of %s/%s, so this is not the first release, although Temporal has none; release the version that should run: converge release %s/%s VERSION",
 		before, r.Application, r.Service, r.Application, r.Service)
 }
 
@@ -215,7 +215,7 @@ func (a *Activities) merged(ctx context.Context, r protocol.PrepareRequest) (sto
 			return record, err
 		}
 		if entities.AspectOf(name) == r.Values && fitting.Given() < given.Given() {
-			return record, refuse("its configuration does not take all values of %s", name)
+			return record, refuse("its configuration does not accept all values of %s", name)
 		}
 		record = record.With(fitting)
 	}
@@ -275,7 +275,7 @@ func (a *Activities) sameParameters(ctx context.Context, r protocol.PrepareReque
 		return refuse("%s", err)
 	}
 	if entities.DigestOf(given) != entities.DigestOf(recorded) {
-		return refuse("%s is known with other parameters; a known name means the same bytes again, so name a new version", r.FullVersion)
+		return refuse("%s already exists with other parameters; the meaning of a version does not change, so name a new one", r.FullVersion)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func (a *Activities) capabilities(ctx context.Context, r protocol.PreviewRequest
 	}
 	capturer, ok := line.Runtime.(runtimes.Capturer)
 	if !ok {
-		return unknown(protocol.PreviewNoPlanner, fmt.Errorf("runtime %s (%s) has no cluster of Kubernetes", line.definition.Name, line.definition.Kind))
+		return unknown(protocol.PreviewNoPlanner, fmt.Errorf("runtime %s (%s) is not a Kubernetes cluster", line.definition.Name, line.definition.Kind))
 	}
 	_, err = planWithin(ctx, func(ctx context.Context, _ runtimes.Instance) ([]runtimes.Change, error) {
 		version, apis, err := capturer.Capabilities(ctx)
@@ -157,9 +157,9 @@ func unknown(code string, err error) protocol.ItemPreview {
 func cannotPlan(line connection, removal bool) protocol.ItemPreview {
 	what := "changes"
 	if removal {
-		what = "a removal takes down"
+		what = "a removal"
 	}
-	return unknown(protocol.PreviewNoPlanner, fmt.Errorf("runtime %s (%s) cannot say what %s", line.definition.Name, line.definition.Kind, what))
+	return unknown(protocol.PreviewNoPlanner, fmt.Errorf("runtime %s (%s) cannot preview %s", line.definition.Name, line.definition.Kind, what))
 }
 
 // changed limits and counts the changes that a runtime reported.

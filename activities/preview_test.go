@@ -95,7 +95,7 @@ func TestPreviewSaysWhatARemovalTakesDown_A24(t *testing.T) {
 	web.SayPlan(nil, runtimes.Change{Action: runtimes.ActionRemove}, runtimes.Change{Action: runtimes.ActionKeep, Message: "a reason"}, runtimes.Change{Action: runtimes.ActionRefuse, Message: "denied"})
 	require.Equal(t, protocol.PreviewTotals{Changed: 1, Removed: 1, Orphaned: 1, Refused: 1}, previewer(t, rt)(removal).Totals)
 	got := previewer(t, mute{})(removal)
-	require.Equal(t, []any{protocol.PreviewNoPlanner, "runtime rt (fake) cannot say what a removal takes down", true}, []any{got.Code, got.Message, got.Removal})
+	require.Equal(t, []any{protocol.PreviewNoPlanner, "runtime rt (fake) cannot preview a removal", true}, []any{got.Code, got.Message, got.Removal})
 }
 
 // What goes wrong is an answer with a code, and never an error that would be tried again.
@@ -114,10 +114,10 @@ func TestPreviewAnswersWhatGoesWrong(t *testing.T) {
 	web.SayPlan(fmt.Errorf("plan: %w", &entities.ReadingError{Code: "forbidden", Message: "may not patch"}))
 	check("forbidden", "may not patch", ask(nil))
 	web.SayPlan(fmt.Errorf("plan: %w", errors.ErrUnsupported))
-	check(protocol.PreviewNoPlanner, "runtime rt (fake) cannot say what changes", ask(nil))
+	check(protocol.PreviewNoPlanner, "runtime rt (fake) cannot preview changes", ask(nil))
 	check(protocol.PreviewNotReady, "this worker reads the store", ask(func(r *protocol.PreviewRequest) { r.Item.Payload = strings.Repeat("a", 64) }))
 	check(protocol.PreviewNotReady, "runtime other", ask(func(r *protocol.PreviewRequest) { r.Item.Runtime = "other" }))
-	check(protocol.PreviewNoPlanner, "cannot say", previewer(t, mute{})(nil))
+	check(protocol.PreviewNoPlanner, "cannot preview", previewer(t, mute{})(nil))
 	check(protocol.PreviewTimeout, "runtime rt did not answer within 1ms", previewer(t, deaf{})(func(r *protocol.PreviewRequest) { r.Timeout = time.Millisecond }))
 }
 

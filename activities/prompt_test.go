@@ -18,19 +18,19 @@ func TestPrompt_A7(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p prompt
 		now := time.Now
-		require.False(t, p.answers("eu", now()), "nothing is known")
+		require.False(t, p.answers("eu", now()), "unknown")
 		p.read("eu", now(), promptly, entities.Reading{})
 		require.True(t, p.answers("eu", now()))
-		require.False(t, p.answers("us", now()), "another one")
+		require.False(t, p.answers("us", now()), "another runtime")
 		p.read("eu", now(), promptly+time.Millisecond, entities.Reading{})
-		require.False(t, p.answers("eu", now()), "it has become slow")
+		require.False(t, p.answers("eu", now()), "slow reading")
 		p.read("eu", now(), 0, entities.Reading{Err: &entities.ReadingError{}})
-		require.False(t, p.answers("eu", now()), "it refuses")
+		require.False(t, p.answers("eu", now()), "failed reading")
 		p.read("eu", now(), 0, entities.Reading{})
 		time.Sleep(promptlyThen)
-		require.False(t, p.answers("eu", now()), "that was long ago")
+		require.False(t, p.answers("eu", now()), "expired")
 		p.read("us", now(), 0, entities.Reading{})
-		require.Len(t, p.last, 1, "what is long ago is forgotten")
+		require.Len(t, p.last, 1, "expired entries are dropped")
 	})
 }
 
@@ -57,7 +57,7 @@ func TestWhatATaskWaitsForIsReadAtOnceOrNotAtAll_A7(t *testing.T) {
 	}
 	_, err := observe(true, "web")
 	require.ErrorContains(t, err, errNotHere.Error())
-	require.Zero(t, rt.At("shop", "web", "web").Readings(), "not begun")
+	require.Zero(t, rt.At("shop", "web", "web").Readings(), "not started")
 
 	quickly := func() {
 		a.prompt.read(digest, time.Now(), 0, entities.Reading{}) // however slow this machine is
@@ -72,7 +72,7 @@ func TestWhatATaskWaitsForIsReadAtOnceOrNotAtAll_A7(t *testing.T) {
 	quickly()
 	a.readings = places{all: 2, each: 1}
 	_, err = observe(true, "web", "cart")
-	require.ErrorContains(t, err, errNotHere.Error(), "there is no place for the other one")
+	require.ErrorContains(t, err, errNotHere.Error(), "no slot for the second service")
 	a.readings = places{all: readingPlaces, each: runtimePlaces}
 
 	quickly()
@@ -80,5 +80,5 @@ func TestWhatATaskWaitsForIsReadAtOnceOrNotAtAll_A7(t *testing.T) {
 	_, err = observe(true, "api")
 	require.ErrorContains(t, err, errNotHere.Error())
 	require.Positive(t, rt.At("shop", "api", "api").Readings())
-	require.False(t, a.prompt.answers(digest, time.Now()), "so nothing of it is waited for")
+	require.False(t, a.prompt.answers(digest, time.Now()), "a hanging runtime is not fast")
 }

@@ -28,7 +28,7 @@ func TestNoteOfABatch(t *testing.T) {
 	require.Equal(t, protocol.Unreached{Services: []string{"a", "c"}, Why: "a: " + own.Error()}, r.missed)
 	require.Equal(t, "c", r.last)
 
-	require.NoError(t, (&reach{}).note(services, []error{own, own, own}), "it is nobody else's fault")
+	require.NoError(t, (&reach{}).note(services, []error{own, own, own}), "all errors concern single services")
 }
 
 // What many services are told of is told a few at a time: the next when one of these has taken it in. Who does not answer is waited for a few times

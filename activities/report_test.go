@@ -16,7 +16,7 @@ func TestNothingIsWrittenWhereItIsOnlyReported_A25(t *testing.T) {
 	one := protocol.InstanceRef{ID: entities.Only("production"), FullVersion: "v1"}
 	apply, _, err := run[protocol.ApplyAnswer](t, a.Apply, protocol.ApplyRequest{ReportOnly: true, Instance: one})
 	require.NoError(t, err)
-	require.Equal(t, protocol.ApplyAnswer{Err: reportOnly, Unready: true}, apply, "no failure of the release")
+	require.Equal(t, protocol.ApplyAnswer{Err: reportOnly, Unready: true}, apply, "does not count as a failure of the release")
 	remove, _, err := run[protocol.RemoveAnswer](t, a.Remove, protocol.RemoveRequest{ReportOnly: true, Instance: one})
 	require.NoError(t, err)
 	require.Equal(t, reportOnly, remove.Err)

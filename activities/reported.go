@@ -62,7 +62,7 @@ func (f *filler) value(ctx context.Context, name string) (string, error) {
 		if address := f.addresses[key]; address != "" {
 			return address, nil
 		}
-		return "", fmt.Errorf("nothing says the address of %s", key)
+		return "", fmt.Errorf("the address of %s is unknown", key)
 	}
 	extension, output, _ := strings.Cut(key, ".")
 	reported, err := f.by(ctx, extension)
@@ -126,7 +126,7 @@ func (f *filler) keep(ctx context.Context, d *entities.ExtensionDefinition, rele
 func checkAddresses(addresses map[string]string) error {
 	for _, name := range entities.SortedKeys(addresses) {
 		if text := addresses[name]; text == "" || len(text) > 253 || strings.ContainsFunc(text, notOfAddress) {
-			return fmt.Errorf("the address of %s that it reported is none: %q", name, runtimes.Clip(text, 100))
+			return fmt.Errorf("the reported address of %s is invalid: %q", name, runtimes.Clip(text, 100))
 		}
 	}
 	return nil

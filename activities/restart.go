@@ -92,7 +92,7 @@ func (a *Activities) StartInstallation(ctx context.Context, begin protocol.Begin
 	}
 	_, err = a.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: protocol.InstallationID(), TaskQueue: protocol.TaskQueue, WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		StaticSummary: "installation " + i.ID, StaticDetails: "Whether everything is paused, and which store this namespace goes with. Its status query says so.",
+		StaticSummary: "installation " + i.ID, StaticDetails: "The pause of the installation, and the store of this namespace. Its status query shows both.",
 		Memo: map[string]any{MemoInstallation: i.ID, MemoStore: a.Store.URL(), MemoEpoch: i.Epoch},
 	}, protocol.InstallationWorkflow, protocol.InstallationInput{ID: i.ID, Pause: held, Beginning: begin})
 	return err

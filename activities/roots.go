@@ -36,7 +36,7 @@ func (a *Activities) dir(ctx context.Context, application, relative string) (str
 	}
 	local := filepath.FromSlash(relative)
 	if !filepath.IsLocal(local) {
-		return "", fmt.Errorf("directory %s is outside of the application's", relative)
+		return "", fmt.Errorf("directory %s is outside the application's directory", relative)
 	}
 	root := cmp.Or(a.Roots[application], a.Roots[""])
 	if root == "" {
@@ -47,7 +47,7 @@ func (a *Activities) dir(ctx context.Context, application, relative string) (str
 	}
 	dir := filepath.Join(root, local)
 	if info, err := os.Stat(dir); root == "" || err != nil || !info.IsDir() {
-		return "", fmt.Errorf("this worker does not have the directory %s of application %s; name where it is: converge worker --root %s=DIR",
+		return "", fmt.Errorf("this worker does not have the directory %s of application %s; set it with: converge worker --root %s=DIR",
 			cmp.Or(dir, relative), application, application)
 	}
 	return dir, nil

@@ -27,13 +27,13 @@ func TestDirectoryOfAnApplication(t *testing.T) {
 		application, at string
 		want, refused   string
 	}{
-		"where it was published from": {nil, "shop", "edge", filepath.Join(from, "edge"), ""},
-		"of all":                      {Roots{"": root}, "shop", "edge", filepath.Join(root, "edge"), ""},
-		"its own":                     {Roots{"": root, "shop": other}, "shop", ".", other, ""},
-		"of another":                  {Roots{"web": other}, "shop", ".", from, ""},
-		"outside":                     {Roots{"": root}, "shop", "../x", "", "directory ../x is outside of the application's"},
-		"of the machine":              {Roots{"": root}, "shop", "/srv", "", "directory /srv is outside of the application's"},
-		"missing":                     {Roots{"shop": root}, "shop", "gone", "", "name where it is: converge worker --root shop=DIR"},
+		"published directory":         {nil, "shop", "edge", filepath.Join(from, "edge"), ""},
+		"default root":                {Roots{"": root}, "shop", "edge", filepath.Join(root, "edge"), ""},
+		"own root":                    {Roots{"": root, "shop": other}, "shop", ".", other, ""},
+		"root of another application": {Roots{"web": other}, "shop", ".", from, ""},
+		"outside":                     {Roots{"": root}, "shop", "../x", "", "directory ../x is outside the application's directory"},
+		"absolute path":               {Roots{"": root}, "shop", "/srv", "", "directory /srv is outside the application's directory"},
+		"missing":                     {Roots{"shop": root}, "shop", "gone", "", "set it with: converge worker --root shop=DIR"},
 		"unknown":                     {nil, "web", "edge", "", "this worker does not have the directory edge of application web"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,7 @@ func (c *remoteCrowd) guard() *hints {
 			defer c.mu.Unlock()
 			require.Equal(c.t, "edge", runtime)
 			if c.deaf[owner.Service] {
-				return errors.New("it takes no signals")
+				return errors.New("signal rejected")
 			}
 			c.told[owner.Service]++
 			return nil
@@ -94,10 +94,10 @@ func TestARemoteRuntimeWithoutWorkersIsNoticed_F9_D17(t *testing.T) {
 				a, b := c.remote(), c.remote()
 				c.everythingIsObserved(a)
 				require.Empty(t, c.after(20*time.Minute))
-				require.True(t, a.reliedOn(), "the server need not have it read")
+				require.True(t, a.reliedOn(), "the server need not poll")
 
 				end(a)
-				require.Empty(t, c.after(10*time.Minute), "the other one is there")
+				require.Empty(t, c.after(10*time.Minute), "another worker remains")
 				c.forget()
 				require.Empty(t, c.after(readEvery+readEvery/5))
 				_, unread := c.by()
@@ -148,7 +148,7 @@ func TestAnEndThatNoGuardSawIsNoticedLater_F9_H9(t *testing.T) {
 
 		second := c.guard()
 		defer second.stop()
-		c.store.fails(errors.New("the store is away"))
+		c.store.fails(errors.New("the store is unavailable"))
 		require.Empty(t, c.after(10*time.Minute))
 		c.store.fails(nil)
 		require.Equal(t, c.once(), c.after(75*time.Second))
@@ -196,6 +196,6 @@ func TestARemoteWorkerWithoutGuardsIsNotReliedOn_F9(t *testing.T) {
 		killed(guard)
 		time.Sleep(10 * time.Minute)
 		require.False(t, a.reliedOn())
-		require.True(t, a.reads(), "on its own account it goes on")
+		require.True(t, a.reads(), "it continues to poll")
 	})
 }

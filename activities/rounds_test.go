@@ -329,7 +329,7 @@ func TestWhatAnotherWorkerToldIsKnown_F9(t *testing.T) {
 func TestRoundsWithoutTheStore_F9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _, _ := pair(t, 50, 20*time.Minute)
-		c.store.fails(errors.New("the store is away"))
+		c.store.fails(errors.New("the store is unavailable"))
 		c.forget()
 		time.Sleep(readEvery + readEvery/5)
 		synctest.Wait()
@@ -419,7 +419,7 @@ func TestWhatCouldNotBeWrittenDownIsLater_F9(t *testing.T) {
 		c := newCrowd(t, 1)
 		h := c.worker()
 		defer h.stop()
-		c.store.fails(errors.New("the store is away"))
+		c.store.fails(errors.New("the store is unavailable"))
 		c.everythingIsObserved(h)
 		c.store.fails(nil)
 		time.Sleep(readEvery + readEvery/5)

@@ -16,10 +16,10 @@ func TestRush(t *testing.T) {
 	}
 	require.Equal(t, rushed, l.another(now.Add(10*time.Second)))
 	require.Equal(t, rushed+1, l.another(now.Add(29*time.Second)))
-	require.Zero(t, l.another(now.Add(35*time.Second)), "most of it is half a minute ago")
+	require.Zero(t, l.another(now.Add(35*time.Second)), "most entries have expired")
 	require.Zero(t, l.another(now.Add(time.Hour)))
 	for range rushed {
 		l.another(now.Add(time.Hour))
 	}
-	require.Equal(t, rushed+1, l.another(now.Add(time.Hour-time.Minute)), "a clock that goes back loses nothing")
+	require.Equal(t, rushed+1, l.another(now.Add(time.Hour-time.Minute)), "a clock that is set back loses no entries")
 }

@@ -93,10 +93,10 @@ func TestUndeployedOfManyServicesFit_E2_F8(t *testing.T) {
 	require.Less(t, size(t, w), largestPayload)
 	require.NoError(t, a.nameUndeployed(t.Context(), &w))
 	require.Len(t, w.Undeployed, 1500)
-	require.Greater(t, size(t, w), largestPayload, "by their names they would not")
+	require.Greater(t, size(t, w), largestPayload, "the names alone are too large")
 
 	_, err := StartPlan(t.Context(), nil, ref, protocol.PlanAsked{Incarnation: 1, Changed: w.Undeployed})
-	require.ErrorContains(t, err, "plan i1: the services that are named take ")
+	require.ErrorContains(t, err, "plan i1: the service names take ")
 }
 
 // fiveHundred is an application of one service in as many release channels as there may be.

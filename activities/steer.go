@@ -38,7 +38,7 @@ func (a *Activities) steer(ctx context.Context, r protocol.SteerRequest) ([]stri
 	}
 	steerer, ok := line.Runtime.(runtimes.Steerer)
 	if !ok {
-		return nil, fmt.Errorf("runtime %s (%s) has no rollouts that go on in steps of their own", r.Runtime, line.definition.Kind)
+		return nil, fmt.Errorf("runtime %s (%s) has no rollouts with steps of their own", r.Runtime, line.definition.Kind)
 	}
 	return steerer.Steer(ctx, in, runtimes.Steer{Abort: r.Way == protocol.Abort, Full: r.Full, At: r.At})
 }

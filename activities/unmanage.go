@@ -54,7 +54,7 @@ func (a *Activities) end(ctx context.Context, application, service, why string) 
 func (a *Activities) EndUnmanaged(ctx context.Context, id string) error {
 	application, service, ok := protocol.ParseServiceID(id)
 	if !ok {
-		return errors.New("no id of a service")
+		return errors.New("not the id of a service")
 	}
 	var status protocol.ApplicationStatus
 	if err := (services{a}).query(ctx, protocol.ApplicationID(application), &status); err != nil {

@@ -104,7 +104,7 @@ func believedUntil(token *oidc.IDToken) time.Time {
 // record is kept as long as the token may be valid.
 func (a *Activities) serve(ctx context.Context, r protocol.VerifyRequest, payload []byte, until, now time.Time) error {
 	if r.RequestID == "" {
-		return refuse("a token serves one request, and this one has no request id")
+		return refuse("a token is valid for one request, and this one has no request id")
 	}
 	limited, cancel := context.WithTimeout(ctx, storeSlow)
 	defer cancel()
@@ -112,13 +112,13 @@ func (a *Activities) serve(ctx context.Context, r protocol.VerifyRequest, payloa
 	stands, err := a.Store.UseToken(limited, payload, until, use)
 	switch {
 	case store.IsDamaged(err):
-		return refuse("which request the token has served cannot be told any more (%s); get a new one", err)
+		return refuse("the record of the token's use is damaged (%s); get a new one", err)
 	case err != nil && r.Urgent:
 		return nil
 	case err != nil:
 		return temporal.NewNonRetryableApplicationError(err.Error(), protocol.ErrStore, nil)
 	case !stands.Serves(r.RequestID, r.Of):
-		return refuse("the token has served another request at %s; get a new one", stands.At.Format(time.RFC3339))
+		return refuse("the token was used for another request at %s; get a new one", stands.At.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (a *Activities) verified(ctx context.Context, r protocol.VerifyRequest, now
 		case errors.As(err, &expired):
 			return nil, refuse("the token expired at %s; get a new one", expired.Expiry.UTC().Format(time.RFC3339))
 		case asked.forged:
-			return nil, refuse("the token's signature is not valid: it is forged, or %s has taken back the key that signed it; get a new one", r.Identity.Issuer)
+			return nil, refuse("the token's signature is not valid: it is forged, or %s has revoked the key that signed it; get a new one", r.Identity.Issuer)
 		}
 		return nil, refuse("the token is not valid: %s", strings.TrimPrefix(err.Error(), "oidc: "))
 	}
@@ -156,11 +156,11 @@ func (a *Activities) verified(ctx context.Context, r protocol.VerifyRequest, now
 func inTime(token *oidc.IDToken, age time.Duration, now time.Time) error {
 	switch at := token.IssuedAt; {
 	case at.Unix() <= 0:
-		return refuse("the token does not say when it was issued: expected the claim iat")
+		return refuse("the token has no issue time: expected the claim iat")
 	case at.After(now.Add(clocksApart)):
-		return refuse("the token was issued at %s, which is still to come", at.UTC().Format(time.RFC3339))
+		return refuse("the token was issued at %s, which is in the future", at.UTC().Format(time.RFC3339))
 	case now.Sub(at) > age:
-		return refuse("the token was issued at %s; at most %s ago is believed; get a new one", at.UTC().Format(time.RFC3339), age)
+		return refuse("the token was issued at %s; the maximum age is %s; get a new one", at.UTC().Format(time.RFC3339), age)
 	}
 	return nil
 }
@@ -179,14 +179,14 @@ func claimed(r protocol.VerifyRequest, now time.Time) error {
 	}
 	parts := strings.Split(r.Token, ".")
 	if len(r.Token) > longToken || len(parts) != 3 {
-		return refuse("the token is no ID token: expected a JWT, three parts with dots between them, of at most %d bytes", longToken)
+		return refuse("the token is not an ID token: expected a JWT, three parts with dots between them, of at most %d bytes", longToken)
 	}
 	var head struct {
 		Algorithm string `json:"alg"`
 	}
 	var c claims
 	if decodePart(parts[0], &head) != nil || decodePart(parts[1], &c) != nil {
-		return refuse("the token is no ID token: its parts are not JSON in base64url")
+		return refuse("the token is not an ID token: its parts are not JSON in base64url")
 	}
 	if !slices.Contains(signatures[:], head.Algorithm) {
 		return refuse("the token is signed with %q; expected one of %s", clip(head.Algorithm), strings.Join(signatures[:], ", "))
@@ -198,7 +198,7 @@ func claimed(r protocol.VerifyRequest, now time.Time) error {
 		return refuse("the token is for the audience %s, expected %q", clip(string(c.Audience)), r.Identity.Audience)
 	}
 	if c.Expiry == nil {
-		return refuse("the token has no time at which it expires")
+		return refuse("the token has no expiry time: expected the claim exp")
 	}
 	if at := time.Unix(int64(*c.Expiry), 0); at.Before(now) {
 		return refuse("the token expired at %s; get a new one", at.UTC().Format(time.RFC3339))
@@ -233,7 +233,7 @@ const email = "email" // the claim
 func holder(identity entities.Identity, claims map[string]any) (entities.Who, error) {
 	subject, _ := claims["sub"].(string)
 	if subject == "" || len(subject) > longestName {
-		return entities.Who{}, refuse("the token does not say whose it is: expected the claim sub, a text of at most %d bytes", longestName)
+		return entities.Who{}, refuse("the token does not identify its holder: expected the claim sub, a text of at most %d bytes", longestName)
 	}
 	name, err := called(identity, claims)
 	if err != nil {
@@ -264,7 +264,7 @@ func holder(identity entities.Identity, claims map[string]any) (entities.Who, er
 func called(identity entities.Identity, claims map[string]any) (string, error) {
 	verified := claims["email_verified"] == true || claims["email_verified"] == "true"
 	if identity.UserClaim == email && !verified {
-		return "", refuse("the token's email is no name: its issuer has not verified it (email_verified)")
+		return "", refuse("the token's email is not accepted as a name: its issuer has not verified it (email_verified)")
 	}
 	names := []string{identity.UserClaim}
 	if identity.UserClaim == "" {
@@ -280,7 +280,7 @@ func called(identity entities.Identity, claims map[string]any) (string, error) {
 		return "", refuse("the token does not name its holder: expected the claim %s, a text of at most %d bytes", strings.Join(names, " or "), longestName)
 	}
 	if err := entities.CheckName(name); err != nil {
-		return "", refuse("the token's holder could be taken for somebody else: %s", err)
+		return "", refuse("the token's holder could be mistaken for another person: %s", err)
 	}
 	return name, nil
 }
@@ -310,7 +310,7 @@ func (i *issuers) keys(ctx context.Context, identity entities.Identity, now time
 	if url == "" {
 		provider, err := oidc.NewProvider(ctx, identity.Issuer)
 		if errors.As(err, new(*oidc.IssuerMismatchError)) {
-			return nil, refuse("identity's issuer is %q, but what is there names itself differently: %s", identity.Issuer, strings.TrimPrefix(err.Error(), "oidc: "))
+			return nil, refuse("identity's issuer is %q, but its discovery document has another name: %s", identity.Issuer, strings.TrimPrefix(err.Error(), "oidc: "))
 		}
 		if err != nil {
 			return nil, unreached(identity.Issuer, err)
@@ -319,7 +319,7 @@ func (i *issuers) keys(ctx context.Context, identity entities.Identity, now time
 			KeysURL string `json:"jwks_uri"`
 		}
 		if err := provider.Claims(&document); err != nil || document.KeysURL == "" {
-			return nil, unreached(identity.Issuer, errors.New("its discovery document does not say where its keys are"))
+			return nil, unreached(identity.Issuer, errors.New("its discovery document lacks jwks_uri"))
 		}
 		url = document.KeysURL
 	}
@@ -358,5 +358,5 @@ func (a *asking) VerifySignature(ctx context.Context, token string) ([]byte, err
 
 // unreached returns a retryable error.
 func unreached(issuer string, err error) error {
-	return temporal.NewApplicationError(fmt.Sprintf("issuer %s cannot be asked: %s", issuer, clip(err.Error())), protocol.ErrIssuer)
+	return temporal.NewApplicationError(fmt.Sprintf("issuer %s is unreachable: %s", issuer, clip(err.Error())), protocol.ErrIssuer)
 }

@@ -125,10 +125,10 @@ func TestVerify_A14(t *testing.T) {
 	alice := entities.Who{Name: "alice@shop.dev", Groups: []string{"sre", "dev"}, Proven: true, Subject: i.URL + " u-1"}
 	require.Equal(t, alice, whoIs(i.request(i.sign(t, key, nil))))
 	require.Equal(t, alice, whoIs(i.request(i.sign(t, key, map[string]any{"aud": []string{"other", "converge"}, "email_verified": true}))))
-	require.Equal(t, map[string]int{"/.well-known/openid-configuration": 1, "/keys": 1}, i.asked, "keys are kept for a while")
+	require.Equal(t, map[string]int{"/.well-known/openid-configuration": 1, "/keys": 1}, i.asked, "keys are cached")
 
-	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email_verified": false}))).Name, "an address that nobody verified")
-	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email_verified": nil}))).Name, "nor said that")
+	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email_verified": false}))).Name, "unverified address")
+	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email_verified": nil}))).Name, "no verification claim")
 	require.Equal(t, "u-1", whoIs(i.request(i.sign(t, key, map[string]any{"email": ""}))).Name)
 	require.Equal(t, []string{"sre"}, whoIs(i.request(i.sign(t, key, map[string]any{"groups": []string{"sre", "ѕre", "a\u200bb"}}))).Groups)
 	var groups []string
@@ -139,7 +139,7 @@ func TestVerify_A14(t *testing.T) {
 	require.Len(t, many.Groups, 200)
 	grants := []entities.Grant{{Verbs: []string{"approve"}, To: []string{"group:g202"}}}
 	require.EqualError(t, entities.Authorize(grants, "approve", nil, many),
-		"alice@shop.dev may not approve; allowed: group:g202; the token names 3 groups more than the 200 that count")
+		"alice@shop.dev may not approve; allowed: group:g202; the token has 3 more groups than the 200 that count")
 	named := i.request(i.sign(t, key, map[string]any{"login": "al", "team": "core"}))
 	named.Identity.UserClaim, named.Identity.GroupsClaim = "login", "team"
 	require.Equal(t, entities.Who{Name: "al", Groups: []string{"core"}, Proven: true, Subject: i.URL + " u-1"}, whoIs(named))
@@ -148,7 +148,7 @@ func TestVerify_A14(t *testing.T) {
 	require.NoError(t, err)
 	second := jose.JSONWebKey{Key: rsaKey, KeyID: "k2", Algorithm: string(jose.RS256), Use: "sig"}
 	i.change(func() { i.keys = append(i.keys, second) })
-	require.Equal(t, alice, whoIs(i.request(i.sign(t, second, nil))), "a key that is new is asked for")
+	require.Equal(t, alice, whoIs(i.request(i.sign(t, second, nil))), "new keys are fetched")
 }
 
 // Without discovery, keys are where the identity says.
@@ -181,16 +181,16 @@ func TestVerifyJudgesByWhenItCame_G3(t *testing.T) {
 	require.Equal(t, "alice@shop.dev", answer.Who.Name)
 	waited.RequestID = "another"
 	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, waited)
-	requireRefused(t, err, "the token has served another request")
+	requireRefused(t, err, "the token was used for another request")
 
 	for name, c := range map[string]struct {
 		issued, expires, came time.Duration
 		text                  string
 	}{
-		"expired before it came": {-3 * time.Hour, -2 * time.Hour, -time.Hour, "the token expired"},
-		"issued after it came":   {-time.Minute, time.Hour, -time.Hour, "is still to come"},
-		"came too long ago":      {-49 * time.Hour, -48 * time.Hour, -48*time.Hour - time.Minute, "the token expired"},
-		"comes later":            {-3 * time.Hour, -2 * time.Hour, time.Hour, "the token expired"},
+		"expired before arrival": {-3 * time.Hour, -2 * time.Hour, -time.Hour, "the token expired"},
+		"issued after arrival":   {-time.Minute, time.Hour, -time.Hour, "is in the future"},
+		"arrived too long ago":   {-49 * time.Hour, -48 * time.Hour, -48*time.Hour - time.Minute, "the token expired"},
+		"arrives in the future":  {-3 * time.Hour, -2 * time.Hour, time.Hour, "the token expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := token(c.issued, c.expires)
@@ -212,15 +212,15 @@ func TestVerifyRefuses_A14(t *testing.T) {
 	parts := strings.Split(good, ".")
 	shared := jose.JSONWebKey{Key: []byte(strings.Repeat("k", 32)), KeyID: "k1", Algorithm: string(jose.HS256)}
 	for name, c := range map[string]struct{ token, text string }{
-		"empty":            {"", "is no ID token"},
-		"no JWT":           {"hello", "is no ID token"},
-		"no JSON":          {"a.b.c", "is no ID token"},
-		"huge":             {strings.Repeat("a", 20000) + ".b.c", "is no ID token"},
+		"empty":            {"", "is not an ID token"},
+		"no JWT":           {"hello", "is not an ID token"},
+		"no JSON":          {"a.b.c", "is not an ID token"},
+		"huge":             {strings.Repeat("a", 20000) + ".b.c", "is not an ID token"},
 		"expired":          {i.sign(t, key, map[string]any{"exp": past}), "the token expired at " + time.Unix(past, 0).UTC().Format(time.RFC3339)},
-		"too old":          {i.sign(t, key, map[string]any{"iat": time.Now().Add(-61 * time.Minute).Unix()}), "; at most 1h0m0s ago is believed"},
-		"of no age":        {i.sign(t, key, map[string]any{"iat": 0}), "expected the claim iat"},
-		"of tomorrow":      {i.sign(t, key, map[string]any{"iat": time.Now().Add(24 * time.Hour).Unix()}), "which is still to come"},
-		"never expires":    {i.sign(t, key, map[string]any{"exp": nil}), "no time at which it expires"},
+		"too old":          {i.sign(t, key, map[string]any{"iat": time.Now().Add(-61 * time.Minute).Unix()}), "; the maximum age is 1h0m0s"},
+		"no issue time":    {i.sign(t, key, map[string]any{"iat": 0}), "expected the claim iat"},
+		"issued tomorrow":  {i.sign(t, key, map[string]any{"iat": time.Now().Add(24 * time.Hour).Unix()}), "which is in the future"},
+		"never expires":    {i.sign(t, key, map[string]any{"exp": nil}), "no expiry time"},
 		"not yet":          {i.sign(t, key, map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}), "not before"},
 		"other issuer":     {i.sign(t, key, map[string]any{"iss": "https://evil.example"}), `is issued by "https://evil.example", expected "` + i.URL + `"`},
 		"other audience":   {i.sign(t, key, map[string]any{"aud": "another"}), `is for the audience "another", expected "converge"`},
@@ -232,9 +232,9 @@ func TestVerifyRefuses_A14(t *testing.T) {
 		"forged signature": {parts[0] + "." + parts[1] + "." + part("nonsense"), "signature is not valid"},
 		"another's key":    {i.sign(t, ecKey(t, "k1"), nil), "signature is not valid"},
 		"an unknown key":   {i.sign(t, ecKey(t, "k9"), nil), "signature is not valid"},
-		"nobody":           {i.sign(t, key, map[string]any{"sub": nil}), "does not say whose it is: expected the claim sub"},
+		"no subject":       {i.sign(t, key, map[string]any{"sub": nil}), "does not identify its holder: expected the claim sub"},
 		"looks like alice": {i.sign(t, key, map[string]any{"email": "аlice@shop.dev"}), "has letters of Cyrillic and of Latin"},
-		"hidden letters":   {i.sign(t, key, map[string]any{"email": "alice\u200b@shop.dev"}), "cannot be seen"},
+		"hidden letters":   {i.sign(t, key, map[string]any{"email": "alice\u200b@shop.dev"}), "invisible character"},
 		"too long a name":  {i.sign(t, key, map[string]any{"email": strings.Repeat("a", 300)}), "does not name its holder"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,11 +250,11 @@ func TestVerifyRefuses_A14(t *testing.T) {
 	r = i.request(i.sign(t, key, map[string]any{"iat": time.Now().Add(-time.Minute).Unix()}))
 	r.Identity.MaxAge = 30 * time.Second
 	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, r)
-	requireRefused(t, err, "; at most 30s ago is believed")
+	requireRefused(t, err, "; the maximum age is 30s")
 	r = i.request(i.sign(t, key, map[string]any{"email_verified": false}))
 	r.Identity.UserClaim = "email"
 	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, r)
-	requireRefused(t, err, "the token's email is no name: its issuer has not verified it")
+	requireRefused(t, err, "the token's email is not accepted as a name: its issuer has not verified it")
 	r = i.request(good)
 	r.RequestID = ""
 	_, _, err = run[protocol.VerifyAnswer](t, a.Verify, r)
@@ -274,9 +274,9 @@ func TestATokenServesOneRequest(t *testing.T) {
 	}
 	first := i.request(i.sign(t, key, nil))
 	require.NoError(t, serves(first, "r1", "approve v1"))
-	require.NoError(t, serves(first, "r1", "approve v1"), "a retry")
-	requireRefused(t, serves(first, "r2", "approve v1"), "the token has served another request at ")
-	requireRefused(t, serves(first, "r1", "approve v2"), "the token has served another request at ")
+	require.NoError(t, serves(first, "r1", "approve v1"), "retry")
+	requireRefused(t, serves(first, "r2", "approve v1"), "the token was used for another request at ")
+	requireRefused(t, serves(first, "r1", "approve v2"), "the token was used for another request at ")
 	require.NoError(t, serves(i.request(i.sign(t, key, map[string]any{"jti": "another"})), "r2", "approve v1"))
 
 	folder := filepath.Join(a.Store.URL(), "tokens")
@@ -324,7 +324,7 @@ func TestATokenServesOneRequestOnWhateverDay_G3(t *testing.T) {
 		return err
 	}
 	require.NoError(t, serves("r1", midnight.Add(-10*time.Minute)))
-	requireRefused(t, serves("r2", midnight.Add(10*time.Minute)), "the token has served another request")
+	requireRefused(t, serves("r2", midnight.Add(10*time.Minute)), "the token was used for another request")
 }
 
 // A key that the issuer took back is not trusted for long.
@@ -345,7 +345,7 @@ func TestVerifyAfterKeysRotated_A14(t *testing.T) {
 	soon(token, accepted)
 	i.change(func() { i.keys = []jose.JSONWebKey{key} })
 	soon(i.sign(t, key, nil), accepted)
-	soon(token, "taken back the key that signed it")
+	soon(token, "revoked the key that signed it")
 
 	i.change(func() { i.keys = []jose.JSONWebKey{old} })
 	soon(token, accepted)
@@ -368,7 +368,7 @@ func TestVerifyWithoutTheIssuer(t *testing.T) {
 		app := applicationError(t, err)
 		require.Equal(t, protocol.ErrIssuer, app.Type(), path)
 		require.False(t, app.NonRetryable())
-		require.Contains(t, app.Message(), "issuer "+i.URL+" cannot be asked")
+		require.Contains(t, app.Message(), "issuer "+i.URL+" is unreachable")
 	}
 	i.change(func() { i.down = nil })
 	require.Eventually(t, func() bool { // who asks as a fetch of keys ends shares what it brought
@@ -379,7 +379,7 @@ func TestVerifyWithoutTheIssuer(t *testing.T) {
 	other := newIssuer(t, key)
 	other.named = "https://login.example"
 	_, _, err := run[protocol.VerifyAnswer](t, a.Verify, other.request(other.sign(t, key, nil)))
-	requireRefused(t, err, "names itself differently")
+	requireRefused(t, err, "has another name")
 
 	down := newIssuer(t, key)
 	token := down.sign(t, key, nil)

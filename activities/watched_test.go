@@ -35,10 +35,10 @@ func TestDetailsWait(t *testing.T) {
 		waits bool
 	}{
 		{"another pod", reading("v1", entities.ObjectPending), reading("v2", entities.ObjectPending), ref, time.Minute, true},
-		{"it is ready", reading("v2", entities.ObjectPending), reading("v2", entities.ObjectSucceeded), ref, time.Minute, false},
-		{"it failed", reading("v2", entities.ObjectPending), reading("v2", entities.ObjectFailed), ref, time.Minute, false},
-		{"it is not known", reading("v1", entities.ObjectPending), entities.Reading{Err: &entities.ReadingError{Code: "timeout"}}, ref, time.Minute, false},
-		{"asked for", reading("v1", entities.ObjectPending), reading("v2", entities.ObjectPending), unknown, time.Minute, false},
+		{"ready", reading("v2", entities.ObjectPending), reading("v2", entities.ObjectSucceeded), ref, time.Minute, false},
+		{"failed", reading("v2", entities.ObjectPending), reading("v2", entities.ObjectFailed), ref, time.Minute, false},
+		{"unknown", reading("v1", entities.ObjectPending), entities.Reading{Err: &entities.ReadingError{Code: "timeout"}}, ref, time.Minute, false},
+		{"requested", reading("v1", entities.ObjectPending), reading("v2", entities.ObjectPending), unknown, time.Minute, false},
 		{"another target", reading("v1", entities.ObjectPending), reading("v2", entities.ObjectPending), newer, time.Minute, false},
 		{"observed often", reading("v1", entities.ObjectPending), reading("v2", entities.ObjectPending), ref, time.Nanosecond, false},
 	} {

@@ -47,7 +47,7 @@ func (d RuntimeDefinition) Refuses(application string, address map[string]string
 		return fmt.Sprintf("runtime %s %s", d.Name, why)
 	}
 	if account := address[AddressServiceAccount]; len(a.ServiceAccounts) > 0 && !matchesOne(a.ServiceAccounts, account) {
-		return fmt.Sprintf("runtime %s is used as a service account only, %s; the release channel names %q", d.Name, OneOf(a.ServiceAccounts), account)
+		return fmt.Sprintf("runtime %s requires a service account, %s; the release channel names %q", d.Name, OneOf(a.ServiceAccounts), account)
 	}
 	return ""
 }
@@ -73,7 +73,7 @@ func (a *RuntimeAllow) RefusesObject(kind AllowedKind, namespace string) string 
 	case namespace != "":
 		return a.refusesNamespace(namespace)
 	case len(a.Namespaces) > 0 && !slices.Contains(a.Kinds, kind):
-		return fmt.Sprintf("is not for %s, which belongs to the whole cluster; its owner allows namespaces, and no such kind by its name", named)
+		return fmt.Sprintf("is not for %s, which is cluster-scoped; its owner allows namespaces, and does not list this kind", named)
 	}
 	return ""
 }

@@ -18,8 +18,8 @@ func TestRuntimesSayWhoMayUseThem_G8(t *testing.T) {
 		{"shopping", "shop", "deployer-eu", `runtime eks is not for application shopping; its owner allows one of shop, team-*`},
 		{"shop", "kube-system", "deployer-eu", `runtime eks is not for namespace "kube-system"; its owner allows one of shop, shop-*`},
 		{"platform", "", "deployer-eu", `runtime eks is not for namespace ""; its owner allows one of shop, shop-*`},
-		{"shop", "shop", "", `runtime eks is used as a service account only, one of deployer-*, ci/robot; the release channel names ""`},
-		{"shop", "shop", "kube-system/deployer-eu", `runtime eks is used as a service account only, one of deployer-*, ci/robot; the release channel names "kube-system/deployer-eu"`},
+		{"shop", "shop", "", `runtime eks requires a service account, one of deployer-*, ci/robot; the release channel names ""`},
+		{"shop", "shop", "kube-system/deployer-eu", `runtime eks requires a service account, one of deployer-*, ci/robot; the release channel names "kube-system/deployer-eu"`},
 	} {
 		require.Equal(t, row.why, d.Refuses(row.application, map[string]string{AddressNamespace: row.namespace, AddressServiceAccount: row.account}), row)
 	}
@@ -31,7 +31,7 @@ func TestRuntimesSayWhoMayUseThem_G8(t *testing.T) {
 		{"", "Secret", "shop", "is not for Secret; its owner allows one of *.apps, ConfigMap, *.*.shop.dev, Namespace"},
 		{"apps", "Deployment", "kube-system", `is not for namespace "kube-system"; its owner allows one of shop, shop-*`},
 		{"rbac.authorization.k8s.io", "ClusterRoleBinding", "", "is not for ClusterRoleBinding.rbac.authorization.k8s.io; its owner allows one of *.apps, ConfigMap, *.*.shop.dev, Namespace"},
-		{"db.shop.dev", "Cluster", "", "is not for Cluster.db.shop.dev, which belongs to the whole cluster; its owner allows namespaces, and no such kind by its name"},
+		{"db.shop.dev", "Cluster", "", "is not for Cluster.db.shop.dev, which is cluster-scoped; its owner allows namespaces, and does not list this kind"},
 	} {
 		require.Equal(t, row.why, d.Allow.RefusesObject(AllowedKind{row.group, row.kind}, row.namespace), row)
 	}
@@ -40,5 +40,5 @@ func TestRuntimesSayWhoMayUseThem_G8(t *testing.T) {
 	require.Empty(t, RuntimeDefinition{}.Refuses("any", nil))
 	require.Empty(t, (*RuntimeAllow)(nil).RefusesObject(AllowedKind{"", "Secret"}, "any"))
 	onlyNamespaces := &RuntimeAllow{Namespaces: []string{"*"}}
-	require.NotEmpty(t, onlyNamespaces.RefusesObject(AllowedKind{"rbac.authorization.k8s.io", "ClusterRole"}, ""), "it would reach into all of them")
+	require.NotEmpty(t, onlyNamespaces.RefusesObject(AllowedKind{"rbac.authorization.k8s.io", "ClusterRole"}, ""), "it would affect all of them")
 }

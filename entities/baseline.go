@@ -140,13 +140,13 @@ func (b *Baseline) Check() error {
 	seen := map[string]bool{}
 	for _, c := range b.Checks {
 		if seen[c.ID] || !c.whole() {
-			return fmt.Errorf(`"baseline": %q is no protection of a baseline, or there are two`, c.ID)
+			return fmt.Errorf(`"baseline": %q is not a valid protection of a baseline, or a duplicate`, c.ID)
 		}
 		seen[c.ID] = true
 	}
 	for _, a := range b.Approvals {
 		if seen[a.ID] || !a.whole() {
-			return fmt.Errorf(`"baseline": %q is no approval of a baseline, or there are two`, a.ID)
+			return fmt.Errorf(`"baseline": %q is not a valid approval of a baseline, or a duplicate`, a.ID)
 		}
 		seen[a.ID] = true
 	}
@@ -215,7 +215,7 @@ func (r *Rules) CheckIdentity(own *Identity) error {
 	if own == nil || own.Issuer == now.Issuer && own.Audience == now.Audience && own.UserClaim == now.UserClaim && own.GroupsClaim == now.GroupsClaim {
 		return nil
 	}
-	return fmt.Errorf("the baseline of the installation names people, as tokens of %s for %s do; `identity` declares another issuer, audience or claims", now.Issuer, now.Audience)
+	return fmt.Errorf("the baseline of the installation names people by tokens of %s for %s; `identity` declares another issuer, audience or claims", now.Issuer, now.Audience)
 }
 
 // MayBypass returns why a caller may not bypass a gate of the baseline, or nil.
@@ -223,7 +223,7 @@ func (s *Spec) MayBypass(id string, who Who) error {
 	if !s.GuardsBypass(id) || who.Among(s.Baseline.Bypass) {
 		return nil
 	}
-	return fmt.Errorf("%s is of the baseline of the installation, and %s may not bypass that; allowed: %s", id, cmp.Or(who.Name, "somebody without a name"), Everybody(s.Baseline.Bypass)+who.Uncounted())
+	return fmt.Errorf("%s belongs to the baseline of the installation, and %s may not bypass it; allowed: %s", id, cmp.Or(who.Name, "a caller without a name"), Everybody(s.Baseline.Bypass)+who.Uncounted())
 }
 
 // GuardsBypass reports whether the baseline restricts who may bypass a gate.
@@ -279,9 +279,9 @@ func (r *Rules) RuntimesOf() []string {
 func (l Limits) Exceeds(services, channels int) error {
 	switch {
 	case l.Services > 0 && services > l.Services:
-		return fmt.Errorf("%d services, and the installation allows an application %d", services, l.Services)
+		return fmt.Errorf("%d services; the installation allows an application at most %d", services, l.Services)
 	case l.Channels > 0 && channels > l.Channels:
-		return fmt.Errorf("%d release channels, and the installation allows an application %d", channels, l.Channels)
+		return fmt.Errorf("%d release channels; the installation allows an application at most %d", channels, l.Channels)
 	}
 	return nil
 }
@@ -293,14 +293,14 @@ func BaselineChange(before, after *Baseline) string {
 	for _, id := range SortedKeys(old) {
 		switch digest, still := now[id]; {
 		case !still:
-			out = append(out, "no "+id)
+			out = append(out, "removed "+id)
 		case digest != old[id]:
-			out = append(out, "another "+id)
+			out = append(out, "changed "+id)
 		}
 	}
 	for _, id := range SortedKeys(now) {
 		if _, known := old[id]; !known {
-			out = append(out, "a new "+id)
+			out = append(out, "added "+id)
 		}
 	}
 	return strings.Join(out, ", ")

@@ -49,7 +49,7 @@ func TestImposeTakesTheBaselineInForceOnly_G2(t *testing.T) {
 
 	require.NoError(t, spec.MayBypass("baseline/freeze", Who{Name: "ann", Groups: []string{"platform"}}))
 	require.EqualError(t, spec.MayBypass("approval/baseline/go", Who{Name: "mallory"}),
-		"approval/baseline/go is of the baseline of the installation, and mallory may not bypass that; allowed: group:platform")
+		"approval/baseline/go belongs to the baseline of the installation, and mallory may not bypass it; allowed: group:platform")
 	require.NoError(t, spec.MayBypass("mine", Who{Name: "mallory"}))
 
 	again := spec
@@ -58,7 +58,7 @@ func TestImposeTakesTheBaselineInForceOnly_G2(t *testing.T) {
 
 	moved := declared()
 	rules.Impose(3, &moved, map[string][]string{"prod-eu": {"eks-eu"}, "staging": nil})
-	require.Equal(t, []Check{freeze, {ID: "mine"}}, moved.Channels[1].Checks, "releases still go to such a runtime, whatever the new configuration names")
+	require.Equal(t, []Check{freeze, {ID: "mine"}}, moved.Channels[1].Checks, "releases still go to such a runtime, regardless of the new configuration")
 
 	none := declared()
 	(&Rules{}).Impose(0, &none, nil)
@@ -72,12 +72,12 @@ func TestBaselineNamesPeopleByTheInstallation_G3(t *testing.T) {
 	rules := baselineRules()
 	own := &Identity{Issuer: "https://evil.example", Audience: "converge", Required: []string{"release"}}
 	require.EqualError(t, rules.CheckIdentity(own),
-		"the baseline of the installation names people, as tokens of https://id.shop.dev for converge do; `identity` declares another issuer, audience or claims")
+		"the baseline of the installation names people by tokens of https://id.shop.dev for converge; `identity` declares another issuer, audience or claims")
 	require.Equal(t, &Identity{Issuer: "https://id.shop.dev", Audience: "converge", Required: []string{"approve", "release"}}, rules.Identify(own))
 	require.NoError(t, rules.CheckIdentity(nil))
 
 	rules.Baseline = &Baseline{Checks: rules.Baseline.Checks}
-	require.NoError(t, rules.CheckIdentity(own), "a protection names nobody")
+	require.NoError(t, rules.CheckIdentity(own), "a protection names no people")
 	require.Equal(t, own, rules.Identify(own))
 }
 
@@ -97,10 +97,10 @@ func TestWhoMayBegin_G1(t *testing.T) {
 		{"shop-eu", "root", ""},
 		{"shop", "ann", "ann may not publish; allowed: root"},
 		{"shop-eu", "eve", "eve may not publish; allowed: root, ann"},
-		{"shop-eu", "", "somebody without a name may not publish; allowed: root, ann"},
+		{"shop-eu", "", "a caller without a name may not publish; allowed: root, ann"},
 	} {
 		who, grants = rules.Begins(c.application, "publish")
-		require.True(t, who.Restricts(grants, "publish"), "which takes proof")
+		require.True(t, who.Restricts(grants, "publish"), "which requires proof")
 		require.False(t, who.Demands("configure"))
 		err := Authorize(grants, "publish", nil, Who{Name: c.who})
 		if c.want == "" {
@@ -115,7 +115,7 @@ func TestBaselineChange(t *testing.T) {
 	before, after := baselineRules().Baseline, baselineRules().Baseline
 	after.Checks, after.Bypass, after.Limits.Services = nil, nil, 3
 	after.Approvals[0].MinApprovers = 1
-	require.Equal(t, "another approval/baseline/go, no baseline/freeze, no bypass, a new limits", BaselineChange(before, after))
+	require.Equal(t, "changed approval/baseline/go, removed baseline/freeze, removed bypass, added limits", BaselineChange(before, after))
 	require.Empty(t, BaselineChange(before, before))
-	require.Equal(t, "no approval/baseline/go, no baseline/freeze, no bypass, no required", BaselineChange(before, nil))
+	require.Equal(t, "removed approval/baseline/go, removed baseline/freeze, removed bypass, removed required", BaselineChange(before, nil))
 }

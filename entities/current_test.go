@@ -130,7 +130,7 @@ func TestObjectIsStable_C5(t *testing.T) {
 			Current{Failed: "web FAILED: OOM", Reason: "web FAILED: OOM"},
 		},
 		{
-			"failed at what was there before",
+			"failed at the previous version",
 			Object{Status: ObjectFailed, Message: "OOM", Versions: []ObjectVersion{version("v1", true, false)}},
 			Current{Active: []string{"v1"}, Reason: "web FAILED: OOM"},
 		},

@@ -36,7 +36,7 @@ func DependsOn(id string) (service, channel string, ok bool) {
 // several scripts, or letters that look like ASCII letters. An accepted name is ASCII, or does not look like an ASCII name.
 func CheckName(name string) error {
 	if name != strings.TrimSpace(name) {
-		return fmt.Errorf("%q has blanks around it", name)
+		return fmt.Errorf("%q has leading or trailing blanks", name)
 	}
 	var of *script
 	unlike := false
@@ -45,14 +45,14 @@ func CheckName(name string) error {
 		case r < unicode.MaxASCII && unicode.IsPrint(r) && !unicode.IsLetter(r):
 			continue
 		case !unicode.IsPrint(r):
-			return fmt.Errorf("%q has a character that cannot be seen (%U)", name, r)
+			return fmt.Errorf("%q has an invisible character (%U)", name, r)
 		}
 		in := scriptOf(r)
 		switch {
 		case in == nil:
-			return fmt.Errorf("%q has the character %q (%U), which looks like others; expected letters, and digits and signs of ASCII", name, r, r)
+			return fmt.Errorf("%q has the character %q (%U), which can be confused with others; expected letters, or ASCII digits and signs", name, r, r)
 		case of != nil && in.name != of.name:
-			return fmt.Errorf("%q has letters of %s and of %s; expected those of one script", name, of.name, in.name)
+			return fmt.Errorf("%q has letters of %s and of %s; expected letters of one script", name, of.name, in.name)
 		}
 		of, unlike = in, unlike || !strings.ContainsRune(in.alike, r)
 	}

@@ -28,7 +28,7 @@ func (w Who) Uncounted() string {
 	if w.MoreGroups == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; the token names %d groups more than the %d that count", w.MoreGroups, len(w.Groups))
+	return fmt.Sprintf("; the token has %d more groups than the %d that count", w.MoreGroups, len(w.Groups))
 }
 
 // Same reports whether two callers are the same person, as far as known: by subject, even after a rename, or by name.
@@ -93,7 +93,7 @@ func Authorize(grants []Grant, verb string, channels []string, who Who) error {
 			may = append(may, g.To...)
 		}
 		if !granted {
-			return fmt.Errorf("%s may not %s%s; allowed: %s%s", cmp.Or(who.Name, "somebody without a name"), verb, In(c), Everybody(may), who.Uncounted())
+			return fmt.Errorf("%s may not %s%s; allowed: %s%s", cmp.Or(who.Name, "a caller without a name"), verb, In(c), Everybody(may), who.Uncounted())
 		}
 	}
 	return nil

@@ -27,12 +27,12 @@ func TestReasonsAreRefreshed_A13(t *testing.T) {
 		"a metric":                      {CheckPrometheus, "0.51% of requests failed", "0.52% of requests failed", time.Minute, false},
 		"a metric after a while":        {CheckPrometheus, "0.51% of requests failed", "0.52% of requests failed", numbersHold, true},
 		"another service's version":     {CheckVersionOrder, "api has v1; expected at least v3", "api has v2; expected at least v3", time.Second, true},
-		"what another service is doing": {CheckServiceStable, "api is CONVERGING", "api is DEGRADED", time.Second, true},
+		"the status of another service": {CheckServiceStable, "api is CONVERGING", "api is DEGRADED", time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := known(row.kind, read(row.was, noon))
 			require.Equal(t, row.want, read(row.now, noon.Add(row.after)).Tells(e))
-			require.Equal(t, Evaluation{Kind: row.kind}, e.Question(), "it is no other question")
+			require.Equal(t, Evaluation{Kind: row.kind}, e.Question(), "the question is the same")
 		})
 	}
 	require.False(t, read("anything", noon).Tells(Evaluation{}), "nothing is known yet")

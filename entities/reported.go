@@ -56,7 +56,7 @@ func decode(text string, into any) error {
 		return err
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return errors.New("there is more than an object")
+		return errors.New("unexpected text after the object")
 	}
 	return nil
 }
@@ -73,13 +73,13 @@ func reportedOf(what string, said map[string]any, wanted []string) (texts map[st
 		case json.Number, bool:
 			text = fmt.Sprint(v)
 		default:
-			return nil, fmt.Errorf("the %s %s that it reported is no text", what, name)
+			return nil, fmt.Errorf("the reported %s %s is not text", what, name)
 		}
 		switch {
 		case len(text) > MaxReportedText:
-			return nil, fmt.Errorf("the %s %s that it reported has %d bytes; expected at most %d", what, name, len(text), MaxReportedText)
+			return nil, fmt.Errorf("the reported %s %s has %d bytes; expected at most %d", what, name, len(text), MaxReportedText)
 		case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
-			return nil, fmt.Errorf("the %s %s that it reported is no text", what, name)
+			return nil, fmt.Errorf("the reported %s %s is not text", what, name)
 		}
 		if texts == nil {
 			texts = map[string]string{}

@@ -17,16 +17,16 @@ func TestParseReported_A21(t *testing.T) {
 		{"after talk", "it is {there}\n{\"x\": 1}\n{\"outputs\": {\"host\": \"a\"}}\n\n", "a"},
 		{"over several lines", "talk\n{\n  \"outputs\": {\n    \"host\": \"a\"\n  }\n}\n", "a"},
 		{"a number", `{"outputs": {"host": 12345678901234567890}}`, "12345678901234567890"},
-		{"a truth value", `{"outputs": {"host": true}}`, "true"},
+		{"a boolean", `{"outputs": {"host": true}}`, "true"},
 		{"nothing", "", "it reported nothing"},
 		{"talk", "talk", "it reported nothing"},
 		{"talk after it", "{\"outputs\": {\"host\": \"a\"}}\ntalk", "it reported nothing"},
 		{"something else", `{"outputs": ["a"]}`, "it reported nothing"},
 		{"other names", `{"outputs": {"b": "1", "a": "2"}}`, "it did not report the output host; it reported a, b"},
 		{"no names", `{}`, "it did not report the output host; it reported none"},
-		{"an object", `{"outputs": {"host": {}}}`, "the output host that it reported is no text"},
+		{"an object", `{"outputs": {"host": {}}}`, "the reported output host is not text"},
 		{"too large", `{"outputs": {"host": "` + strings.Repeat("a", entities.MaxReportedText+1) + `"}}`, "has 4097 bytes; expected at most 4096"},
-		{"a zero", `{"outputs": {"host": "\u0000"}}`, "is no text"},
+		{"a zero", `{"outputs": {"host": "\u0000"}}`, "is not text"},
 	} {
 		r, err := entities.ParseReported(c.printed, []string{"host"}, nil)
 		if err != nil {

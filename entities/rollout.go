@@ -39,7 +39,7 @@ type Amount struct {
 	Percent int `json:"percent,omitempty"` // 1 to 100
 }
 
-// String returns the policy in one line: "1, pause 10m, 25%; at most 2 unavailable", or "what ./select.sh selects".
+// String returns the policy in one line: "1, pause 10m, 25%; at most 2 unavailable", or "the selection of ./select.sh".
 func (r *Rollout) String() string {
 	if r == nil {
 		return "all at once"
@@ -54,7 +54,7 @@ func (r *Rollout) String() string {
 	}
 	text := strings.Join(steps, ", ")
 	if r.ByCommand() {
-		text = "what " + Clip(strings.Join(r.Command, " "), 80) + " selects"
+		text = "the selection of " + Clip(strings.Join(r.Command, " "), 80)
 	}
 	if r.MaxUnavailable == nil {
 		return text

@@ -351,7 +351,7 @@ func (s *Spec) CheckRelease(version string, parameters, channels []string) error
 		return err
 	}
 	if _, values := SplitVersion(version); len(values) > 0 || NamesValues(version) {
-		return fmt.Errorf("%s names values of an aspect, which is released by itself: converge release %s --aspect ASPECT NAME=VALUE", version, s.fullName())
+		return fmt.Errorf("%s names values of an aspect, which has releases of its own: converge release %s --aspect ASPECT NAME=VALUE", version, s.fullName())
 	}
 	return s.checkValues(parameters, channels)
 }
@@ -365,7 +365,7 @@ func (s *Spec) CheckAspect(name string, parameters, channels []string) error {
 	case a == nil:
 		return fmt.Errorf("%s has no aspect %q%s", s.fullName(), name, Expected(s.AspectNames()))
 	case len(parameters) == 0:
-		return fmt.Errorf("a release of aspect %s gives values%s", name, Expected(a.Parameters))
+		return fmt.Errorf("a release of aspect %s requires values%s", name, Expected(a.Parameters))
 	}
 	for _, p := range parameters {
 		if !slices.Contains(a.Parameters, p) {
@@ -385,7 +385,7 @@ func (s *Spec) checkValues(parameters, channels []string) error {
 			return fmt.Errorf("%s has no parameter %q%s", s.fullName(), p, Expected(known))
 		}
 		if of := s.aspectSetting(p); of != "" {
-			return fmt.Errorf("parameter %s of %s is of aspect %s, which is released by itself: converge release %s --aspect %s %s=…", p, s.fullName(), of, s.fullName(), of, p)
+			return fmt.Errorf("parameter %s of %s belongs to aspect %s, which has releases of its own: converge release %s --aspect %s %s=…", p, s.fullName(), of, s.fullName(), of, p)
 		}
 	}
 	for _, c := range channels {

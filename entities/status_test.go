@@ -49,7 +49,7 @@ func TestStatusOf(t *testing.T) {
 		})
 	}
 	require.Equal(t, StatusConverged, StatusOf(Facts{}))
-	require.Equal(t, len(rows)+1, reflect.TypeFor[Facts]().NumField(), "every fact has a row, but Asks, which is for the health alone")
+	require.Equal(t, len(rows)+1, reflect.TypeFor[Facts]().NumField(), "every fact has a row, except the apply approval, which only affects the health")
 	require.Len(t, StatusTable(), len(rows)+1)
 }
 
@@ -103,7 +103,7 @@ func ExampleStatusTable() {
 	// ROLLING_BACK             severity  9, exit -1: moving to a rollback target
 	// FAILED                   severity 15, exit  2: the release in progress failed here, no rollback
 	// UNKNOWN                  severity 10, exit -1: no reading yet, readings fail, or no worker polls
-	// SUSPENDED                severity  8, exit  8: what runs waits at a step of its own for a person
+	// SUSPENDED                severity  8, exit  8: a rollout waits at a step of its own for a person
 	// CONVERGING               severity  5, exit -1: target set, objects not yet stable
 	// DEGRADED                 severity 12, exit  2: had converged, now unhealthy or drifted
 	// WAITING_MANUAL_APPROVAL  severity  7, exit  8: the next release waits, and an approval can be given now
@@ -111,6 +111,6 @@ func ExampleStatusTable() {
 	// WAITING_PRECONDITIONS    severity  4, exit -1: the next release or step waits for other conditions
 	// ROLLED_BACK              severity 14, exit  2: at its rollback target; the release is barred
 	// CANCELLED                severity 13, exit  2: the release was cancelled before it had succeeded here
-	// PROGRESSING              severity  3, exit -1: as declared, and not all of it is ready: pods come and go
-	// CONVERGED                severity  1, exit  0: at its target, and that is the desired one
+	// PROGRESSING              severity  3, exit -1: as declared, but not everything is ready: pods restart or scale
+	// CONVERGED                severity  1, exit  0: at its target, which is the desired one
 }

@@ -62,7 +62,7 @@ func TestBoundTrimsAnObject(t *testing.T) {
 
 	after, err := json.Marshal(o)
 	require.NoError(t, err)
-	require.Equal(t, string(before), string(after), "the input is left alone")
+	require.Equal(t, string(before), string(after), "the input is not changed")
 }
 
 // The worst come first, then one of each version that runs, then the others.

@@ -40,9 +40,9 @@ func (e *FencedError) Error() string {
 	}
 	switch {
 	case e.By.Epoch != e.Refused.Epoch:
-		return fmt.Sprintf("refused, since %s came later, from where the installation was moved to (epoch %d, here it is %d)", what, e.By.Epoch, e.Refused.Epoch)
+		return fmt.Sprintf("refused: %s is newer, from the moved installation (epoch %d; here it is %d)", what, e.By.Epoch, e.Refused.Epoch)
 	case e.By.Sequence != e.Refused.Sequence:
-		return fmt.Sprintf("refused, since %s came later (%d), from a run that is not known here (%d)", what, e.By.Sequence, e.Refused.Sequence)
+		return fmt.Sprintf("refused: %s is newer (%d), from a run that is unknown here (%d)", what, e.By.Sequence, e.Refused.Sequence)
 	}
-	return fmt.Sprintf("refused, since %s came in the same place (%d), from a run that is not known here", what, e.By.Sequence)
+	return fmt.Sprintf("refused: %s has the same sequence (%d), from a run that is unknown here", what, e.By.Sequence)
 }

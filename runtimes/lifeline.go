@@ -8,11 +8,11 @@ import (
 
 // ErrCutOff is the cause of a context that ends because another worker may soon do the same work: running work must end within
 // CutGrace.
-var ErrCutOff = errors.New("cut off from the server, which gives this attempt to another worker")
+var ErrCutOff = errors.New("disconnected from the server, which reassigns this attempt to another worker")
 
 // ErrAsked is the cause of a context that ends because a person or a newer release requests it: running work may take its time to
 // end, at most until its timeout, unless its lifeline is over earlier.
-var ErrAsked = errors.New("asked to end")
+var ErrAsked = errors.New("stop requested")
 
 // CutGrace is how long work may take to end after a cut, including SIGKILL.
 const CutGrace = time.Second

@@ -163,11 +163,11 @@ func TestWorkflowThatCannotApply_D28(t *testing.T) {
 		as     string
 		want   string
 	}{
-		"nobody polls": {nil, "Deploy", "nobody polls task queue APP for workflows, in namespace"},
-		"another type": {nothing, "Other", "the workers of task queue APP cannot begin it: unable to find workflow type: Deploy"},
+		"no worker polls": {nil, "Deploy", "no worker polls task queue APP for workflows in namespace"},
+		"another type":    {nothing, "Other", "the workers of task queue APP cannot start it: unable to find workflow type: Deploy"},
 		"no JSON": {
 			func(workflow.Context, custom.WorkflowInput) ([]byte, error) { return []byte{1}, nil }, "Deploy",
-			`its result is no JSON (encoding "binary/plain"): return a value that is, or nothing`,
+			`its result is not JSON (encoding "binary/plain"); expected a JSON value or nothing`,
 		},
 		"fails for good": {func(workflow.Context, custom.WorkflowInput) error {
 			return temporal.NewNonRetryableApplicationError("no such cluster", "", nil)

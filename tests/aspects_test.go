@@ -65,10 +65,10 @@ func TestAspectsPassEachOther_B5(t *testing.T) {
 		r.By = "test"
 		require.ErrorContains(t, w.Update(w.ID("web"), protocol.Release, r, &protocol.ReleaseAnswer{}), want)
 	}
-	refused(protocol.ReleaseRequest{Version: "v3", Parameters: map[string]any{"greeting": "hey"}}, "is of aspect words, which is released by itself")
+	refused(protocol.ReleaseRequest{Version: "v3", Parameters: map[string]any{"greeting": "hey"}}, "belongs to aspect words, which has releases of its own")
 	refused(protocol.ReleaseRequest{Aspect: "colours", Parameters: map[string]any{"greeting": "hey"}}, `has no aspect "colours"; expected one of words`)
-	refused(protocol.ReleaseRequest{Aspect: "words", Version: "v3", Parameters: map[string]any{"greeting": "hey"}}, "keeps the version of each instance; name none")
-	refused(protocol.ReleaseRequest{Aspect: "words"}, "gives values")
+	refused(protocol.ReleaseRequest{Aspect: "words", Version: "v3", Parameters: map[string]any{"greeting": "hey"}}, "keeps the version of each instance; omit the version")
+	refused(protocol.ReleaseRequest{Aspect: "words"}, "requires values")
 	refused(protocol.ReleaseRequest{Version: hi}, "names values of an aspect")
 	refused(protocol.ReleaseRequest{Version: words("v2", "hi")}, "names values of an aspect")
 }
@@ -221,19 +221,19 @@ aspects: {words: [greeting]}`, 1))
 	bye := words("v2", "bye")
 	w.say("bye")
 	w.awaitInstances("a CONVERGING " + bye + ", b CONVERGED v2, c CONVERGED v2")
-	require.Contains(t, w.Act("web", protocol.Rollback, `{"version":"v2","by":"alice"}`), "left alone: production/"+w.App+"-a ("+bye+" came on top of it")
+	require.Contains(t, w.Act("web", protocol.Rollback, `{"version":"v2","by":"alice"}`), "skipped: production/"+w.App+"-a ("+bye+" was applied on top of it")
 	w.awaitInstances("a CONVERGING " + bye + ", b ROLLED_BACK v1, c ROLLED_BACK v1")
 	letGo()
 	w.AwaitThat("web", "the greeting where it can be", func(s protocol.Status) bool { return s.Releases[0].Phases["production"] == "succeeded" })
 	w.awaitInstances("a CONVERGED " + bye + ", b ROLLED_BACK v1, c ROLLED_BACK v1")
 	var out []string
 	for _, line := range w.Status("web").Journal {
-		if _, why, left := strings.Cut(line.Text, "leaves out production/"+w.App+"-"); left {
+		if _, why, left := strings.Cut(line.Text, "skips production/"+w.App+"-"); left {
 			out = append(out, why)
 		}
 	}
 	slices.Sort(out)
-	why := ": cannot be rendered under v1, which is here: its configuration does not take all values of words." + strings.Split(bye, ".")[1]
+	why := ": cannot be rendered under v1, which is here: its configuration does not accept all values of words." + strings.Split(bye, ".")[1]
 	require.Equal(t, []string{"b" + why, "c" + why}, out)
 }
 
@@ -262,7 +262,7 @@ func TestValuesPassAVersion_B5_D23_A22(t *testing.T) {
 	w.awaitInstances("a CONVERGED v2, b CONVERGED v1, c CONVERGED v1")
 
 	bye := w.say("bye")
-	w.awaitSaid("v2 goes on afterwards: " + bye + " passes it between two of its steps")
+	w.awaitSaid("v2 continues afterwards: " + bye + " enters between two of its steps")
 	w.awaitInstances("a CONVERGED " + words("v2", "bye") + ", b CONVERGED v1, c CONVERGED v1")
 	require.ErrorContains(t, w.Update(w.ID("web"), protocol.Cancel, protocol.CancelRequest{Act: protocol.Act{By: "test"}, Version: "v2"}, nil), bye+" passes it")
 

@@ -28,7 +28,7 @@ func TestConfigurationReachesChannelThatKeepsItsVersion_B9_I2_I4(t *testing.T) {
 	greeting(w, "hi")
 	w.Await("web", "staging CONVERGED v2-i2, production PAUSED v1")
 	require.Contains(t, w.Act("web", protocol.Cancel, `{"version":"v2","by":"bob","reason":"wrong prices"}`),
-		"v2 cancelled in production. v2-i2 kept in production as configuration 2 for the version that is there")
+		"v2 cancelled in production. v2-i2 kept in production as configuration 2 for the current version")
 	w.Act("web", protocol.Resume, `{"channel":"production","by":"bob"}`)
 	s := w.Await("web", "staging CONVERGED v2-i2, production CONVERGED v1-i2")
 	require.Equal(t, "v2-i2 converged in staging, v1-i2 converged in production", s.Headline)
@@ -42,7 +42,7 @@ func TestConfigurationReachesChannelThatKeepsItsVersion_B9_I2_I4(t *testing.T) {
 	w.Act("web", protocol.Cancel, `{"version":"v2-i4","by":"bob","reason":"too loud"}`)
 	w.Act("web", protocol.Resume, `{"channel":"production","by":"bob"}`)
 	s = w.Await("web", "staging CONVERGED v2-i4, production CONVERGED v1-i3")
-	lacks := "configuration 4 is not here, because v2-i4 was cancelled: by bob: too loud"
+	lacks := "configuration 4 was not deployed here, because v2-i4 was cancelled: by bob: too loud"
 	require.Equal(t, lacks, s.Channels[1].Lacks)
 	require.Contains(t, s.Notes, "production: "+lacks)
 	require.Equal(t, "v2-i4 converged in staging, v1-i3 converged in production; in production "+lacks, s.Headline)
@@ -59,9 +59,9 @@ func TestRollbackWhilePaused_A16_A22(t *testing.T) {
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 	w.Act("web", protocol.Pause, `{"channel":"production","by":"bob"}`)
 	require.Contains(t, w.Act("web", protocol.Rollback, `{"by":"alice"}`),
-		"v2 goes back in staging to v1; left alone: production (paused by bob); to do so while it is paused: converge rollback "+w.App+"/web v2 --while-paused")
+		"v2 is rolled back in staging to v1; skipped: production (paused by bob); to do so while it is paused: converge rollback "+w.App+"/web v2 --while-paused")
 	w.Await("web", "staging ROLLED_BACK v1, production PAUSED v2")
-	require.Contains(t, w.Act("web", protocol.Rollback, `{"by":"alice","version":"v2","whilePaused":true}`), "v2 goes back in production to v1")
+	require.Contains(t, w.Act("web", protocol.Rollback, `{"by":"alice","version":"v2","whilePaused":true}`), "v2 is rolled back in production to v1")
 	w.Await("web", "staging ROLLED_BACK v1, production PAUSED v1")
 	require.NoError(t, w.Fake.Await(t.Context(), func() bool { return w.Fake.At(w.App, "web", "production").Version() == "v1" }))
 }

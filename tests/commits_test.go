@@ -38,7 +38,7 @@ func TestDeniedCommitStaysOut_A20(t *testing.T) {
 	bad := commit("Sell to everybody", "v2", "")
 	commit("Deny it", "v2", `"`+bad[:7]+`"`)
 	_, stop = watchRepository(t, w, r)
-	says := "commit " + bad[:12] + " Ada: Sell to everybody, which came with incarnation 2, is denied: loses orders"
+	says := "commit " + bad[:12] + " Ada: Sell to everybody of incarnation 2 is denied: loses orders"
 	held := func(s protocol.Status) bool {
 		return strings.Contains(strings.Join(explain.Lines(s, "production", time.Now()), "\n"), says)
 	}
@@ -63,7 +63,7 @@ func TestDenialWithoutCommitsHolds_A20(t *testing.T) {
 	w.Release("web", "v1")
 	w.AwaitThat("web", "staging at v1, and production held", func(s protocol.Status) bool {
 		said := strings.Join(explain.Lines(s, "production", time.Now()), "\n")
-		return strings.Contains(said, "incarnation 1 came from "+w.Dir+", of which no commits are known") && s.Channels[0].Status == "CONVERGED"
+		return strings.Contains(said, "incarnation 1 is from "+w.Dir+", whose commits are not known") && s.Channels[0].Status == "CONVERGED"
 	})
 	w.Act("web", protocol.Bypass, `{"by":"bob","version":"v1","channel":"production","condition":"bad","reason":"read it"}`)
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")

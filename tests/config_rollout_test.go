@@ -50,7 +50,7 @@ func TestConfigurationInSteps_D24_B9_A15(t *testing.T) {
 	w.Write(sixServices(slowly, "two"))
 	w.Publish()
 	w.Await("api", "production ROLLED_BACK v1")
-	stopped := fmt.Sprintf("config-rollout/services: 1 of 6 services failed with incarnation 2: %s/api; held until they are mended or a newer configuration comes", w.App)
+	stopped := fmt.Sprintf("config-rollout/services: 1 of 6 services failed with incarnation 2: %s/api; held until they are fixed or a newer configuration is published", w.App)
 	for _, name := range shopOfSix[1:] {
 		waitsFor(w.World, name, stopped)
 		require.Equal(t, 1, w.Fake.At(w.App, name, "production").Applies(), name)

@@ -101,7 +101,7 @@ func TestKnownVersionMeansTheSameBytes(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	require.NoError(t, release("v2", "two"))
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
-	require.ErrorContains(t, release("v1", "other"), "v1 is known with other parameters")
+	require.ErrorContains(t, release("v1", "other"), "v1 already exists with other parameters")
 	require.ErrorContains(t, release("v3-i9", "x"), "marks the release of a configuration change")
 	require.ErrorContains(t, w.Update(w.ID("web"), protocol.Release, protocol.ReleaseRequest{
 		Act: protocol.Act{By: "test"}, Version: "v4", Parameters: map[string]any{"greting": "x"},

@@ -51,12 +51,12 @@ func TestDependencyOnAnotherApplication_D22_A13(t *testing.T) {
 	shop.Write(oneChannel("web", dependsOn(orders.App+"/api", "versionOrder")))
 	shop.Publish()
 	shop.Release("web", "v1")
-	waitsFor(shop, "web", "version-order/"+orders.App+"/api: there is no application "+orders.App+"; expected one that has the service api")
+	waitsFor(shop, "web", "version-order/"+orders.App+"/api: application "+orders.App+" does not exist; expected one with the service api")
 
 	orders.Write(oneChannel("db", ""))
 	orders.Publish()
 	t.Cleanup(func() { orders.Retire("db") })
-	waitsFor(shop, "web", "application "+orders.App+" has no service api that has started; expected one")
+	waitsFor(shop, "web", "application "+orders.App+" has no started service api")
 
 	orders.Write(oneChannel("api", ""))
 	orders.Publish()
@@ -101,7 +101,7 @@ func TestPreconditionOnAnotherApplication_D22_A13(t *testing.T) {
 	shop.Write(strings.Replace(oneChannel("web", ""), "name: staging", "name: staging, preconditions: [{serviceStable: {service: "+orders.App+"/api}}]", 1))
 	shop.Publish()
 	shop.Release("web", "v1")
-	waitsFor(shop, "web", "service-stable/"+orders.App+"/api: there is no application "+orders.App)
+	waitsFor(shop, "web", "service-stable/"+orders.App+"/api: application "+orders.App+" does not exist")
 	orders.Write(oneChannel("api", ""))
 	orders.Publish()
 	orders.Release("api", "v1")

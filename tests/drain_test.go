@@ -117,7 +117,7 @@ custom: {}
 	require.NoError(t, err)
 	require.Contains(t, text, "is being drained")
 	d.awaitVersion("web", "")
-	d.awaitReason("db", by+"it leaves once "+d.App+"/api has left "+d.runtime)
+	d.awaitReason("db", by+"it is removed once "+d.App+"/api has left "+d.runtime)
 	d.awaitReason("api", by+"being removed")
 	require.Equal(t, "v1", d.at("db").Version())
 	d.StopWorker()
@@ -135,14 +135,14 @@ custom: {}
 	d.AwaitThat("web", "v2 elsewhere", func(s protocol.Status) bool {
 		return s.Channels[0].Status == "CONVERGED" && s.Channels[0].Fleet.Version == "v2" && s.Channels[0].Fleet.At == 1
 	})
-	d.awaitReason("web", by+"gone until: converge turnup "+d.runtime)
+	d.awaitReason("web", by+"removed until: converge turnup "+d.runtime)
 	require.Empty(t, d.at("web").Version())
 
 	letGo = d.at("db").HangApplies()
 	_, err = d.act(protocol.TurnUp, false)
 	require.NoError(t, err)
-	d.awaitReason("api", by+"it comes back once "+d.App+"/db is stable on "+d.runtime)
-	d.awaitReason("web", by+"it comes back once "+d.App+"/api is stable on "+d.runtime)
+	d.awaitReason("api", by+"it returns once "+d.App+"/db is stable on "+d.runtime)
+	d.awaitReason("web", by+"it returns once "+d.App+"/api is stable on "+d.runtime)
 	d.StopWorker()
 	letGo()
 	d.StartWorker()
@@ -164,7 +164,7 @@ func TestDrainOfTheOnlyInstance_A16(t *testing.T) {
 	d.RunWeb()
 	d.start()
 	_, err := d.act(protocol.Drain, false)
-	require.ErrorContains(t, err, "nothing would be left of "+d.App+"/web production, "+d.App+"/web staging; to drain it all the same: --force")
+	require.ErrorContains(t, err, "no instance of "+d.App+"/web production, "+d.App+"/web staging would be left; to drain it anyway: --force")
 	d.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 
 	_, err = d.act(protocol.Drain, true)

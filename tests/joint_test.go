@@ -78,7 +78,7 @@ func TestJointReleaseIsOne_B8(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, protocol.JointAnswer{ID: "autumn", Services: wanted, Repeated: true}, again)
 	_, err = jointly(w.World, "autumn", versionsOf(map[string]string{"web": "v2", "api": "w1"}))
-	require.ErrorContains(t, err, "release autumn of "+w.App+" is of other versions, proposed by alice")
+	require.ErrorContains(t, err, "release autumn of "+w.App+" was proposed with other versions by alice")
 
 	answer, err = jointly(w.World, "", versionsOf(map[string]string{"web": "v2", "api": "w2"}))
 	require.NoError(t, err)
@@ -89,7 +89,7 @@ func TestJointReleaseIsOne_B8(t *testing.T) {
 	require.Contains(t, said.Message, "v2 cancelled in production")
 	w.Await("api", "staging CONVERGED w2, production WAITING_MANUAL_APPROVAL w1")
 	require.NoError(t, w.Update(w.ID("api"), protocol.Rollback, byID, &said))
-	require.Contains(t, said.Message, "w2 goes back in staging to w1")
+	require.Contains(t, said.Message, "w2 is rolled back in staging to w1")
 	require.ErrorContains(t, w.Update(w.ID("api"), protocol.Cancel, protocol.VersionRequest{Act: byID.Act, Version: "@winter"}, &said), "has no release winter")
 }
 
@@ -105,7 +105,7 @@ func TestJointReleaseIsRefusedWhole_B8(t *testing.T) {
 		"web": {Version: "v1", Parameters: other},
 		"api": {Version: "w1", Parameters: map[string]any{"colour": "red"}},
 	})
-	require.ErrorContains(t, err, "release autumn is refused whole: api: ")
+	require.ErrorContains(t, err, "release autumn is refused: api: ")
 	require.ErrorContains(t, err, "colour")
 	require.NotContains(t, err.Error(), "web: ")
 	for _, service := range []string{"web", "api"} {

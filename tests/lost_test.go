@@ -28,7 +28,7 @@ func TestInitialVersionIsOnlyForTheFirstRelease(t *testing.T) {
 	require.EqualValues(t, 2, w.Publish().Incarnation, "numbers go on where the store says they were")
 	s := w.Await("web", "staging CONVERGED, production CONVERGED")
 	require.Equal(t, "v2", s.Channels[0].Current, "what runs is left as it is")
-	require.Contains(t, strings.Join(s.Notes, "\n"), "the store knows v2 of "+w.App+"/web, so this is not its first release")
+	require.Contains(t, strings.Join(s.Notes, "\n"), "the store has v2 of "+w.App+"/web, so this is not the first release")
 	w.Release("web", "v2")
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 }

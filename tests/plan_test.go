@@ -164,7 +164,7 @@ func TestPlanOfADirectory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Write(stage.TwoChannels + stage.Web)
-	require.Equal(t, "web: nothing was released yet: nothing runs until converge release "+w.App+"/web VERSION", lines(w.planDirectory()))
+	require.Equal(t, "web: no version was released yet; to deploy one: converge release "+w.App+"/web VERSION", lines(w.planDirectory()))
 	require.Zero(t, w.newest().Newest, "nothing was published")
 	w.Publish()
 	w.Release("web", "v1")
@@ -253,7 +253,7 @@ func TestPlanOfTheExample(t *testing.T) {
 	h.Start()
 	h.Await("hello/web", "staging CONVERGED v1, production CONVERGED v1")
 	unseen := func(channel string) string {
-		return " " + channel + "  would be applied; runtime local (custom) cannot say what changes\n"
+		return " " + channel + "  would be applied; runtime local (custom) cannot preview changes\n"
 	}
 	out, code := h.Converge("plan", "hello/web", "v2")
 	require.Equal(t, "hello/web v2, incarnation 1 (not released)\n"+unseen("staging   ")+"  ~ version v1 → v2\n"+

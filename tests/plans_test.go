@@ -322,7 +322,7 @@ func TestUnmanagedServiceHoldsNobody_E8(t *testing.T) {
 	nodes := h.awaitPlan("i2", func(n map[string]protocol.PlanNodeStatus, _ protocol.PlanStatus) bool {
 		return n["DEPLOY prowlarr"].State == "held" && n["DEPLOY traefik"].State == "done" && n["DEPLOY jellyfin"].State == "done" && n["RECONCILE sonarr"].State == "done"
 	})
-	require.Contains(t, nodes["DEPLOY prowlarr"].Text, "nobody looks after it now")
+	require.Contains(t, nodes["DEPLOY prowlarr"].Text, "it is not managed")
 	require.NoError(t, h.Update(protocol.ApplicationID(h.App), protocol.Manage, protocol.ManageRequest{Act: protocol.Act{By: "bob"}, Service: "prowlarr"}, &answer))
 	for node, state := range states(h.awaitPlan("i2", over)) {
 		require.Equal(t, "done", state, node)
@@ -342,7 +342,7 @@ func TestPlanInItsStepsIsPassed_E13_E15(t *testing.T) {
 	h.awaitPlan("i2", over)
 	before := len(h.log())
 	h.awaitPlan("i1", func(_ map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
-		return s.Over && strings.Contains(s.Trouble, "plan i2 of a newer configuration has taken its place")
+		return s.Over && strings.Contains(s.Trouble, "plan i2 of a newer configuration replaced it")
 	})
 	require.Len(t, h.log(), before)
 }

@@ -58,7 +58,7 @@ func TestAChannelThatOnlyReports_A25(t *testing.T) {
 	require.NotContains(t, production.Version(), "v3")
 
 	w.Write(stage.TwoChannels + stage.Web)
-	require.Contains(t, w.Publish().Loosened[0].String(), "web in production: Converge applies, and reported only")
+	require.Contains(t, w.Publish().Loosened[0].String(), "web in production: Converge applies instead of only reporting")
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
 	require.Equal(t, 1, applied())
 
@@ -71,6 +71,6 @@ func TestAChannelThatOnlyReports_A25(t *testing.T) {
 	w.Write(strings.Replace(reporting, "- {name: production, enforcement: report, runtimes: [{name: APP-rt}], preconditions: [{releaseChannelStable: {releaseChannel: staging}}]}\n", "", 1) + stage.Web + "onDelete: remove\n")
 	w.Publish()
 	s := w.AwaitThat("web", "left in place", func(s protocol.Status) bool { return len(s.Channels) == 2 && s.Channels[1].Status == "ORPHANED" })
-	require.Contains(t, s.Channels[1].Reasons[0].Text, "its channel only reported: its objects were left in place")
+	require.Contains(t, s.Channels[1].Reasons[0].Text, "its channel was report-only: its objects were left in place")
 	require.Equal(t, "by-hand", production.Version())
 }

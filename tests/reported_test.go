@@ -138,7 +138,7 @@ func TestStepReportsAddresses_E15(t *testing.T) {
 	require.NoError(t, os.WriteFile(said, []byte(`{"outputs": {"zone": "inside"}, "addresses": {"`+h.App+`-rt": "no such; place"}}`), 0o600))
 	h.ask(1, protocol.PlanAsked{Whole: true})
 	h.awaitPlan("i1", func(_ map[string]protocol.PlanNodeStatus, s protocol.PlanStatus) bool {
-		return s.Over && strings.Contains(s.Trouble, "the address of "+h.App+`-rt that it reported is none: "no such; place"`)
+		return s.Over && strings.Contains(s.Trouble, "the reported address of "+h.App+`-rt is invalid: "no such; place"`)
 	})
 	require.NoError(t, os.WriteFile(said, []byte(`{"outputs": {"zone": "outside"}, "addresses": {"`+h.App+`-rt": "192.0.2.8"}}`), 0o600))
 	h.ask(1, protocol.PlanAsked{Whole: true})

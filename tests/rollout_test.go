@@ -147,7 +147,7 @@ func TestFleetByCommand_D23_D24(t *testing.T) {
 	w.Write(fleet("rollout: {command: [./select.sh], maxUnavailable: 1}", names...))
 	w.Publish()
 	w.Release("web", "v1")
-	w.awaitSaid("./select.sh selects none now; asked again after 1s")
+	w.awaitSaid("./select.sh selects none now; runs again after 1s")
 	require.Empty(t, w.applied("v1"), "never everything")
 
 	order := []string{"eu-3", "eu-1", "eu-4", "eu-2"}

@@ -86,7 +86,7 @@ func TestSourceIsEditedInSteps_D25(t *testing.T) {
 	}
 	out, code = set("2", "--publish")
 	require.Zero(t, code, out)
-	require.Contains(t, out, us+`: done, "1" is "2" by commit `)
+	require.Contains(t, out, us+`: done, changed "1" to "2" in commit `)
 	require.Equal(t, []string{"eu 2", "us 2"}, prices()[2:], "one after the other")
 	two := []string{"Begin", "Set " + eu + " to 2", "Set " + us + " to 2"}
 	require.Equal(t, two, subjects())
@@ -106,19 +106,19 @@ func TestSourceIsEditedInSteps_D25(t *testing.T) {
 
 	out, code = set("9", "--revert")
 	require.Equal(t, 2, code, out)
-	require.Contains(t, out, eu+`: taken back, "9" is "3" by commit `)
-	require.Contains(t, out, us+`: taken back, "9" is "3" by commit `)
-	require.Equal(t, append(three, "Set "+eu+" to 9", "Set "+us+" to 9", "Take back "+us+": it is 3 again", "Take back "+eu+": it is 3 again"), subjects())
+	require.Contains(t, out, eu+`: taken back, changed "9" to "3" in commit `)
+	require.Contains(t, out, us+`: taken back, changed "9" to "3" in commit `)
+	require.Equal(t, append(three, "Set "+eu+" to 9", "Set "+us+" to 9", "Revert "+us+" to 3", "Revert "+eu+" to 3"), subjects())
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { // it is published a moment later
 		out, code := d.Converge("wait", "shop/web")
 		return code == 0, out
 	})
 	out, code = d.Converge("status", "shop/web", "--commits")
 	require.Zero(t, code, out)
-	require.Contains(t, out, "Ada: Take back "+eu)
+	require.Contains(t, out, "Ada: Revert "+eu)
 	out, code = d.Converge("status", "shop/web", "--commits", "--output", "json")
 	require.Zero(t, code, out)
 	var document struct{ Commits []protocol.Brought }
 	require.NoError(t, json.Unmarshal([]byte(out), &document))
-	require.Equal(t, "Take back "+eu+": it is 3 again", document.Commits[0].Commits[0].Commits[0].Subject)
+	require.Equal(t, "Revert "+eu+" to 3", document.Commits[0].Commits[0].Commits[0].Subject)
 }

@@ -142,7 +142,7 @@ func TestWatchAsACommand_D6_D9(t *testing.T) {
 	d.Await("other/web", "prod CONVERGED v1")
 	sell := r.Commit(t, "Sell more", map[string]string{"deploy/converge.yaml": text("shop", "v2")})
 	d.Await("shop/web", "prod CONVERGED v2")
-	require.Contains(t, said(), "git::file:///nowhere: look at git::file:///nowhere: repository does not exist")
+	require.Contains(t, said(), "git::file:///nowhere: read git::file:///nowhere: repository does not exist")
 	published := source + ": incarnation 2 of shop published: 1 service, 1 changed\n  " + sell.String()[:12] + " Ada: Sell more\n"
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) { return strings.Contains(said(), published), published }) // it may converge before that is said
 

@@ -44,7 +44,7 @@ func TestHotfixPassesWhatWaits_B3(t *testing.T) {
 		require.Equal(t, "superseded by hotfix", r.Reasons["production"], r.Version)
 	}
 	require.ErrorContains(t, w.Update(w.ID("web"), protocol.Retry, map[string]string{"version": "v3", "by": "alice"}, &protocol.Answer{}),
-		"v3 cannot start again: production: hotfix, which is newer, is there")
+		"v3 cannot be retried: production: the newer hotfix is the target")
 	require.ErrorContains(t, w.Update(w.ID("web"), protocol.Release, map[string]string{"version": "v4", "by": "ci", "strategy": "soon"}, &protocol.Answer{}),
 		`no strategy "soon"`)
 }

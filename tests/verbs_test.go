@@ -32,7 +32,7 @@ func TestRefusedVerbs(t *testing.T) {
 	w := newWorld(t)
 	w.RunWeb()
 	for _, c := range []struct{ verb, payload, want string }{
-		{"release", `{"version":"v2"}`, `"by" is missing; expected who asks`},
+		{"release", `{"version":"v2"}`, `"by" is missing; expected the name of the caller`},
 		{"release", `{"by":"bob"}`, `no version given`},
 		{"release", `{"verzion":"v2","by":"bob"}`, `payload of release: unknown field "verzion"`},
 		{"release", `{"version":2,"by":"bob"}`, `payload of release: cannot unmarshal number into Go struct field ReleaseRequest.version of type string`},
@@ -91,7 +91,7 @@ func TestRestart_I1(t *testing.T) {
 	w.Act("web", "pin", `{"channel":"staging","by":"bob"}`)
 	w.Act("web", "pause", `{"channel":"production","by":"bob"}`)
 	require.Contains(t, w.Act("web", "restart", `{"by":"bob","reason":"rotated secrets"}`),
-		w.App+"/web restarts in staging, production. v1 is going out to staging. nothing is applied in production, paused by bob, until: ")
+		w.App+"/web restarts in staging, production. v1 is being deployed to staging. nothing is applied in production, paused by bob, until: ")
 	w.Await("web", "staging CONVERGED v1, production PAUSED v1")
 	w.Act("web", "resume", `{"channel":"production","by":"bob"}`)
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
@@ -129,7 +129,7 @@ func TestExplain_A13(t *testing.T) {
 	release := w.Fake.At(w.App, "web", "staging").HangApplies()
 	w.Release("web", "v1")
 	w.Await("web", "staging CONVERGING v1, production WAITING_PRECONDITIONS")
-	require.Contains(t, w.explain("web"), " WAIT  channel-stable/staging  v1 is going out to staging; since ")
+	require.Contains(t, w.explain("web"), " WAIT  channel-stable/staging  v1 is being deployed to staging; since ")
 	release()
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 }

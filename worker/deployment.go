@@ -37,13 +37,13 @@ func (d Deployment) version() worker.WorkerDeploymentVersion {
 func (d Deployment) check(runtime string) error {
 	switch {
 	case !d.versioned() && d.SetCurrent:
-		return errors.New("which build of which deployment becomes current? expected both names")
+		return errors.New("a version needs a deployment and a build to become current; expected both names")
 	case !d.versioned():
 		return nil
 	case d.Name == "" || d.Build == "":
-		return errors.New("a version has two names: of its deployment, and of its build; expected both or neither")
+		return errors.New("a version has a deployment and a build; expected both names or neither")
 	case runtime != "":
-		return errors.New("a remote worker serves the workflows of all versions and is none itself; leave its deployment and build out")
+		return errors.New("a remote worker serves all versions and has none itself; omit its deployment and build")
 	}
 	return nil
 }

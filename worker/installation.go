@@ -70,7 +70,7 @@ func takeOver(ctx context.Context, s *store.Store, stands, here protocol.Install
 	var err error
 	here.ID, here.Epoch, here.BackupOf = stands.ID, stands.Epoch+1, stands.BackupOf
 	if stands, err = s.CreateInstallation(ctx, here); err == nil && (stands.NamespaceID != here.NamespaceID || stands.Exported != "") {
-		err = fmt.Errorf("the store %s was moved by somebody else just now, to the namespace %s (%s)", s.URL(), stands.Namespace, stands.NamespaceID)
+		err = fmt.Errorf("the store %s was moved by another caller just now, to the namespace %s (%s)", s.URL(), stands.Namespace, stands.NamespaceID)
 	}
 	return stands, err
 }
@@ -130,8 +130,8 @@ type DisagreeError struct {
 // Error names both, and the remedy.
 func (e *DisagreeError) Error() string {
 	if e.Lost {
-		return fmt.Sprintf("the namespace %s belongs to the installation %s, whose store %s has lost what it had: nothing was started; fill it from a backup: "+
-			"converge admin import --restore. Without one go on with what Temporal knows: converge worker --take-over, converge apply for each application, and converge release of what runs [disagree]",
+		return fmt.Sprintf("the namespace %s belongs to the installation %s, whose store %s has lost its data: nothing was started; restore it from a backup: "+
+			"converge admin import --restore. Without one, continue with the state in Temporal: converge worker --take-over, converge apply for each application, and converge release of the running versions [disagree]",
 			e.Namespace, e.Other, e.Store)
 	}
 	whose := "the installation " + e.Installation
@@ -139,7 +139,7 @@ func (e *DisagreeError) Error() string {
 		whose = "no installation yet"
 	}
 	return fmt.Sprintf("the namespace %s belongs to the installation %s, whose store is %s; the store %s belongs to %s: nothing was started; "+
-		"name the other store, or fill this one from a backup: converge admin import --restore. To begin anew, terminate the workflow %s first [disagree]",
+		"use the other store, or restore this one from a backup: converge admin import --restore. To start a new installation, terminate the workflow %s first [disagree]",
 		e.Namespace, e.Other, e.OtherStore, e.Store, whose, protocol.InstallationID())
 }
 
@@ -153,12 +153,12 @@ type ElsewhereError struct {
 // Error names both, and the remedy.
 func (e *ElsewhereError) Error() string {
 	if who := e.Installation.Exported; who != "" {
-		return fmt.Sprintf("the installation %s of the store %s was exported by %s at %s, to go on elsewhere: nothing was started; "+
-			"if it was never imported, go on with it here with --take-over [exported]",
+		return fmt.Sprintf("the installation %s of the store %s was exported by %s at %s, to continue elsewhere: nothing was started; "+
+			"if it was never imported, continue here with --take-over [exported]",
 			e.Installation.ID, e.Store, who, e.Installation.At.Format(time.RFC3339))
 	}
 	return fmt.Sprintf("the store %s belongs to the namespace %s (%s), installation %s, not to %s (%s): nothing was started; "+
-		"connect to that one, name another store, or, if that one is gone or was stopped for good, move the installation here with --take-over [elsewhere]",
+		"connect to that one, use another store, or, if that one is gone or was stopped permanently, move the installation here with --take-over [elsewhere]",
 		e.Store, e.Installation.Namespace, e.Installation.NamespaceID, e.Installation.ID, e.Namespace, e.NamespaceID)
 }
 
@@ -167,6 +167,6 @@ type HalfImportedError struct{ Store string }
 
 // Error describes the remedy.
 func (e *HalfImportedError) Error() string {
-	return fmt.Sprintf("an archive is being imported into the store %s, or that was cut off: nothing was started; "+
+	return fmt.Sprintf("an import into the store %s is running or was interrupted: nothing was started; "+
 		"wait for it, or run the same converge admin import again [half-imported]", e.Store)
 }

@@ -97,7 +97,7 @@ func (s *supervisor) followLost(ctx context.Context, now time.Time) error {
 		if err := s.store.RemovePresence(ctx, worker); err != nil {
 			return err
 		}
-		s.log.Warn("a worker was lost; all that it accepted is in the store", "worker", worker)
+		s.log.Warn("a worker was lost; everything that it accepted is in the store", "worker", worker)
 		delete(o.lost, worker)
 	}
 	o.left = nil

@@ -39,7 +39,7 @@ func TestSilentWorkers(t *testing.T) {
 	}
 	require.Equal(t, []string{"lost"}, silent(lookEvery))
 	says("other")
-	require.Empty(t, silent(time.Hour), "the store was away")
+	require.Empty(t, silent(time.Hour), "the store was unavailable")
 	for range 2 {
 		says("other")
 		require.Empty(t, silent(lookEvery))

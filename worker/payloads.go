@@ -22,7 +22,7 @@ func readable(ctx context.Context, c *codec.Codec, s *store.Store) error {
 	}
 	c.Know(known)
 	if last != "" && !c.Has(last) {
-		return fmt.Errorf("payloads of this installation are encrypted, with the key %s, and this worker does not have it; name it by CONVERGE_STORE_KEY [no-payload-key]", last)
+		return fmt.Errorf("payloads of this installation are encrypted with the key %s, which this worker does not have; set CONVERGE_STORE_KEY [no-payload-key]", last)
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func lookedFor(ctx context.Context, c *codec.Codec, s *store.Store, log *slog.Lo
 		}
 		c.Know(known)
 		if last != "" && !c.Has(last) {
-			log.Error("payloads are encrypted with a key that this worker does not have: it fails at every workflow; name it by CONVERGE_STORE_KEY", "key", last)
+			log.Error("payloads are encrypted with a key that this worker does not have, so every workflow fails; set CONVERGE_STORE_KEY", "key", last)
 		}
 	}
 }

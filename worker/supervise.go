@@ -103,12 +103,12 @@ func (s *supervisor) run(ctx context.Context) {
 	for {
 		err := s.turn(ctx)
 		if errors.Is(err, errMoved) {
-			s.log.Warn("workflows that are gone are started no more", "error", err)
+			s.log.Warn("missing workflows are no longer restarted", "error", err)
 			s.giveBack()
 			return
 		}
 		if err != nil && ctx.Err() == nil {
-			s.log.Warn("could not look for workflows that are gone; tried again", "error", err)
+			s.log.Warn("check for missing workflows failed; it is retried", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -147,7 +147,7 @@ func (s *supervisor) turn(ctx context.Context) error {
 }
 
 // errMoved: another place has the installation now and supervises its workflows.
-var errMoved = errors.New("the installation was moved, or exported to go on elsewhere; this worker can be stopped")
+var errMoved = errors.New("the installation was moved, or exported to continue elsewhere; this worker can be stopped")
 
 func (s *supervisor) hold(ctx context.Context, now time.Time) (bool, error) {
 	n, holder, err := s.store.Lease(ctx, s.scope)
@@ -343,7 +343,7 @@ func (s *supervisor) declared(ctx context.Context) (map[string]declaration, erro
 		name := strings.TrimPrefix(id, "application/")
 		c, err := s.store.Checkpoint(ctx, id)
 		if err != nil {
-			s.log.Warn("an application cannot be looked after", "application", name, "error", err)
+			s.log.Warn("an application cannot be supervised", "application", name, "error", err)
 			s.seen.again = min(s.seen.again, lookForDown)
 			continue
 		}
@@ -353,7 +353,7 @@ func (s *supervisor) declared(ctx context.Context) (map[string]declaration, erro
 		}
 		manifest, err := s.store.Manifest(ctx, c.Manifest)
 		if err != nil {
-			s.log.Warn("the services of an application cannot be looked after", "application", name, "error", err)
+			s.log.Warn("the services of an application cannot be supervised", "application", name, "error", err)
 			s.seen.again = min(s.seen.again, lookForDown)
 			continue
 		}
@@ -440,7 +440,7 @@ func (s *supervisor) ranElsewhere(c protocol.Checkpoint) bool {
 // were published a moment ago, and are started one after the other.
 const (
 	deleted   = "its workflow was deleted"
-	notBegun  = "it had not begun"
+	notBegun  = "it was not started yet"
 	movedHere = "its installation was moved here"
 )
 

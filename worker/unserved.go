@@ -63,14 +63,14 @@ type LostError struct {
 
 // Error describes the reason and the remedy.
 func (e *LostError) Error() string {
-	next := "look at the API key or the certificate of this worker, and at what they allow"
+	next := "check the API key or the certificate of this worker, and their permissions"
 	switch {
 	case errors.As(e.Err, new(*serviceerror.NamespaceNotFound)):
-		next = "the namespace was deleted, or has another name: start the worker in another, with --take-over where its installation is to go on there"
+		next = "the namespace was deleted, or has another name: start the worker in another, with --take-over to continue its installation there"
 	case errors.As(e.Err, new(*serviceerror.ClientVersionNotSupported)):
-		next = "the server serves no client of this version: take a newer converge"
+		next = "the server does not support clients of this version: upgrade converge"
 	}
-	return fmt.Sprintf("the worker ends, since it gets no work from the namespace %s any more: %v; %s [lost]", e.Namespace, e.Err, next)
+	return fmt.Sprintf("the worker ends, since it no longer gets work from the namespace %s: %v; %s [lost]", e.Namespace, e.Err, next)
 }
 
 // Unwrap is the cause.

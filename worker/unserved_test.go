@@ -19,14 +19,14 @@ func TestEndsWhenTheSDKGivesUp_F10(t *testing.T) {
 		next string
 	}{
 		{&serviceerror.NamespaceNotFound{Message: "gone"}, "the namespace was deleted"},
-		{&serviceerror.ClientVersionNotSupported{Message: "old"}, "take a newer converge"},
-		{&serviceerror.PermissionDenied{Message: "revoked"}, "look at the API key"},
+		{&serviceerror.ClientVersionNotSupported{Message: "old"}, "upgrade converge"},
+		{&serviceerror.PermissionDenied{Message: "revoked"}, "check the API key"},
 	} {
 		l := newLost()
 		l.fatal(row.err)
 		l.fatal(row.err) // nobody waits for the second
 		err := l.wait(t.Context(), Options{Namespace: "releases"})
-		require.ErrorContains(t, err, "from the namespace releases any more: ")
+		require.ErrorContains(t, err, "from the namespace releases: ")
 		require.ErrorContains(t, err, row.next)
 		require.ErrorIs(t, err, row.err)
 	}

@@ -45,7 +45,7 @@ func inParts[T any](a *largeAnswers, name string, answer func() (T, error), cut 
 			raw, err = json.Marshal(cut(value))
 		}
 		if err == nil && len(raw) > protocol.MaxPayload {
-			err = fmt.Errorf(`%s has %d bytes, and at most %d go at a time; ask for it in parts, with the input {"parts":true}, as converge of this version does`,
+			err = fmt.Errorf(`%s has %d bytes, but the limit is %d; request it in parts, with the input {"parts":true}, as this version of converge does`,
 				name, len(raw), protocol.MaxPayload)
 		}
 		return raw, err

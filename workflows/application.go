@@ -33,7 +33,7 @@ func Application(ctx workflow.Context, in protocol.ApplicationInput) error {
 	}
 	a.noted, a.announcing = a.tell, map[string]bool{}
 	a.pauses = pauses{
-		shell: a.shell, of: &a.state.pauseState, scope: entities.ScopeApplication, hint: "; a service or a channel that is has a pause of its own",
+		shell: a.shell, of: &a.state.pauseState, scope: entities.ScopeApplication, hint: "; a paused service or channel has a pause of its own",
 		request: func() protocol.AnnouncePause {
 			return protocol.AnnouncePause{Application: a.name, Manifest: a.state.Notified.Manifest}
 		},
@@ -149,7 +149,7 @@ func (a *application) turn() {
 	if !a.notifying {
 		again = earliest(again, a.state.Unreached.Next)
 	}
-	a.wakeAt(again, func(time.Time) string { return "try again" })
+	a.wakeAt(again, func(time.Time) string { return "retry" })
 	workflow.SetCurrentDetails(a.ctx, a.details())
 }
 
@@ -291,7 +291,7 @@ func (a *application) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart
 	a.state.Store = cmp.Or(c.Store, a.state.Store)
 	a.state.Announcing = a.state.Announcing || a.state.Pause != nil
 	a.state.Ending = len(a.state.Unmanaged) > 0
-	a.note(entities.EventRestart, nil, a.name+" goes on from its checkpoint: "+restarted(why), "")
+	a.note(entities.EventRestart, nil, a.name+" continues from its checkpoint: "+restarted(why), "")
 }
 
 // passedOver records the services that could not be notified of the changes since manifest from.

@@ -64,7 +64,7 @@ func (a *application) checkJoint(r verb.Request) error {
 	case len(a.state.Incarnations) == 0:
 		return errors.New("nothing was published yet")
 	case open >= maxJoints:
-		return fmt.Errorf("%d releases of several services are under way, the most that are kept", open)
+		return fmt.Errorf("%d joint releases are in progress, which is the limit", open)
 	}
 	for _, name := range entities.SortedKeys(r.Joint.Services) {
 		if u, down := a.state.Unmanaged.Of(a.state.Names.Key(name)); down {
@@ -146,7 +146,7 @@ func (a *application) decided(ctx workflow.Context, out json.RawMessage) (json.R
 		return nil, err
 	}
 	if j := a.state.joint(answer.ID); j != nil && !j.Committed {
-		return nil, refused(fmt.Errorf("release %s is refused whole: %s", j.ID, j.Why))
+		return nil, refused(fmt.Errorf("joint release %s is refused: %s", j.ID, j.Why))
 	}
 	return out, nil
 }
@@ -200,7 +200,7 @@ func (a *application) takeDecision(j *joint, answer protocol.DecideAnswer) {
 		j.Decided, j.Committed, j.Why = true, answer.Decision.Committed, answer.Decision.Why
 		text := "release " + j.ID + " of " + a.state.versions(j)
 		if !j.Committed {
-			text += " refused whole: " + j.Why
+			text += " refused: " + j.Why
 		}
 		a.note(entities.EventRelease, &j.Who, text, j.Reason)
 	}
@@ -217,7 +217,7 @@ func (a *application) takeDecision(j *joint, answer protocol.DecideAnswer) {
 	}
 	j.Next = a.now().Add(min(time.Second<<min(j.Tries, 10), slowestTelling))
 	j.Tries++
-	a.trouble(joining, clip(fmt.Sprintf("release %s is not carried out by %s yet, and asked again (%s)", j.ID, strings.Join(j.Waiting, ", "), answer.Why)))
+	a.trouble(joining, clip(fmt.Sprintf("release %s is not carried out by %s yet; the request is repeated (%s)", j.ID, strings.Join(j.Waiting, ", "), answer.Why)))
 }
 
 // decidesAgain is the time of the next retry for services that have not carried out a joint release; zero while one is being decided.

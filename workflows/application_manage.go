@@ -51,7 +51,7 @@ func (a *application) unmanage(r verb.Request, who entities.Who) (state.Effect, 
 		}
 		a.remanage()
 		a.note(entities.EventManage, &who, name+" unmanaged", r.Reason)
-		return fmt.Sprintf("%s is unmanaged: nobody observes or applies anything there until: converge manage %s", name, name)
+		return fmt.Sprintf("%s is unmanaged: it is neither observed nor applied until: converge manage %s", name, name)
 	}, nil
 }
 
@@ -73,9 +73,9 @@ func (a *application) unmanageable(r verb.Request) error {
 	case already.By != "":
 		return fmt.Errorf("%s is unmanaged already, by %s", name, already.By)
 	case r.Service != "" && len(a.state.Unmanaged) >= most:
-		return fmt.Errorf("%d services are unmanaged already, as many as there are", len(a.state.Unmanaged))
+		return fmt.Errorf("%d services are unmanaged already, which are all", len(a.state.Unmanaged))
 	case r.Service != "" && len(a.state.Unmanaged) >= maxUnmanaged:
-		return fmt.Errorf("%d services are unmanaged one by one already, the most that are kept; all of them are by: converge unmanage %s", maxUnmanaged, a.name)
+		return fmt.Errorf("%d services are unmanaged individually already, which is the limit; to unmanage all of them: converge unmanage %s", maxUnmanaged, a.name)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (a *application) manage(r verb.Request, who entities.Who) (state.Effect, er
 	_, all := a.state.Unmanaged[protocol.AllServices]
 	switch _, unmanaged := a.state.Unmanaged[service]; {
 	case !unmanaged && all:
-		return nil, fmt.Errorf("all of %s is unmanaged, not %s by itself; instead: converge manage %s", a.name, name, a.name)
+		return nil, fmt.Errorf("all of %s is unmanaged, not %s alone; instead: converge manage %s", a.name, name, a.name)
 	case !unmanaged && r.Service == "":
 		return nil, fmt.Errorf("%s is not unmanaged%s", name, a.state.others())
 	case !unmanaged:
@@ -97,7 +97,7 @@ func (a *application) manage(r verb.Request, who entities.Who) (state.Effect, er
 		a.startAgain(service, "managed again by "+who.Name+entities.Because(clip(r.Reason)))
 		a.remanage()
 		a.note(entities.EventManage, &who, name+" managed again", r.Reason)
-		return fmt.Sprintf("%s is looked after again%s", name, a.state.others())
+		return fmt.Sprintf("%s is managed again%s", name, a.state.others())
 	}, nil
 }
 
@@ -139,7 +139,7 @@ func (a *application) end() {
 		return
 	}
 	ctx, stop := workflow.WithCancel(a.work)
-	ctx = enduring(ctx, "end what is unmanaged")
+	ctx = enduring(ctx, "end unmanaged services")
 	a.down.running, a.down.stop = true, stop
 	asked := a.down.asked
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityUnmanage, protocol.UnmanageRequest{
@@ -206,7 +206,7 @@ func (m *managedState) reasons() map[string]string {
 // others lists the individually unmanaged services, for display.
 func (m *applicationState) others() string {
 	if names := m.named(); names != "" {
-		return "; unmanaged by themselves: " + names
+		return "; unmanaged individually: " + names
 	}
 	return ""
 }

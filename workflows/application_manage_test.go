@@ -19,13 +19,13 @@ func TestUnmanagedServicesStayDown(t *testing.T) {
 	h := newHouse(t)
 	h.publishes(0, 1)
 	h.updates(10*second, protocol.Unmanage, manageAs("web", "alice", "moving"),
-		"shop/web is unmanaged: nobody observes or applies anything there until: converge manage shop/web")
+		"shop/web is unmanaged: it is neither observed nor applied until: converge manage shop/web")
 	h.publishes(20*second, 2)
 	h.updates(30*second, protocol.Unmanage, manageAs("", "bob", "drill"),
-		"shop is unmanaged: nobody observes or applies anything there until: converge manage shop")
-	h.updates(31*second, protocol.Manage, manageAs("api", "bob", ""), "all of shop is unmanaged, not shop/api by itself; instead: converge manage shop")
-	h.updates(40*second, protocol.Manage, manageAs("", "bob", ""), "shop is looked after again; unmanaged by themselves: web")
-	h.updates(50*second, protocol.Manage, manageAs("web", "carol", "moved"), "shop/web is looked after again")
+		"shop is unmanaged: it is neither observed nor applied until: converge manage shop")
+	h.updates(31*second, protocol.Manage, manageAs("api", "bob", ""), "all of shop is unmanaged, not shop/api alone; instead: converge manage shop")
+	h.updates(40*second, protocol.Manage, manageAs("", "bob", ""), "shop is managed again; unmanaged individually: web")
+	h.updates(50*second, protocol.Manage, manageAs("web", "carol", "moved"), "shop/web is managed again")
 	next := h.play(nil)
 	require.Len(t, h.answers, 5)
 	require.Equal(t, []string{
@@ -52,15 +52,15 @@ func TestUnmanageRefused(t *testing.T) {
 	h := newHouse(t)
 	h.updates(second, protocol.Unmanage, manageAs("web", "alice", "x"), "nothing was published yet")
 	h.publishes(2*second, 1) // of two services
-	h.updates(3*second, protocol.Unmanage, manageAs("web", "alice", " "), `"reason" is missing: whoever finds a service down wants to know why`)
+	h.updates(3*second, protocol.Unmanage, manageAs("web", "alice", " "), `"reason" is missing; expected why the service is not managed`)
 	h.updates(4*second, protocol.Manage, manageAs("web", "alice", ""), "shop/web is not unmanaged")
 	h.updates(5*second, protocol.Unmanage, manageAs("web", "alice", "x"),
-		"shop/web is unmanaged: nobody observes or applies anything there until: converge manage shop/web")
+		"shop/web is unmanaged: it is neither observed nor applied until: converge manage shop/web")
 	h.updates(6*second, protocol.Unmanage, manageAs("web", "bob", "x"), "shop/web is unmanaged already, by alice")
-	h.updates(7*second, protocol.Manage, manageAs("", "bob", ""), "shop is not unmanaged; unmanaged by themselves: web")
+	h.updates(7*second, protocol.Manage, manageAs("", "bob", ""), "shop is not unmanaged; unmanaged individually: web")
 	h.updates(8*second, protocol.Unmanage, manageAs("api", "alice", "x"),
-		"shop/api is unmanaged: nobody observes or applies anything there until: converge manage shop/api")
-	h.updates(9*second, protocol.Unmanage, manageAs("wbe", "alice", "x"), "2 services are unmanaged already, as many as there are")
+		"shop/api is unmanaged: it is neither observed nor applied until: converge manage shop/api")
+	h.updates(9*second, protocol.Unmanage, manageAs("wbe", "alice", "x"), "2 services are unmanaged already, which are all")
 	next := h.play(nil)
 	require.Len(t, h.answers, 8)
 	require.Len(t, next.Unmanaged, 2)

@@ -217,11 +217,11 @@ func TestPinnedIncarnationIsAnnounced_A17_D15(t *testing.T) {
 	for i := range 3 {
 		h.publishes(time.Duration(i)*second, i+1)
 	}
-	h.updates(10*second, protocol.Pin, pinTo(2, "alice", "3 is bad"), "shop pinned to incarnation 2; 3 and what is published later wait until it is unpinned")
+	h.updates(10*second, protocol.Pin, pinTo(2, "alice", "3 is bad"), "shop pinned to incarnation 2; 3 and later incarnations wait until it is unpinned")
 	h.publishes(20*second, 4)
 	h.updates(30*second, protocol.Pin, pinTo(2, "bob", ""), "shop is pinned to incarnation 2 already, by alice")
 	h.updates(40*second, protocol.Pin, pinTo(4, "bob", ""), "shop pinned to incarnation 4")
-	h.updates(50*second, protocol.Unpin, protocol.Act{By: "bob"}, "shop goes to incarnation 4")
+	h.updates(50*second, protocol.Unpin, protocol.Act{By: "bob"}, "shop moves to incarnation 4")
 	h.updates(60*second, protocol.Unpin, protocol.Act{By: "bob"}, "shop is not pinned")
 	next := h.play(nil)
 	require.Equal(t, []string{
@@ -243,12 +243,12 @@ func TestPinRefused_A17_D15(t *testing.T) {
 	for _, tt := range []struct{ name, payload, want string }{
 		{"pin", `{"by":"alice","incarnation":9}`, "no incarnation 9 of shop: there are 1 to 2"},
 		{"pin", `{"by":"alice"}`, `"incarnation" is missing; expected the number of one: there are 1 to 2`},
-		{"pin", `{"incarnation":1}`, `"by" is missing; expected who asks`},
+		{"pin", `{"incarnation":1}`, `"by" is missing; expected the name of the caller`},
 		{"pin", `{"by":"alice","version":"v9"}`, `payload of pin: unknown field "version"`},
 		{"pause", `{"by":"alice","channel":"prod"}`, `payload of pause: unknown field "channel"`},
 		{"unpin", `{"by":"alice"}`, "shop is not pinned"},
-		{"resume", `{"by":"alice"}`, "shop is not paused; a service or a channel that is has a pause of its own"},
-		{"pause", `{"by":"alice","token":"x"}`, "this application declares no identity: nothing says who issues its tokens; ask without one, or declare `identity`"},
+		{"resume", `{"by":"alice"}`, "shop is not paused; a paused service or channel has a pause of its own"},
+		{"pause", `{"by":"alice","token":"x"}`, "this application declares no identity: nothing says who issues its tokens; send no token, or declare `identity`"},
 	} {
 		t.Run(tt.name+" "+tt.payload, func(t *testing.T) {
 			h := newHouse(t)
@@ -274,9 +274,9 @@ func TestPauseOfApplication_A16(t *testing.T) {
 	h.publishes(0, 1)
 	drill := protocol.Act{By: "alice", Reason: "incident 12", RequestID: "1"}
 	h.sends(5*second, protocol.Pause, drill)
-	h.updates(6*second, protocol.Pause, drill, "shop is paused; an apply in flight is left to finish")
+	h.updates(6*second, protocol.Pause, drill, "shop is paused; applies in flight will finish")
 	h.updates(7*second, protocol.Pause, protocol.Act{By: "bob"}, "shop is paused already, by alice")
-	h.updates(8*second, protocol.Resume, protocol.Act{By: "bob"}, "shop goes on")
+	h.updates(8*second, protocol.Resume, protocol.Act{By: "bob"}, "shop is resumed")
 	next := h.play(nil)
 	require.Len(t, h.answers, 3)
 	require.Equal(t, []string{"shop application m1 paused by alice", "shop application m1 over"}, h.pauses)
@@ -291,15 +291,15 @@ func TestWhoMayPauseAnApplication_A14(t *testing.T) {
 	h.compiled.Identity = &entities.Identity{Issuer: "https://id.example", Audience: "converge", Required: []string{"pause"}}
 	h.compiled.Grants = []entities.Grant{{Verbs: []string{"pause", "pin"}, To: []string{"group:sre"}}, {Verbs: []string{"pin"}, Channels: []string{"staging"}, To: []string{"bob"}}}
 	h.sends(0, protocol.Publish, p)
-	h.updates(1*second, protocol.Pause, protocol.Act{By: "alice"}, `pause needs proof of who asks: "token" is missing; expected an ID token of https://id.example for converge`)
+	h.updates(1*second, protocol.Pause, protocol.Act{By: "alice"}, `pause needs proof of identity: "token" is missing; expected an ID token of https://id.example for converge`)
 	h.updates(2*second, protocol.Pause, protocol.Act{By: "alice", Token: "forged"}, "the token has expired")
 	h.sends(3*second, protocol.Pause, protocol.Act{By: "alice", Token: "forged"})
 	pin := pinTo(1, "bob", "")
-	h.updates(4*second, protocol.Pin, pin, `pin needs proof of who asks, since it is said who may: "token" is missing; expected an ID token of https://id.example for converge`)
+	h.updates(4*second, protocol.Pin, pin, `pin needs proof of identity, since only certain callers may: "token" is missing; expected an ID token of https://id.example for converge`)
 	pin.Token = "bob's"
 	h.updates(4500*time.Millisecond, protocol.Pin, pin, "bob may not pin; allowed: group:sre")
 	h.updates(5*second, protocol.Pause, protocol.Act{By: "mallory", Token: "alice's"},
-		`shop is paused; an apply in flight is left to finish; asked by alice, as the token proves, not by "mallory"`)
+		`shop is paused; applies in flight will finish; requested by alice, as the token proves, not by "mallory"`)
 	next := h.play(nil)
 	require.Len(t, h.answers, 5)
 	require.Len(t, next.Refused, 1)
@@ -394,7 +394,7 @@ func TestApplicationWaitsForAnIssuerThatDoesNotAnswer_A14(t *testing.T) {
 	token := protocol.Act{Token: "alice's", RequestID: "r"}
 	h.sends(1*second, protocol.Pause, token)
 	h.sends(2*second, protocol.Pin, pinTo(1, "bob", ""))
-	h.updates(20*second, protocol.Pause, token, "who issues tokens cannot be asked for keys, try again: connection refused")
+	h.updates(20*second, protocol.Pause, token, "the keys of the token issuer cannot be read, try again: connection refused")
 	state := h.play(nil)
 	require.Len(t, h.answers, 1)
 	require.Len(t, state.Inbox, 1)
@@ -402,18 +402,18 @@ func TestApplicationWaitsForAnIssuerThatDoesNotAnswer_A14(t *testing.T) {
 	require.Nil(t, state.Pause)
 	require.NotNil(t, state.Pin)
 	require.Equal(t, "issuer", state.Trouble)
-	require.Equal(t, "who issues tokens cannot be asked for keys, try again: connection refused", state.Problem)
+	require.Equal(t, "the keys of the token issuer cannot be read, try again: connection refused", state.Problem)
 
 	again := guardedHouse(t)
 	again.unavailable[protocol.ActivityVerify] = true
 	again.env.RegisterDelayedCallback(func() { again.unavailable[protocol.ActivityVerify] = false }, 30*second)
-	again.updates(5*time.Minute, protocol.Pause, token, "shop is paused; an apply in flight is left to finish")
+	again.updates(5*time.Minute, protocol.Pause, token, "shop is paused; applies in flight will finish")
 	last := again.play(state)
 	require.Equal(t, "alice", last.Pause.By)
 	require.Empty(t, last.Inbox)
 	require.Empty(t, last.Problem)
 	require.Empty(t, last.Trouble)
-	require.Len(t, again.answers, 1, "the request id is answered as the signal was")
+	require.Len(t, again.answers, 1, "the request id gets the answer of the signal")
 	raw, err := json.Marshal(last)
 	require.NoError(t, err)
 	require.NotContains(t, string(raw), "alice's")

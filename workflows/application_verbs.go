@@ -114,7 +114,7 @@ func (a *application) placed(first, moves bool) string {
 	case moves:
 		return ", taken over"
 	case first && a.founding != nil && a.founding.Number > 0:
-		return fmt.Sprintf(", a new application by rules %d", a.founding.Number)
+		return fmt.Sprintf(", a new application under rules %d", a.founding.Number)
 	}
 	return ""
 }
@@ -138,7 +138,7 @@ func (a *application) mayTakeOver(who entities.Who) error {
 	if who.Proven || !a.state.Identity.Restricts(a.state.Grants, protocol.TakeOver) {
 		return nil
 	}
-	return refused(errors.New("to take the application over needs proof of who asks, since it is said who may"))
+	return refused(errors.New("to take over the application needs proof of identity, since only certain callers may"))
 }
 
 // confirm reads the identity and grants from the store.
@@ -159,7 +159,7 @@ func whence(o protocol.Origin) string {
 		text += "@" + verb.Clip(o.Hex(), 12)
 	}
 	if o.Dirty {
-		text += " (with changes that are not committed)"
+		text += " (with uncommitted changes)"
 	}
 	return text
 }
@@ -190,7 +190,7 @@ func (a *application) pin(r verb.Request, who entities.Who) (state.Effect, error
 		message := fmt.Sprintf("%s pinned to incarnation %d", a.name, wanted.Number)
 		a.note(entities.EventPin, &who, message, r.Reason)
 		if newest := a.newest().Number; newest != wanted.Number {
-			message += fmt.Sprintf("; %d and what is published later wait until it is unpinned", newest)
+			message += fmt.Sprintf("; %d and later incarnations wait until it is unpinned", newest)
 		}
 		return message
 	}, nil
@@ -203,7 +203,7 @@ func (a *application) unpin(r verb.Request, who entities.Who) (state.Effect, err
 	return func() string {
 		a.state.Pin = nil
 		a.note(entities.EventPin, &who, a.name+" unpinned", r.Reason)
-		return fmt.Sprintf("%s goes to incarnation %d", a.name, a.newest().Number)
+		return fmt.Sprintf("%s moves to incarnation %d", a.name, a.newest().Number)
 	}, nil
 }
 

@@ -50,7 +50,7 @@ func (i *installation) spread() {
 		request.Only = s.Behind.Services
 	}
 	ctx, stop := workflow.WithCancel(i.work)
-	ctx = enduring(ctx, fmt.Sprintf("have services look at the baseline of rules %d", request.Rules))
+	ctx = enduring(ctx, fmt.Sprintf("notify services of the baseline of rules %d", request.Rules))
 	i.telling, i.told, i.stopTelling = true, s.Spread, stop
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityBaseline, request)
 	i.await(func(ctx workflow.Context) {
@@ -60,7 +60,7 @@ func (i *installation) spread() {
 		switch {
 		case temporal.IsCanceledError(err):
 		case err != nil: // its worker was gone for over an hour: start again
-			i.trouble(spreading, "services do not know the baseline yet: "+rootCause(err))
+			i.trouble(spreading, "services are not notified of the baseline yet: "+rootCause(err))
 		case i.told == s.Spread:
 			i.spreadTo(answer.Unreached)
 		}
@@ -72,7 +72,7 @@ func (i *installation) spreadTo(missed protocol.Unreached) {
 	s := &i.state.spreadState
 	s.Spread, s.Behind = 0, s.Behind.after(missed, i.now())
 	if len(missed.Services) > 0 {
-		i.trouble(spreading, s.Behind.text("not told of another baseline"))
+		i.trouble(spreading, s.Behind.text("not notified of a changed baseline"))
 	} else {
 		i.clear(spreading)
 	}
@@ -113,7 +113,7 @@ func (a *application) mayBegin(ctx workflow.Context, r verb.Request, who entitie
 		}
 	}
 	if err := a.authorize(row, r, who); err != nil {
-		return refused(fmt.Errorf("%w; %s was never published, and the rules of the installation say who may", err, a.name))
+		return refused(fmt.Errorf("%w; %s was never published, so the rules of the installation apply", err, a.name))
 	}
 	return nil
 }

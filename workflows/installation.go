@@ -86,7 +86,7 @@ func (i *installation) turn() {
 	i.state.recall(&i.state.Desk)
 	i.announce()
 	i.spread()
-	i.wakeAt(earliest(i.tellsAgain(), i.looksAgain()), func(time.Time) string { return "try again" })
+	i.wakeAt(earliest(i.tellsAgain(), i.looksAgain()), func(time.Time) string { return "retry" })
 	i.show()
 }
 
@@ -100,7 +100,7 @@ func (i *installation) status() (protocol.InstallationStatus, error) {
 
 // show updates the text in the Temporal UI.
 func (i *installation) show() {
-	text := "**open**: nothing is paused as a whole"
+	text := "**open**: the installation is not paused"
 	if i.state.Pause != nil {
 		text = i.state.since()
 	}
@@ -159,5 +159,5 @@ func (i *installation) hold() {
 
 func (i *installation) adoptedState(_ protocol.AdoptAnswer, why *protocol.Restart) {
 	i.hold()
-	i.note(entities.EventRestart, nil, "the installation goes on from its checkpoint: "+restarted(why), "")
+	i.note(entities.EventRestart, nil, "the installation continues from its checkpoint: "+restarted(why), "")
 }

@@ -49,9 +49,9 @@ func (p *pauses) pause(r verb.Request, who entities.Who) (state.Effect, error) {
 		p.note(entities.EventPause, &who, p.name+" paused", r.Reason)
 		text := p.name + " is paused"
 		if len(r.Except) > 0 {
-			text += " but for " + strings.Join(r.Except, ", ")
+			text += " except for " + strings.Join(r.Except, ", ")
 		}
-		return text + "; an apply in flight is left to finish"
+		return text + "; applies in flight will finish"
 	}, nil
 }
 
@@ -61,13 +61,13 @@ func (p *pauses) resume(r verb.Request, who entities.Who) (state.Effect, error) 
 		return nil, fmt.Errorf("%s is not paused%s", p.name, p.hint)
 	}
 	if p.of.Pause.Drain != nil {
-		return nil, fmt.Errorf("%s is drained by %s: what has left comes back with turnup", p.name, p.of.Pause.By)
+		return nil, fmt.Errorf("%s is drained by %s: its services return with turnup", p.name, p.of.Pause.By)
 	}
 	return func() string {
 		p.of.Ended = p.of.Pause.At
 		p.of.Pause, p.of.Announcing = nil, true
 		p.note(entities.EventPause, &who, p.name+" resumed", r.Reason)
-		return p.name + " goes on"
+		return p.name + " is resumed"
 	}, nil
 }
 

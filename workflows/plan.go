@@ -98,7 +98,7 @@ func (p *planRun) briefCall(ctx workflow.Context, name string, request, answer a
 		if err == nil || errors.As(err, &app) && app.Type() == protocol.ErrRefused {
 			return err
 		}
-		if err := workflow.NewTimerWithOptions(ctx, wait, workflow.TimerOptions{Summary: "ask the store again"}).Get(ctx, nil); err != nil {
+		if err := workflow.NewTimerWithOptions(ctx, wait, workflow.TimerOptions{Summary: "call the store again"}).Get(ctx, nil); err != nil {
 			return err
 		}
 	}
@@ -260,7 +260,7 @@ func (p *planRun) follow(going bool) {
 		return
 	}
 	p.following = true
-	ctx := enduring(p.watch, "follow what is deployed")
+	ctx := enduring(p.watch, "follow deployed services")
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityPlanFollow, p.in.PlanRef)
 	workflow.Go(p.watch, func(ctx workflow.Context) {
 		var found protocol.PlanFollowed

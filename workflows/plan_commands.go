@@ -64,7 +64,7 @@ func (p *planRun) room() plan.Room {
 // unpack reads the progress of the plan and of the commands of its nodes.
 func (p *planRun) unpack(begun *protocol.PlanBegun) error {
 	if err := begun.State.Unpack(&p.state); err != nil {
-		return temporal.NewNonRetryableApplicationError("how far the plan is cannot be read: "+err.Error(), "Malformed", err)
+		return temporal.NewNonRetryableApplicationError("the progress of the plan cannot be read: "+err.Error(), "Malformed", err)
 	}
 	for _, part := range p.state.Parts {
 		p.parts[part.Node] = part
@@ -227,7 +227,7 @@ func (p *planRun) once(ctx workflow.Context, c *commands, command protocol.PlanC
 	case errors.Is(err, errPutOff) && (ctx.Err() != nil || p.ends()):
 		c.queue = slices.Insert(c.queue, 0, command)
 	case errors.Is(err, errPutOff):
-		p.putOff(c, &waitingCommand{PlanCommand: command, wait: again.doubled(firstTurn, lastTurn), why: "waits for its turn on " + c.work.Target, held: true})
+		p.putOff(c, &waitingCommand{PlanCommand: command, wait: again.doubled(firstTurn, lastTurn), why: "waits for a lease on " + c.work.Target, held: true})
 	case temporal.IsCanceledError(err):
 		c.fails(name + ": cancelled")
 	case err == nil && ran.Held != "":
@@ -390,7 +390,7 @@ func (p *planRun) wakeAt(at time.Time) {
 	}
 	p.alarm = at
 	workflow.Go(p.watch, func(ctx workflow.Context) {
-		_ = workflow.NewTimerWithOptions(ctx, at.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "go on with what waits"}).Get(ctx, nil)
+		_ = workflow.NewTimerWithOptions(ctx, at.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "continue waiting commands"}).Get(ctx, nil)
 		if p.alarm.Equal(at) {
 			p.alarm = time.Time{}
 		}

@@ -50,7 +50,7 @@ func (p *planRun) nodesOf(services []string) string {
 }
 
 // errPutOff: a command did not run; the node continues later, perhaps in the next run.
-var errPutOff = errors.New("put off")
+var errPutOff = errors.New("postponed")
 
 // hold shows why a node is blocked; "" means that it is running.
 func (p *planRun) hold(n int, why string) {

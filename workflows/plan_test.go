@@ -247,9 +247,9 @@ func TestHeldCommandsKeepNothingUp_E8(t *testing.T) {
 	p.goes()
 	require.NoError(t, p.env.GetWorkflowError())
 	require.Empty(t, p.undone())
-	require.Greater(t, len(p.ran), 3*commandsAtOnce+10, "some were held, and asked again")
+	require.Greater(t, len(p.ran), 3*commandsAtOnce+10, "some were held, and retried")
 	for _, line := range p.ran {
-		require.True(t, strings.HasSuffix(line, " 1"), "what is held was no attempt: %s", line)
+		require.True(t, strings.HasSuffix(line, " 1"), "a held command is not an attempt: %s", line)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestCallbackGoesOnInAnotherRun_E2_E8(t *testing.T) {
 	var goesOn *workflow.ContinueAsNewError
 	require.True(t, errors.As(p.env.GetWorkflowError(), &goesOn), p.env.GetWorkflowError())
 	require.Len(t, p.kept.Parts, 1)
-	require.Less(t, len(before), 60, "it ended soon")
+	require.Less(t, len(before), 60, "the run ended early")
 
 	next := newPlayedPlan(t, work)
 	var err error
@@ -327,7 +327,7 @@ func TestCallbackGoesOnInAnotherRun_E2_E8(t *testing.T) {
 		ran[line[:strings.LastIndexByte(line, ' ')]] = true
 	}
 	require.Len(t, ran, 120)
-	require.NotZero(t, after["CALLBACK of site3 2"]+after["CALLBACK of site3 3"], "its attempts are counted on")
+	require.NotZero(t, after["CALLBACK of site3 2"]+after["CALLBACK of site3 3"], "its attempts are counted across runs")
 }
 
 // A failed command is retried up to its limit, without those before it. CALLBACK fails once one command has failed for good.

@@ -22,7 +22,7 @@ const (
 // its own. A person waits for it at a terminal, so every failure for an instance is returned soon as the answer for that instance, and does
 // not delay others.
 func Preview(ctx workflow.Context, in protocol.PreviewInput) (protocol.PreviewAnswer, error) {
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("asking about %d instances", len(in.Items)))
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("previewing %d instances", len(in.Items)))
 	futures := make([]workflow.Future, 0, len(in.Items))
 	for _, item := range in.Items {
 		futures = append(futures, preview(ctx, in.Application, item))
@@ -61,12 +61,12 @@ func preview(ctx workflow.Context, application string, item protocol.PreviewItem
 
 func previewSummary(item protocol.PreviewItem) string {
 	if item.Capabilities {
-		return "what the cluster of " + item.Runtime + " is"
+		return "capabilities of the cluster of " + item.Runtime
 	}
 	if item.Removal {
-		return fmt.Sprintf("what would be taken down: %s in %s", item.FullVersion, item.Channel)
+		return fmt.Sprintf("preview the removal of %s in %s", item.FullVersion, item.Channel)
 	}
-	return fmt.Sprintf("what would change: %s in %s", item.FullVersion, item.Channel)
+	return fmt.Sprintf("preview the changes of %s in %s", item.FullVersion, item.Channel)
 }
 
 // previewed is the answer for one instance; a failed activity gives an answer too.
@@ -106,5 +106,5 @@ func previewDetails(all []protocol.ItemPreview) string {
 			unknown++
 		}
 	}
-	return fmt.Sprintf("%d objects would change, %d be removed; %d instances could not be asked", totals.Changed, totals.Removed, unknown)
+	return fmt.Sprintf("%d objects would change, %d would be removed; %d instances could not be previewed", totals.Changed, totals.Removed, unknown)
 }

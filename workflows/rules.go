@@ -42,7 +42,7 @@ func (s *shell) consultRules(ctx workflow.Context, known *rulesKnown) error {
 func (i *installation) configure(ctx workflow.Context, r verb.Request, who entities.Who) (any, error) {
 	held := i.state.Rules
 	if entities.DigestOf(held.Rules) == entities.DigestOf(r.Rules) {
-		return protocol.Answer{Message: fmt.Sprintf("rules %d say that already; nothing changed", held.Number)}, nil
+		return protocol.Answer{Message: fmt.Sprintf("rules %d are the same; nothing changed", held.Number)}, nil
 	}
 	next := protocol.Rules{Number: held.Number + 1, Rules: r.Rules, At: i.now(), By: who}
 	var stands protocol.Rules
@@ -51,12 +51,12 @@ func (i *installation) configure(ctx workflow.Context, r verb.Request, who entit
 	}
 	i.state.Rules = stands
 	if entities.DigestOf(stands.Rules) != entities.DigestOf(next.Rules) {
-		return nil, refused(fmt.Errorf("%s set rules %d meanwhile; look at them first: converge admin rules", stands.By.Name, stands.Number))
+		return nil, refused(fmt.Errorf("%s set rules %d in the meantime; review them first: converge admin rules", stands.By.Name, stands.Number))
 	}
-	text := fmt.Sprintf("rules %d hold from now on", stands.Number)
+	text := fmt.Sprintf("rules %d are in force", stands.Number)
 	i.compare(held)
 	if change := entities.BaselineChange(held.Baseline, stands.Baseline); change != "" {
-		text += "; of the baseline: " + change
+		text += "; baseline: " + change
 	}
 	i.note(entities.EventRules, &who, text, r.Reason)
 	return protocol.Answer{Message: joined(text, replaced(r, who))}, nil

@@ -130,7 +130,7 @@ func (r *runtime) signal(h entities.Lease, name string) {
 		switch {
 		case errors.As(err, &gone):
 			for _, lost := range r.state.Lose(h.Holder) {
-				r.note(auditLease, nil, "lease of "+lost.Name()+" ended", h.Holder+" is not there any more")
+				r.note(auditLease, nil, "lease of "+lost.Name()+" ended", h.Holder+" no longer exists")
 			}
 		case name == protocol.SignalGranted:
 			r.state.Delivered(h.ID, err == nil, workflow.Now(ctx))
@@ -163,9 +163,9 @@ func (s *runtimeState) details() string {
 	case s.Pause != nil:
 		b.WriteString(s.since())
 	case s.Limit == 0:
-		b.WriteString("**open**: nobody has asked for a lease")
+		b.WriteString("**open**: no lease was requested")
 	default:
-		fmt.Fprintf(&b, "**%d of %d places taken**, %d waiting", len(s.Held), s.Limit, len(s.Waiting))
+		fmt.Fprintf(&b, "**%d of %d leases held**, %d waiting", len(s.Held), s.Limit, len(s.Waiting))
 	}
 	if s.Announcing {
 		b.WriteString("\n\nnotifying services")
@@ -188,7 +188,7 @@ func (s *runtimeState) details() string {
 		}
 		switch {
 		case h.Asks > 0:
-			note = fmt.Sprintf("asked %d times whether it still holds it", h.Asks)
+			note = fmt.Sprintf("queried %d times whether it still holds it", h.Asks)
 		case h.Rollback:
 			note = "rollback"
 		}
@@ -254,7 +254,7 @@ func (r *runtime) request(q entities.LeaseRequest) (state.Effect, error) {
 			}
 			return "held already"
 		}
-		return fmt.Sprintf("%d of %d places are taken, %d wait", len(r.state.Held), r.state.Limit, len(r.state.Waiting))
+		return fmt.Sprintf("%d of %d leases are held, %d wait", len(r.state.Held), r.state.Limit, len(r.state.Waiting))
 	}, nil
 }
 
@@ -288,7 +288,7 @@ func (r *runtime) grant(q verb.Request, who entities.Who) (state.Effect, error) 
 	return func() string {
 		h := r.state.Admit(place, r.now())
 		r.signal(h, protocol.SignalGranted)
-		text := h.Name() + " goes out of turn"
+		text := h.Name() + " is granted out of order"
 		r.note(auditLease, &who, text, q.Reason)
 		return text
 	}, nil
@@ -306,5 +306,5 @@ func (r *runtime) dropped() { r.running = false }
 // adoptedState announces a pause again. Leases that were granted in the meantime are checked before others are granted.
 func (r *runtime) adoptedState(_ protocol.AdoptAnswer, why *protocol.Restart) {
 	r.state.Announcing = r.state.Announcing || r.state.Pause != nil
-	r.note(entities.EventRestart, nil, r.name+" goes on from its checkpoint: "+restarted(why), "")
+	r.note(entities.EventRestart, nil, r.name+" continues from its checkpoint: "+restarted(why), "")
 }

@@ -25,13 +25,13 @@ func (r *runtime) drain(ctx workflow.Context, q verb.Request, who entities.Who) 
 		var answer protocol.AloneAnswer
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 			StartToCloseTimeout: margin, ScheduleToCloseTimeout: patience,
-			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "see what is nowhere else",
+			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 2}, Summary: "find channels that run only there",
 		}), protocol.ActivityAlone, protocol.AloneRequest{Runtime: r.runtime}).Get(ctx, &answer)
 		switch {
 		case err != nil:
-			return nil, refused(fmt.Errorf("whether anything runs nowhere else is not known: %s; to drain it all the same: --force", rootCause(err)))
+			return nil, refused(fmt.Errorf("cannot tell whether a channel runs only there: %s; to drain it anyway: --force", rootCause(err)))
 		case answer.Alone != "":
-			return nil, refused(fmt.Errorf("nothing would be left of %s; to drain it all the same: --force", answer.Alone))
+			return nil, refused(fmt.Errorf("no instance of %s would be left; to drain it anyway: --force", answer.Alone))
 		}
 		if effect, err = r.drained(q, who); err != nil { // another verb may have run in between
 			return nil, refused(err)
@@ -60,7 +60,7 @@ func (r *runtime) drained(q verb.Request, who entities.Who) (state.Effect, error
 				again := *p
 				again.Drain = &entities.Drain{Force: p.Drain.Force}
 				r.change(&again)
-				text += "; what has come there since leaves, too"
+				text += "; services that came there since leave too"
 			}
 			return text
 		}, nil
@@ -68,7 +68,7 @@ func (r *runtime) drained(q verb.Request, who entities.Who) (state.Effect, error
 	return func() string {
 		r.change(&entities.Pause{Scope: r.scope, By: who.Name, Reason: q.Reason, At: r.now(), Drain: &entities.Drain{Force: q.Force}})
 		r.note(entities.EventPause, &who, r.name+" drained"+byForce(q), q.Reason)
-		return r.name + " is being drained: what runs there leaves, service by service"
+		return r.name + " is being drained: its services leave one by one"
 	}, nil
 }
 
@@ -86,7 +86,7 @@ func (r *runtime) turnedUp(q verb.Request, who entities.Who) (state.Effect, erro
 		up.Drain = &entities.Drain{Up: true, Force: q.Force}
 		r.change(&up)
 		r.note(entities.EventPause, &who, r.name+" turned up"+byForce(q), q.Reason)
-		return r.name + " is being turned up: what had left comes back, service by service"
+		return r.name + " is being turned up: its services return one by one"
 	}, nil
 }
 
@@ -121,7 +121,7 @@ func (r *runtime) carryOn() {
 		return
 	}
 	ctx, stop := workflow.WithCancel(r.work)
-	ctx = enduring(ctx, "services leave "+r.name+", or come back, in turn")
+	ctx = enduring(ctx, "drain or turn up "+r.name)
 	r.running, r.present, r.stop = true, p, stop
 	future := workflow.ExecuteActivity(ctx, protocol.ActivityDrain, request)
 	r.await(func(ctx workflow.Context) {
@@ -134,7 +134,7 @@ func (r *runtime) carryOn() {
 		switch {
 		case temporal.IsCanceledError(err):
 		case err != nil: // its worker was gone for over an hour: start again
-			r.trouble(draining, "services are not told when to leave: "+rootCause(err))
+			r.trouble(draining, "services cannot be drained or turned up: "+rootCause(err))
 		case r.present == r.state.Pause:
 			r.clear(draining)
 			r.advanced(answer.Drain)
@@ -152,8 +152,8 @@ func (r *runtime) advanced(d entities.Drain) {
 		r.state.Ended = p.At
 		r.change(nil)
 		r.followPause()
-		r.note(entities.EventPause, nil, r.name+" is back: every service may be there again", "")
+		r.note(entities.EventPause, nil, r.name+" is turned up: its services may return", "")
 	case d.Done:
-		r.note(entities.EventPause, nil, r.name+" is drained: nothing is left that could leave", "")
+		r.note(entities.EventPause, nil, r.name+" is drained: no service is left that can leave", "")
 	}
 }

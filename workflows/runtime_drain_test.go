@@ -41,17 +41,17 @@ func TestDrainOfRuntime_A16(t *testing.T) {
 	s.drains("")
 	by := protocol.Act{By: "alice", Reason: "new nodes"}
 	s.updates(0, protocol.TurnUp, by, "runtime edge is not drained")
-	s.updates(1*second, protocol.Drain, by, "runtime edge is being drained: what runs there leaves, service by service")
+	s.updates(1*second, protocol.Drain, by, "runtime edge is being drained: its services leave one by one")
 	s.requests(2*second, "a", "a", 1)
-	s.updates(3*second, protocol.Drain, protocol.Act{By: "bob"}, "runtime edge is already drained by alice; what has come there since leaves, too")
-	s.updates(3*second, protocol.Resume, by, "runtime edge is drained by alice: what has left comes back with turnup")
+	s.updates(3*second, protocol.Drain, protocol.Act{By: "bob"}, "runtime edge is already drained by alice; services that came there since leave too")
+	s.updates(3*second, protocol.Resume, by, "runtime edge is drained by alice: its services return with turnup")
 	s.updates(3*second, protocol.Pause, by, "runtime edge is drained already, by alice")
 	s.at(5*second, func() {
 		require.True(t, s.status().Pause.Drain.Done)
 		require.Equal(t, "alice", s.status().Pause.By)
 		require.Empty(t, s.status().Held)
 	})
-	s.updates(6*second, protocol.TurnUp, protocol.Act{By: "bob"}, "runtime edge is being turned up: what had left comes back, service by service")
+	s.updates(6*second, protocol.TurnUp, protocol.Act{By: "bob"}, "runtime edge is being turned up: its services return one by one")
 	next := s.play(nil, second)
 	require.Equal(t, []string{
 		"edge runtime/edge paused by alice", "edge runtime/edge leave", "edge runtime/edge leave",
@@ -68,8 +68,8 @@ func TestDrainOfRuntime_A16(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{
-		"runtime edge drained", "runtime edge is drained: nothing is left that could leave", "runtime edge is drained: nothing is left that could leave",
-		"runtime edge turned up", "runtime edge is back: every service may be there again",
+		"runtime edge drained", "runtime edge is drained: no service is left that can leave", "runtime edge is drained: no service is left that can leave",
+		"runtime edge turned up", "runtime edge is turned up: its services may return",
 	}, said)
 }
 
@@ -78,11 +78,11 @@ func TestDrainOfRuntime_A16(t *testing.T) {
 func TestDrainIsRefused_A16(t *testing.T) {
 	s := newStage(t)
 	s.drains("shop/web prod")
-	s.updates(0, protocol.Drain, protocol.Act{By: "alice"}, "nothing would be left of shop/web prod; to drain it all the same: --force")
-	s.updates(1*second, protocol.Pause, protocol.Act{By: "alice"}, "runtime edge is paused; an apply in flight is left to finish")
+	s.updates(0, protocol.Drain, protocol.Act{By: "alice"}, "no instance of shop/web prod would be left; to drain it anyway: --force")
+	s.updates(1*second, protocol.Pause, protocol.Act{By: "alice"}, "runtime edge is paused; applies in flight will finish")
 	s.updates(2*second, protocol.Drain, protocol.DrainRequest{Act: protocol.Act{By: "alice"}, Force: true}, "runtime edge is paused by alice: resume it first")
-	s.updates(3*second, protocol.Resume, protocol.Act{By: "alice"}, "runtime edge goes on")
-	s.updates(4*second, protocol.Drain, protocol.DrainRequest{Act: protocol.Act{By: "alice"}, Force: true}, "runtime edge is being drained: what runs there leaves, service by service")
+	s.updates(3*second, protocol.Resume, protocol.Act{By: "alice"}, "runtime edge is resumed")
+	s.updates(4*second, protocol.Drain, protocol.DrainRequest{Act: protocol.Act{By: "alice"}, Force: true}, "runtime edge is being drained: its services leave one by one")
 	next := s.play(nil, second)
 	require.Contains(t, s.pauses, "edge runtime/edge leave by force")
 	require.True(t, next.Pause.Drain.Done)

@@ -247,9 +247,9 @@ func TestLostHolder_C10(t *testing.T) {
 	require.Equal(t, `"b"`, lease.IDs(next.Held))
 	require.Empty(t, next.Waiting)
 	require.Equal(t, []string{
-		"1 lease of shop/ghost ended: service/shop/ghost is not there any more",
-		"2 lease of shop/ghost ended: service/shop/ghost is not there any more",
-		"3 lease of shop/a ended: service/shop/a is not there any more",
+		"1 lease of shop/ghost ended: service/shop/ghost no longer exists",
+		"2 lease of shop/ghost ended: service/shop/ghost no longer exists",
+		"3 lease of shop/a ended: service/shop/a no longer exists",
 	}, audited(next.Audit))
 }
 
@@ -304,9 +304,9 @@ func TestGrantIsDeliveredAgain_C10(t *testing.T) {
 func TestPauseOfRuntime_A16(t *testing.T) {
 	s := newStage(t)
 	drill := protocol.Act{By: "alice", Reason: "drill", RequestID: "1"}
-	s.updates(0, protocol.Pause, drill, "runtime edge is paused; an apply in flight is left to finish")
+	s.updates(0, protocol.Pause, drill, "runtime edge is paused; applies in flight will finish")
 	s.requests(1*second, "a", "a", 1)
-	s.updates(2*second, protocol.Pause, drill, "runtime edge is paused; an apply in flight is left to finish")
+	s.updates(2*second, protocol.Pause, drill, "runtime edge is paused; applies in flight will finish")
 	s.updates(3*second, protocol.Pause, protocol.Act{By: "bob"}, "runtime edge is paused already, by alice")
 	s.updates(4*second, protocol.Grant, protocol.LeaseAct{Act: protocol.Act{By: "bob"}, LeaseSignal: protocol.LeaseSignal{ID: "a"}},
 		"runtime edge is paused by alice; nothing is granted until it is resumed")
@@ -325,7 +325,7 @@ func TestGrantOutOfTurn_C10(t *testing.T) {
 		s.requests(0, id, id, 1)
 	}
 	act := protocol.LeaseAct{Act: protocol.Act{By: "alice", Reason: "hotfix"}, LeaseSignal: protocol.LeaseSignal{ID: "c"}}
-	s.updates(1*second, protocol.Grant, act, "shop/c goes out of turn")
+	s.updates(1*second, protocol.Grant, act, "shop/c is granted out of order")
 	s.updates(2*second, protocol.Grant, act, `lease "c" is granted already`)
 	s.gives(3*second, "a") // c holds the only slot
 	s.gives(4*second, "c")
@@ -336,15 +336,15 @@ func TestGrantOutOfTurn_C10(t *testing.T) {
 // An invalid request changes nothing. As an update it is refused with a reason, as a signal it is recorded.
 func TestRuntimeRefusesGarbage(t *testing.T) {
 	rows := []struct{ name, payload, want string }{
-		{"request", `{"id":"a"}`, `"id" and "holder" are needed: of the lease, and of the workflow that asks for it`},
-		{"request", `{"id":"a","holder":"service/shop/a","limit":0,"timeout":1}`, `"limit" is 0; expected at least 1: where nothing is bounded no lease is asked for`},
-		{"request", `{"id":"a","holder":"service/shop/a","limit":1}`, `"timeout" is 0s; expected how long an apply may take`},
+		{"request", `{"id":"a"}`, `"id" of the lease and "holder", the requesting workflow, are required`},
+		{"request", `{"id":"a","holder":"service/shop/a","limit":0,"timeout":1}`, `"limit" is 0; expected at least 1: without a limit no lease is requested`},
+		{"request", `{"id":"a","holder":"service/shop/a","limit":1}`, `"timeout" is 0s; expected the maximum duration of an apply`},
 		{"request", `{"id":"a","hodler":"service/shop/a"}`, `payload of request: unknown field "hodler"`},
-		{"release", `{}`, `"id" is missing; expected that of a lease`},
+		{"release", `{}`, `"id" is missing; expected the id of a lease`},
 		{"release", `{"id":"a","by":"bob"}`, `no lease "a"; held are none`},
-		{"grant", `{"id":"a"}`, `"by" is missing; expected who asks`},
+		{"grant", `{"id":"a"}`, `"by" is missing; expected the name of the caller`},
 		{"grant", `{"id":"a","by":"bob"}`, `no lease "a" waits; waiting are none`},
-		{"pause", `{"reason":"drill"}`, `"by" is missing; expected who asks`},
+		{"pause", `{"reason":"drill"}`, `"by" is missing; expected the name of the caller`},
 		{"pause", `"drill"`, `payload of pause: cannot unmarshal string into Go value of type protocol.Act`},
 		{"resume", `{"by":"bob"}`, "runtime edge is not paused"},
 	}
@@ -419,7 +419,7 @@ func TestManyWaitAcrossRuns(t *testing.T) {
 // A runtime belongs to no application that could define an issuer of tokens: a token is neither verified nor kept, and proves nothing.
 func TestRuntimeLooksAtNoToken(t *testing.T) {
 	s := newStage(t)
-	s.updates(0, protocol.Pause, protocol.Act{Token: "x.y.z"}, `"by" is missing; expected who asks`)
+	s.updates(0, protocol.Pause, protocol.Act{Token: "x.y.z"}, `"by" is missing; expected the name of the caller`)
 	s.sends(1*second, protocol.Pause, protocol.Act{By: "alice", Token: "x.y.z"})
 	next := s.play(nil, second)
 	require.Equal(t, "alice", next.Pause.By)

@@ -31,7 +31,7 @@ func newService(ctx workflow.Context, in protocol.ServiceInput) *service {
 	s.shell = &shell{
 		ctx: ctx, of: s, name: in.Application + "/" + in.Service, application: in.Application, service: in.Service, title: s.state.Title, enters: s.state.Enters,
 		whole: s.state, desk: &s.state.Desk, verbs: verb.Service(),
-		stops:   []string{"to take the service down, converge delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
+		stops:   []string{"to delete the service, converge delete " + in.Application + "/" + in.Service, "to stop changes, converge pause " + in.Application + "/" + in.Service},
 		answers: map[string]answering{protocol.Release: s.release, protocol.Rollback: s.rollBack, protocol.Reserve: s.reserve, protocol.Conclude: s.conclude},
 		messages: map[string]message{
 			protocol.Publish:          {take: s.publish, needs: theStore, look: `{}`},
@@ -240,14 +240,14 @@ func (s *service) answerQueries() error {
 			return protocol.Explanation{Lines: explain.Lines(status, "", s.now()), Status: status}, nil
 		}, view.CutExplanation)},
 		{protocol.QueryState, inParts(&s.large, "the state of "+s.name, s.snapshot, nil)},
-		{protocol.QueryPlaced, inParts(&s.large, "where "+s.name+" is", func() (protocol.Placed, error) { return view.Placed(s.state, s.decision), nil }, nil)},
+		{protocol.QueryPlaced, inParts(&s.large, "the placement of "+s.name, func() (protocol.Placed, error) { return view.Placed(s.state, s.decision), nil }, nil)},
 		{protocol.QueryConfigured, func(incarnation int64) (protocol.Configured, error) {
 			return view.Configured(s.state, s.decision, incarnation), nil
 		}},
 		{protocol.QueryDeployed, func(q protocol.DeployedQuestion) (protocol.Deployed, error) {
 			return view.Deployed(s.state, s.decision, q), nil
 		}},
-		{protocol.QueryTerminated, inParts(&s.large, "what "+s.name+" ends at once", func() ([]string, error) { return s.state.Terminated(), nil }, nil)},
+		{protocol.QueryTerminated, inParts(&s.large, "the terminated instances of "+s.name, func() ([]string, error) { return s.state.Terminated(), nil }, nil)},
 	} {
 		if err := workflow.SetQueryHandler(s.ctx, q.name, q.answer); err != nil {
 			return err

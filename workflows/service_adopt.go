@@ -34,7 +34,7 @@ func (s *service) adoptedState(c protocol.AdoptAnswer, why *protocol.Restart) {
 	s.state.Store = cmp.Or(c.Store, s.state.Store)
 	s.hold(c.Holds, c.Ended)
 	s.state.Interrupted(now, now.Add(letGo))
-	text := "goes on from its checkpoint: " + restarted(why)
+	text := "continues from its checkpoint: " + restarted(why)
 	s.state.Record(now, "", text)
 	s.note(entities.EventRestart, nil, text, "")
 	if why != nil && why.Hold {

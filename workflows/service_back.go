@@ -44,7 +44,7 @@ func (s *service) renderWays(ctx workflow.Context, ways []state.Way, r *verb.Req
 		}
 		prepared, err := s.prepare(ctx, request)
 		if err != nil {
-			return fmt.Errorf("%s, which is gone back to, cannot be rendered: %w", first.As, errors.New(errorText(err)))
+			return fmt.Errorf("rollback target %s cannot be rendered: %w", first.As, errors.New(errorText(err)))
 		}
 		for _, id := range ids {
 			r.Ways[id] = entities.Target{FullVersion: first.As, Incarnation: prepared.Incarnation, Payload: prepared.Payloads[id].Digest}

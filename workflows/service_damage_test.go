@@ -57,9 +57,9 @@ func TestDamagedVersionIsRefused(t *testing.T) {
 // A full inbox refuses requests visibly, but always accepts signals of other workflows.
 func TestFullInboxRefuses(t *testing.T) {
 	s := &shell{desk: &state.Desk{Inbox: make([]*state.Message, state.MaxInbox)}}
-	require.ErrorContains(t, s.room(), "10000 signals wait already, the most that are kept; send it again once they are carried out")
+	require.ErrorContains(t, s.room(), "10000 signals are queued already, which is the limit; send it again once they are carried out")
 	s.desk.Inbox = s.desk.Inbox[:5]
 	require.NoError(t, s.room())
 	s.held = 1 << 30
-	require.ErrorContains(t, s.room(), "5 signals wait already")
+	require.ErrorContains(t, s.room(), "5 signals are queued already")
 }

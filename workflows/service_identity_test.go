@@ -32,7 +32,7 @@ func TestServiceRefusesWhoIsNotProven_A14(t *testing.T) {
 		name, verb, payload, want string
 		rejected                  bool
 	}{
-		{"no token", "approve", `{"version":"v1","topic":"go-live","by":"alice"}`, `approve needs proof of who asks: "token" is missing; expected an ID token of https://id.shop.dev for converge`, true},
+		{"no token", "approve", `{"version":"v1","topic":"go-live","by":"alice"}`, `approve needs proof of identity: "token" is missing; expected an ID token of https://id.shop.dev for converge`, true},
 		{"forged", "approve", `{"version":"v1","topic":"go-live","by":"alice","token":"forged-of-alice"}`, `the token's signature does not hold`, false},
 		{"in another case", "approve", `{"version":"v1","topic":"go-live","by":"alice","TOKEN":"forged-of-alice"}`, `the token's signature does not hold`, false},
 		{"not of the group", "approve", `{"version":"v1","topic":"go-live","token":"token-of-bob/dev"}`, `bob`, false},
@@ -41,7 +41,7 @@ func TestServiceRefusesWhoIsNotProven_A14(t *testing.T) {
 		{"unknown version", "approve", `{"version":"v9","topic":"go-live","token":"token-of-alice/sre"}`, `no release of version "v9"`, true},
 		{"unknown topic", "approve", `{"version":"v1","topic":"go-life","token":"token-of-alice/sre"}`, `go-life`, true},
 		{"unknown channel", "pause", `{"channel":"prodd","token":"token-of-alice"}`, `no release channel "prodd"`, true},
-		{"nobody", "approve", `{"version":"v1","topic":"go-live"}`, `"by" is missing; expected who asks`, true},
+		{"nobody", "approve", `{"version":"v1","topic":"go-live"}`, `"by" is missing; expected the name of the caller`, true},
 		{"too long", "approve", `{"version":"v1","topic":"go-live","token":"` + strings.Repeat("x", verb.MaxToken+1) + `"}`, `"token" is 16385 bytes long; at most 16384`, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestServiceRefusesWhoIsNotProven_A14(t *testing.T) {
 			})
 			next := p.acts(first, minute)
 			require.ErrorContains(t, update.err, c.want)
-			require.Equal(t, c.rejected, update.rejected, "what can be judged without I/O is refused before anything is written")
+			require.Equal(t, c.rejected, update.rejected, "a request that can be judged without I/O is refused before any write")
 			require.NotContains(t, p.carried(next), "-of-")
 		})
 	}
@@ -80,7 +80,7 @@ func TestServiceTakesTheProvenName_A14(t *testing.T) {
 	})
 	next := p.acts(first, minute)
 	require.NoError(t, update.err)
-	require.Contains(t, update.message, `; asked by alice, as the token proves, not by "bob"`)
+	require.Contains(t, update.message, `; requested by alice, as the token proves, not by "bob"`)
 	require.NotContains(t, p.carried(next), "token-of")
 }
 
@@ -98,7 +98,7 @@ func TestServiceWaitsForAnIssuerThatIsAway_A14(t *testing.T) {
 		require.Len(t, s.Pauses, 1)
 		require.Empty(t, s.Refused)
 		require.Empty(t, s.Releases[0].Approvals)
-		require.Contains(t, s.Notes, "who issues tokens cannot be asked for keys, try again: connection refused")
+		require.Contains(t, s.Notes, "the keys of the token issuer cannot be read, try again: connection refused")
 		require.NotContains(t, s.Notes, "token-of")
 	})
 	next := p.acts(first, minute)

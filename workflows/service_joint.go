@@ -116,10 +116,10 @@ func (s *service) concludeOne(ctx workflow.Context, id string, abort bool) (stri
 	case !named:
 		return "", refused(fmt.Errorf("release %s names no version of %s", id, s.name))
 	case answer.Decision == nil:
-		return "", refused(fmt.Errorf("nothing is decided of release %s yet", id))
+		return "", refused(fmt.Errorf("release %s is not decided yet", id))
 	case !answer.Decision.Committed:
 		s.state.Conclude(id, answer.Decision.Why, s.now())
-		return "nothing comes of release " + id, nil
+		return "aborted: release " + id, nil
 	case s.state.ReleaseByID(id) != nil || s.state.Reserved(id) == nil && s.state.CarriedBefore(answer.Joint.At):
 		s.state.Conclude(id, "", s.now())
 		return fmt.Sprintf("release %s is carried out already", id), nil

@@ -49,8 +49,8 @@ func promising(t *testing.T) (*play, protocol.ServiceInput, *asked) {
 	next := p.acts(first, 10*second)
 	require.NoError(t, promise.err)
 	require.Equal(t, promise.message, again.message)
-	require.ErrorContains(t, early.err, "nothing is decided of release autumn yet")
-	require.Equal(t, "staging CONVERGED v3, prod CONVERGED v3", statusOf(p.status()), "a promise holds nothing else up")
+	require.ErrorContains(t, early.err, "release autumn is not decided yet")
+	require.Equal(t, "staging CONVERGED v3, prod CONVERGED v3", statusOf(p.status()), "a promise blocks nothing else")
 	return p, next, same
 }
 
@@ -80,7 +80,7 @@ func TestDuePromiseAsksWhatWasDecided_B8(t *testing.T) {
 			p.follows(before)
 			p.proposes(tt.decision)
 			p.sees(minute, func(s protocol.Status) {
-				require.Equal(t, "staging CONVERGED v3, prod CONVERGED v3", statusOf(s), "nobody said anything yet")
+				require.Equal(t, "staging CONVERGED v3, prod CONVERGED v3", statusOf(s), "no message arrived yet")
 			})
 			p.sees(5*minute, func(s protocol.Status) { require.Equal(t, tt.want, statusOf(s)) })
 			again := p.asksFor(6*minute, protocol.Conclude, `{"id":"autumn"}`)
@@ -130,7 +130,7 @@ func TestForgottenJointReleaseIsNotOpenedAgain_B8(t *testing.T) {
 	p.publishes(0)
 	lost := p.asksFor(minute, protocol.Conclude, `{"id":"autumn"}`)
 	last := p.stateOf(p.acts(first, minute))
-	require.Contains(t, lost.message, "release autumn: v2 from incarnation 1", "its promise was lost, what was decided was not")
+	require.Contains(t, lost.message, "release autumn: v2 from incarnation 1", "its promise was lost, but not the decision")
 	require.Len(t, last.Releases, 1)
 
 	last.Releases = nil // as after enough other releases

@@ -25,11 +25,11 @@ func TestNoticesAreOrderedByTheApplication_D15_F6(t *testing.T) {
 	}{
 		{"in order", []notice{{1, [2]int64{1, 7}, 0, false}, {2, [2]int64{2, 8}, 1, false}}, 2},
 		{"the clock was set back", []notice{{1, [2]int64{1, 7}, 3600, false}, {2, [2]int64{2, 8}, 1, false}}, 2},
-		{"one comes late", []notice{{2, [2]int64{2, 8}, 1, false}, {1, [2]int64{1, 7}, 3600, false}}, 2},
-		{"a pin comes late", []notice{{2, [2]int64{2, 9}, 1, false}, {1, [2]int64{2, 8}, 3600, true}}, 2},
+		{"one arrives late", []notice{{2, [2]int64{2, 8}, 1, false}, {1, [2]int64{1, 7}, 3600, false}}, 2},
+		{"a pin arrives late", []notice{{2, [2]int64{2, 9}, 1, false}, {1, [2]int64{2, 8}, 3600, true}}, 2},
 		{"an unpin after the clock was set back", []notice{{1, [2]int64{2, 8}, 3600, true}, {2, [2]int64{2, 9}, 1, false}}, 2},
 		{"the same again", []notice{{1, [2]int64{2, 8}, 0, true}, {1, [2]int64{2, 8}, 0, true}}, 1},
-		{"the application was lost, and counts anew", []notice{{1, [2]int64{5, 900}, 3600, true}, {6, [2]int64{6, 3}, 1, false}}, 6},
+		{"the application was lost, and its count restarts", []notice{{1, [2]int64{5, 900}, 3600, true}, {6, [2]int64{6, 3}, 1, false}}, 6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPlay(t)

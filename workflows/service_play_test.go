@@ -188,7 +188,7 @@ func (p *play) register() {
 	})
 	as(protocol.ActivityObserveAll, func(_ context.Context, r protocol.ObserveAllRequest) (protocol.ObserveAllAnswer, error) {
 		require.True(p, r.Here, "no play is on several runtimes")
-		return protocol.ObserveAllAnswer{}, errors.New("not all of it can be read at once")
+		return protocol.ObserveAllAnswer{}, errors.New("not all instances can be read locally")
 	})
 	p.registerGates(as)
 	as(protocol.ActivityRemove, func(_ context.Context, r protocol.RemoveRequest) (protocol.RemoveAnswer, error) {
@@ -198,7 +198,7 @@ func (p *play) register() {
 		err := p.does(protocol.ActivityHistory, "keep lines %d-%d", r.Lines[0].N, r.Lines[len(r.Lines)-1].N)
 		for _, l := range r.Lines { // written even when the answer is lost
 			if old, ok := p.trail[l.N]; ok {
-				require.Equal(p, old, l, "a line that is there stays as it is")
+				require.Equal(p, old, l, "a stored line never changes")
 			}
 			p.trail[l.N] = l
 		}
@@ -240,7 +240,7 @@ func (p *play) registerGates(as func(string, any)) {
 		}
 		if len(answer.Readings) == 0 {
 			// The suite gives up after ten attempts, which a server does not: so the delay is long.
-			return answer, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged,
+			return answer, temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged,
 				temporal.ApplicationErrorOptions{NextRetryDelay: 50 * time.Second})
 		}
 		p.judged++

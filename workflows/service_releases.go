@@ -46,7 +46,7 @@ func (s *service) release(ctx workflow.Context, r verb.Request, who entities.Who
 	}, prepared)
 	note := replaced(r, who)
 	if prepared.Known && prepared.Incarnation != spec.Incarnation && r.Release.Aspect == "" {
-		note = joined(fmt.Sprintf("%s is known: it goes out as it was made, from incarnation %d; for the configuration of incarnation %d name a new version",
+		note = joined(fmt.Sprintf("%s already exists: it is deployed unchanged, from incarnation %d; to use the configuration of incarnation %d, name a new version",
 			r.Version, prepared.Incarnation, spec.Incarnation), note)
 	}
 	return protocol.ReleaseAnswer{ID: opened.ID, Version: opened.FullVersion, Incarnation: opened.Incarnation, Note: note}, nil
@@ -86,7 +86,7 @@ func (s *service) elsewhere(version string, prepared protocol.PrepareAnswer) err
 	for _, id := range entities.SortedIDs(prepared.Payloads) {
 		declared, ok := s.state.Spec.Instance(id)
 		if made := prepared.Payloads[id].Runtime; ok && made != "" && made != declared.Runtime {
-			return fmt.Errorf("%s was made for runtime %s in %s, by incarnation %d, and the configuration names %s there by now; name a new version",
+			return fmt.Errorf("%s was rendered for runtime %s in %s, by incarnation %d, and the configuration now has %s there; name a new version",
 				version, made, s.state.Shown(id), prepared.Incarnation, declared.Runtime)
 		}
 	}
@@ -368,7 +368,7 @@ func (s *service) keep(op state.RenderOp, fullVersion string, prepared protocol.
 		if r := s.state.ReleaseByID(op.Release); r != nil && !r.Keeps(op.Instance.Channel) {
 			there = op.Present
 		}
-		why := fmt.Sprintf("cannot be rendered under %s, which is here: %s", there, errorText(err))
+		why := fmt.Sprintf("cannot be rendered under the current version %s: %s", there, errorText(err))
 		s.state.Unrendered(op.Release, op.Instance, why, s.now())
 		return
 	}

@@ -91,7 +91,7 @@ func (s *service) showsLater(begins bool) bool {
 	case !begins && !s.applying():
 		by = time.Time{}
 	}
-	s.set(&s.showing, by, func(time.Time) string { return "show what goes on" })
+	s.set(&s.showing, by, func(time.Time) string { return "update search attributes" })
 	return !by.IsZero()
 }
 
@@ -141,7 +141,7 @@ func (s *service) show(begins bool) {
 func (s *service) look() (now shown, ok bool) {
 	defer func() {
 		if wrong := recover(); wrong != nil {
-			workflow.GetLogger(s.ctx).Error("not shown", "error", fmt.Sprint(wrong))
+			workflow.GetLogger(s.ctx).Error("display not updated", "error", fmt.Sprint(wrong))
 			now, ok = s.shown, false
 		}
 	}()
@@ -154,7 +154,7 @@ func (s *service) toShow(now attributes) attributes {
 		func(workflow.Context) any { return now },
 		func(a, b any) bool { return a.(attributes).equal(b.(attributes)) })
 	if err := recorded.Get(&now); err != nil {
-		panic(fmt.Sprintf("what was shown of %s: %s", s.name, err))
+		panic(fmt.Sprintf("recorded search attributes of %s: %s", s.name, err))
 	}
 	return now
 }

@@ -28,7 +28,7 @@ var otherViews = map[string]func(*state.State, *decide.Decision) shown{
 			return shown{attributes: attributes{Status: string(rune('A' + n%26)), WaitingFor: []string{"nobody"}}}
 		}
 	}(),
-	"a panic": func(*state.State, *decide.Decision) shown { panic("no words") },
+	"a panic": func(*state.State, *decide.Decision) shown { panic("a bug") },
 }
 
 // A history replays with any texts and statuses of the display. It did not when the display was not recorded, which is why runs that
@@ -65,7 +65,7 @@ func TestApplyBeginsBeforeItIsShown(t *testing.T) {
 		require.Equal(t, []string{"apply v1 to staging", "apply v1 to prod"}, p.work("keep"))
 		return seen
 	}
-	require.Equal(t, map[string]time.Duration{"v1": 0}, shows(func(*play) {}), "what is soon over is not shown to go on")
+	require.Equal(t, map[string]time.Duration{"v1": 0}, shows(func(*play) {}), "a short apply is not shown as running")
 	require.Equal(t, map[string]time.Duration{"CONVERGINGv1": shownWithin, "CONVERGED": minute}, shows(func(p *play) {
 		p.hangs("v1 to staging")
 		p.letsGo(minute+second, "v1 to staging")
@@ -74,7 +74,7 @@ func TestApplyBeginsBeforeItIsShown(t *testing.T) {
 		p.hangs("v1 to staging")
 		p.sends(3*second, protocol.Refresh, `{}`)
 		p.letsGo(5*second, "v1 to staging")
-	}), "nor in a task that has another reason, while the apply is under way")
+	}), "nor in a task with another cause, while the apply runs")
 }
 
 func recordedServices(t *testing.T) []string {

@@ -36,7 +36,7 @@ func (s *service) scopePause(ctx workflow.Context, raw json.RawMessage) error {
 		return refused(fmt.Errorf(`"scope" is %q; expected %q, %q or %q`, verb.Clip(p.Scope, verb.MaxName),
 			entities.ScopeApplication, entities.ScopeRuntime+"NAME", entities.ScopeInstallation))
 	case p.Pause != nil && (p.Pause.By == "" || p.Pause.At.IsZero()):
-		return refused(errors.New(`"pause" does not say "by" whom and "at" what time; expected both`))
+		return refused(errors.New(`"pause" needs "by" and "at"; expected both`))
 	case p.Pause != nil && of && !s.on(name):
 		return nil // a service that moves there later gets it with its configuration
 	}

@@ -145,7 +145,7 @@ func (p *play) observe(_ context.Context, r protocol.ObserveRequest) (protocol.O
 		answer.Readings[ref.ID] = reading
 	}
 	if len(answer.Readings) == 0 {
-		return answer, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: time.Hour})
+		return answer, temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: time.Hour})
 	}
 	return answer, nil
 }
@@ -235,7 +235,7 @@ func TestCheckRequestFits_F8(t *testing.T) {
 	got, err := selection.Among(s.checkRequest(checks[:1]).Checks[0])
 	require.NoError(t, err)
 	require.Len(t, got, 500)
-	require.Equal(t, string(raw), checks[0].Candidates, "what the workflow remembers is as it was")
+	require.Equal(t, string(raw), checks[0].Candidates, "the state of the workflow is not changed")
 }
 
 // The turns of a thousand services that leave a runtime go through the store.
@@ -274,8 +274,8 @@ func TestDrainOfManyServicesFits_F8(t *testing.T) {
 		require.NoError(t, err)
 		return protocol.DrainAnswer{InStore: protocol.InStore{AnswerInStore: keeps(packed)}}, nil
 	})
-	s.updates(1*second, protocol.Drain, protocol.Act{By: "alice"}, "runtime edge is being drained: what runs there leaves, service by service")
-	s.updates(5*second, protocol.TurnUp, protocol.Act{By: "alice"}, "runtime edge is being turned up: what had left comes back, service by service")
+	s.updates(1*second, protocol.Drain, protocol.Act{By: "alice"}, "runtime edge is being drained: its services leave one by one")
+	s.updates(5*second, protocol.TurnUp, protocol.Act{By: "alice"}, "runtime edge is being turned up: its services return one by one")
 	next := s.carries(protocol.RuntimeInput{}, second)
 	require.NotContains(t, string(next.State), `"pause":{`)
 	require.Equal(t, "4 looks, 2 by digest", fmt.Sprintf("%d looks, %d by digest", looks, byDigest))

@@ -38,7 +38,7 @@ func rollouts(p *play) {
 		if len(answer.Readings) > 0 {
 			return answer, nil
 		}
-		return answer, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 30 * time.Minute})
+		return answer, temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 30 * time.Minute})
 	})
 	as(protocol.ActivitySteer, func(_ context.Context, r protocol.SteerRequest) (protocol.SteerAnswer, error) {
 		if err := p.does(protocol.ActivitySteer, "%s %s in %s at %s on %s", r.Way, r.Instance.FullVersion, r.Instance.ID, r.At, r.Runtime); err != nil {
@@ -80,7 +80,7 @@ func TestARolloutThatWaitsForAPersonIsPromoted_H3_I1(t *testing.T) {
 	require.ErrorContains(t, nowhere.err, "nothing was released to shop/web prod yet: there is no rollout to promote")
 	require.ErrorContains(t, held.err, "nothing to promote: staging (paused by bob)")
 	require.NoError(t, lost.err)
-	require.Contains(t, done.message, "promote asked of v1 in staging")
+	require.Contains(t, done.message, "promote requested for v1 in staging")
 	promoted := "promote v1 in staging at pause 1 on edge"
 	require.Equal(t, []string{promoted, promoted}, p.work("keep", "apply"))
 	var lines []string

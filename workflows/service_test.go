@@ -74,7 +74,7 @@ func TestServiceTakesAReleaseThroughItsGates_A14_A20_A21_C10(t *testing.T) {
 		"run migrate for v1 in prod", "lease service/shop/web/prod/v1/2 of edge", "preflight v1", "apply v1 to prod",
 		"give service/shop/web/prod/v1/2 to edge",
 	}, p.work("keep"))
-	require.LessOrEqual(t, p.judged, 2, "checks are looked at without history while they say the same")
+	require.LessOrEqual(t, p.judged, 2, "repeated evaluations with the same result write no history")
 }
 
 // A request id is one action, also in the next run; a second approval of a person is refused.
@@ -110,12 +110,12 @@ func TestServiceRefusesWithoutIO(t *testing.T) {
 		{"approve", `{"version":"v9","topic":"go-live","by":"bob"}`, `no release of version "v9"; expected one of v1`},
 		{"approve", `{"version":"v1","topic":"go-live","by":"eve"}`, `eve`},
 		{"approve", `{"version":"v1","topic":"go-live","by":"bob","comments":"x"}`, `unknown field "comments"`},
-		{"approve", `{"version":"v1","topic":"go-live","by":"  "}`, `"by" is missing; expected who asks`},
-		{"approve", `{"version":"v1","topic":"go-live","by":"bob "}`, `"by" is "bob "; expected a name without blanks`},
-		{"approve", `{"version":"v1","topic":"go-live","by":"bob\u200b"}`, `"by" is "bob\u200b"; expected a name without blanks`},
+		{"approve", `{"version":"v1","topic":"go-live","by":"  "}`, `"by" is missing; expected the name of the caller`},
+		{"approve", `{"version":"v1","topic":"go-live","by":"bob "}`, `"by" is "bob "; expected a name without surrounding blanks`},
+		{"approve", `{"version":"v1","topic":"go-live","by":"bob\u200b"}`, `"by" is "bob\u200b"; expected a name without surrounding blanks`},
 		{"reject", `{"version":"v1","by":"bob"}`, `"topic" is missing`},
-		{"bypass", `{"version":"v1","channel":"prod","condition":"approval/go-live","by":"bob"}`, `"reason" is missing: a bypass says why`},
-		{"bypass", `{"version":"v1","channel":"prod","condition":"approval/go-live","by":"bob","reason":"  "}`, `"reason" is missing: a bypass says why`},
+		{"bypass", `{"version":"v1","channel":"prod","condition":"approval/go-live","by":"bob"}`, `"reason" is missing: a bypass needs one`},
+		{"bypass", `{"version":"v1","channel":"prod","condition":"approval/go-live","by":"bob","reason":"  "}`, `"reason" is missing: a bypass needs one`},
 		{"bypass", `{"version":"v1","channel":"prod","by":"bob","reason":"x"}`, `"condition" is missing`},
 		{"bypass", `{"version":"v1","channel":"prodd","condition":"x","by":"bob","reason":"x"}`, `no release channel "prodd"`},
 		{"bypass", `{"version":"v1","channel":"prod","condition":"x","by":"bob","reason":"x"}`, `no condition "x"`},
@@ -147,7 +147,7 @@ func TestServiceRefusesWithoutIO(t *testing.T) {
 			})
 			next := p.acts(first, minute)
 			require.ErrorContains(t, update.err, c.want)
-			require.True(t, update.rejected, "refused before anything was written")
+			require.True(t, update.rejected, "refused before any write")
 			require.NotContains(t, p.carried(next), "token-of")
 		})
 	}
@@ -162,7 +162,7 @@ func TestServiceIsPausedByWhatItIsPartOf_A16(t *testing.T) {
 	p.sees(minute, func(s protocol.Status) {
 		require.Equal(t, "staging PAUSED , prod PAUSED ", statusOf(s))
 		require.Equal(t, "converge resume runtime/edge", s.Channels[0].Reasons[0].Unblock)
-		require.Len(t, s.Pauses, 1, "not of a runtime that it is not on")
+		require.Len(t, s.Pauses, 1, "not that of a runtime that it does not use")
 	})
 	p.sends(2*minute, protocol.SignalScopePause, `{"scope":"application","pause":{"by":"bob","at":"2026-01-01T00:00:00Z"}}`)
 	p.sends(2*minute, protocol.SignalScopePause, `{"scope":"","pause":{"by":"eve","at":"2026-01-01T00:00:00Z"}}`)
@@ -172,11 +172,11 @@ func TestServiceIsPausedByWhatItIsPartOf_A16(t *testing.T) {
 	p.sends(3*minute, protocol.SignalScopePause, `{"scope":"runtime/edge"}`)
 	p.sees(4*minute, func(s protocol.Status) {
 		require.Equal(t, "staging PAUSED , prod PAUSED ", statusOf(s))
-		require.Len(t, s.Pauses, 1, "nothing that no resume would end")
+		require.Len(t, s.Pauses, 1, "no pause that no resume could end")
 		require.Equal(t, []string{
 			`scope-pause by : "scope" is ""; expected "application", "runtime/NAME" or "installation"`,
 			`scope-pause by : "scope" is "runtime/"; expected "application", "runtime/NAME" or "installation"`,
-			`scope-pause by : "pause" does not say "by" whom and "at" what time; expected both`,
+			`scope-pause by : "pause" needs "by" and "at"; expected both`,
 		}, refusals(s))
 	})
 	p.forges(4*minute+10*second, protocol.SignalScopePause, `{"scope":"application"}`)
@@ -204,7 +204,7 @@ func TestServiceHoldsLeases_C10(t *testing.T) {
 	p.sends(30*second, protocol.Pause, `{"channel":"prod","by":"bob"}`)
 	p.sees(minute, func(s protocol.Status) {
 		require.Contains(t, s.Notes, "the workflow of the runtime cannot be reached: unavailable")
-		require.Len(t, s.Pauses, 1, "nobody else is held up")
+		require.Len(t, s.Pauses, 1, "no other request is blocked")
 	})
 	p.at(2*minute, func() { p.mu.Lock(); p.did = nil; p.fails = map[string]error{}; p.mu.Unlock() })
 	p.sees(5*minute, func(s protocol.Status) { require.Empty(t, s.Notes) })

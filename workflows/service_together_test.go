@@ -46,7 +46,7 @@ func newFleet(t *testing.T, channels ...string) *fleet {
 	}, activity.RegisterOptions{Name: protocol.ActivityObserve})
 	f.env.RegisterActivityWithOptions(func(ctx context.Context, r protocol.ObserveAllRequest) (protocol.ObserveAllAnswer, error) {
 		if r.Here && !f.prompt {
-			return protocol.ObserveAllAnswer{}, errors.New("not all of it can be read at once")
+			return protocol.ObserveAllAnswer{}, errors.New("not all instances can be read locally")
 		}
 		news, err := f.look(ctx, r.Of...)
 		return protocol.ObserveAllAnswer{Readings: news}, err
@@ -105,7 +105,7 @@ func (f *fleet) look(ctx context.Context, all ...protocol.ObserveRequest) (map[e
 	case hangs:
 		return nil, activity.ErrResultPending
 	}
-	return nil, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 100 * time.Hour})
+	return nil, temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 100 * time.Hour})
 }
 
 // A new service is observed once on all its runtimes, and again when it has converged; not per runtime, nor between two applies.
@@ -158,7 +158,7 @@ func TestARuntimeThatHangsIsObservedAlone_A7(t *testing.T) {
 	f.acts(first, 30*second)
 	did := f.work("keep", "announce")
 	require.Equal(t, []string{"follow rt-asia rt-eu rt-us", "follow rt-us", "apply v1 to eu"}, did[:3])
-	require.NotContains(t, did, "apply v1 to us", "nothing is known of it")
+	require.NotContains(t, did, "apply v1 to us", "it has no reading")
 }
 
 // An observation request for many runtimes fits into a payload, for any length of their names and any versions.

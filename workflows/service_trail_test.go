@@ -54,7 +54,7 @@ func TestServiceKeepsItsTrail(t *testing.T) {
 		p.failing(protocol.ActivityHistory, errors.New("the answer was lost"))
 	})
 	next := p.acts(first, minute)
-	require.NotEmpty(t, p.stateOf(next).Audit, "what the store did not take is carried along")
+	require.NotEmpty(t, p.stateOf(next).Audit, "lines that the store did not accept are carried to the next run")
 	require.Empty(t, p.stateOf(next).Problem)
 	p.whole(p.stateOf(next))
 
@@ -99,7 +99,7 @@ func TestServiceEndsWhenItIsTakenDown_A24(t *testing.T) {
 	p.sends(minute, protocol.Publish, `{"incarnation":2,"hash":"h2","store":"s","by":"ci"}`)
 	refused := p.asksFor(2*minute, protocol.Delete, `{"by":"bob"}`)
 	p.sees(3*minute, func(s protocol.Status) { require.Equal(t, "prod ORPHANED v1, staging ORPHANED v1", statusOf(s)) })
-	p.at(4*minute, func() { p.failing(protocol.ActivityHistory, errors.New("the store is away")) })
+	p.at(4*minute, func() { p.failing(protocol.ActivityHistory, errors.New("the store is unavailable")) })
 	taken := p.asksFor(5*minute, protocol.Delete, `{"by":"alice","reason":"no longer needed"}`)
 	p.at(10*minute, func() {
 		require.False(t, p.env.IsWorkflowCompleted(), "not before its trail is written")
@@ -148,7 +148,7 @@ func TestWaitingForFitsIntoASearchAttribute_A14(t *testing.T) {
 		require.LessOrEqual(t, len(raw), 2048)
 		last := fmt.Sprintf("-%03d", n)
 		kept := slices.ContainsFunc(waits, func(w string) bool { return strings.HasSuffix(w, last) })
-		require.Equal(t, !kept, slices.Contains(waits, "more"), "what is left out is told")
+		require.Equal(t, !kept, slices.Contains(waits, "more"), "the omission is shown")
 	}
 	require.Greater(t, len(view.WaitingFor(d)), 20)
 }
@@ -192,7 +192,7 @@ func TestLinesOfTheLastTaskAreCarriedAlong(t *testing.T) {
 	left := p.stateOf(next).Audit
 	require.Len(t, left, 1)
 	require.Equal(t, "the last", left[0].Reason)
-	require.Len(t, p.trail, int(left[0].N)-1, "all before it is written")
+	require.Len(t, p.trail, int(left[0].N)-1, "all earlier lines are written")
 
 	before := p
 	p = newPlay(t)

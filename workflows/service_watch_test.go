@@ -44,7 +44,7 @@ func TestSteadyObservationsGoByTheNewestDeclaration_F9(t *testing.T) {
 		if len(answer.Readings) > 0 {
 			return answer, nil
 		}
-		return answer, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 100 * time.Hour})
+		return answer, temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 100 * time.Hour})
 	}, activity.RegisterOptions{Name: protocol.ActivityObserve})
 
 	p.publishes(0)
@@ -112,7 +112,7 @@ func (s *scene) observe(ctx context.Context, r protocol.ObserveRequest) (protoco
 	}
 	reading := s.reading(r.Instances[0].FullVersion)
 	if reading.Digest() == r.Instances[0].Known {
-		return protocol.ObserveAnswer{}, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 100 * time.Hour})
+		return protocol.ObserveAnswer{}, temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: 100 * time.Hour})
 	}
 	return protocol.ObserveAnswer{AtHand: s.atHand, Readings: map[entities.InstanceID]entities.Reading{r.Instances[0].ID: reading}}, nil
 }
@@ -298,7 +298,7 @@ func TestWhatHasJustConvergedIsObserved_F9_A7(t *testing.T) {
 		if len(r.Instances) == 2 { // until the change by the running apply is news
 			again = second
 		}
-		return answer, temporal.NewApplicationErrorWithOptions("as known", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: again})
+		return answer, temporal.NewApplicationErrorWithOptions("unchanged", protocol.ErrUnchanged, temporal.ApplicationErrorOptions{NextRetryDelay: again})
 	}, activity.RegisterOptions{Name: protocol.ActivityObserve})
 	reads := func(at time.Duration, channel string, status entities.ObjectStatus) {
 		p.at(at, func() {

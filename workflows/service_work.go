@@ -142,7 +142,7 @@ func (s *service) ask(op state.AskOp) {
 	rt := *bound
 	request := s.observeRequest(name, rt, 0)
 	request.Instances = []protocol.InstanceRef{s.instanceRef(op.Instance, op.Target)}
-	future := s.observe(s.work, request, rt, "ask about "+op.Target.FullVersion+" in "+s.state.Shown(op.Instance))
+	future := s.observe(s.work, request, rt, "query "+op.Target.FullVersion+" in "+s.state.Shown(op.Instance))
 	key := s.state.Key(op.Instance)
 	s.await(func(ctx workflow.Context) {
 		var answer protocol.ObserveAnswer
@@ -180,5 +180,5 @@ func (s *service) dueSummary(at time.Time) string {
 			return c.Channel + " is due"
 		}
 	}
-	return "try again"
+	return "retry"
 }

@@ -194,7 +194,7 @@ func (s *shell) refuseCancellation() {
 		return
 	}
 	s.cancelled = true
-	s.refuse("request-cancel", nil, "a workflow of Converge is not cancelled; instead: "+strings.Join(s.stops, ", or: "), s.now())
+	s.refuse("request-cancel", nil, "a workflow of Converge cannot be cancelled; instead: "+strings.Join(s.stops, ", or: "), s.now())
 }
 
 // ending reports whether this run should end: the server suggests continue-as-new, or another version of workers is current. The run ends

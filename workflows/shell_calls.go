@@ -45,7 +45,7 @@ func (c localCall) do(ctx workflow.Context, answer any) error {
 func (c localCall) doBeside(ctx workflow.Context, answer any) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ScheduleToCloseTimeout: c.patient + margin, StartToCloseTimeout: c.patient,
-		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: "ask again what did not answer",
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: "retry a call that was not answered",
 	})
 	return c.concluded(workflow.ExecuteActivity(ctx, c.name, c.request).Get(ctx, answer))
 }

@@ -77,7 +77,7 @@ func (s *shell) handOver(over bool) {
 	}
 	plain, err := json.Marshal(s.whole)
 	if err != nil {
-		workflow.GetLogger(s.ctx).Error("no checkpoint", "error", err)
+		workflow.GetLogger(s.ctx).Error("checkpoint not written", "error", err)
 		return
 	}
 	s.handed = true
@@ -149,7 +149,7 @@ func (s *shell) adoptWhenDue() error {
 		s.adopted, s.woken = true, true
 		return err
 	case fenced:
-		return s.readopt("another run of it had gone on", false)
+		return s.readopt("another run of it had continued", false)
 	}
 	return nil
 }
@@ -347,7 +347,7 @@ func (s *shell) takeOver(c protocol.AdoptAnswer, missed []*state.Message, restar
 func (s *shell) follow(end *entities.TrailEnd) {
 	known := s.desk.AuditLines
 	if s.desk.Follow(end); s.desk.AuditLines > known {
-		s.followed = fmt.Sprintf("lines %d to %d of its history are in the store, and were not in its checkpoint", known+1, s.desk.AuditLines)
+		s.followed = fmt.Sprintf("lines %d to %d of its history are in the store, but were not in its checkpoint", known+1, s.desk.AuditLines)
 	}
 }
 

@@ -20,7 +20,7 @@ func (s *shell) errNoIdentity(row *verb.Row) error {
 	if c, ok := s.of.(consulting); ok && c.ruledElsewhere(row) {
 		whose = "the rules of the installation declare"
 	}
-	return fmt.Errorf("%s %s; ask without one, or declare `identity`", whose, protocol.NoIdentity)
+	return fmt.Errorf("%s %s; send no token, or declare `identity`", whose, protocol.NoIdentity)
 }
 
 // consulting is an entity whose rules may be stored elsewhere.
@@ -49,12 +49,12 @@ func (s *shell) checkProof(row *verb.Row, r verb.Request, proven bool) error {
 	switch guarded := s.guarded(row); {
 	case row.FromService(r) && !proven:
 	case !guarded && r.Token != "" && r.By == "":
-		return errors.New(`"by" is missing; expected who asks`)
+		return errors.New(`"by" is missing; expected the name of the caller`)
 	case !guarded:
 	case r.Token != "" && identity == nil:
 		return s.errNoIdentity(row)
 	case r.Token == "" && !proven && identity.Demands(row.Name):
-		return fmt.Errorf(`%s needs proof of who asks: "token" is missing; expected an ID token of %s for %s`, row.Name, identity.Issuer, identity.Audience)
+		return fmt.Errorf(`%s needs proof of identity: "token" is missing; expected an ID token of %s for %s`, row.Name, identity.Issuer, identity.Audience)
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (s *shell) checkWhom(row *verb.Row, r verb.Request, proven bool) error {
 	}
 	of, named := s.of.(restricting)
 	if identity.Restricts(grants, row.Name) || named && of.restricts(r) {
-		return fmt.Errorf(`%s needs proof of who asks, since it is said who may: "token" is missing; expected an ID token of %s for %s`, row.Name, identity.Issuer, identity.Audience)
+		return fmt.Errorf(`%s needs proof of identity, since only certain callers may: "token" is missing; expected an ID token of %s for %s`, row.Name, identity.Issuer, identity.Audience)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (s *shell) identify(ctx workflow.Context, row *verb.Row, r verb.Request) (e
 	}
 	who := answer.Who
 	if who.Name == "" {
-		return entities.Who{}, refused(errors.New("the token names nobody"))
+		return entities.Who{}, refused(errors.New("the token contains no name"))
 	}
 	who.Proven = true
 	return who, nil
@@ -169,7 +169,7 @@ func replaced(r verb.Request, who entities.Who) string {
 	if !who.Proven || r.By == "" || r.By == who.Name {
 		return ""
 	}
-	return fmt.Sprintf("asked by %s, as the token proves, not by %q", who.Name, verb.Clip(r.By, 60))
+	return fmt.Sprintf("requested by %s, as the token proves, not by %q", who.Name, verb.Clip(r.By, 60))
 }
 
 func hasToken(raw json.RawMessage) bool {

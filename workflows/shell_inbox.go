@@ -104,7 +104,7 @@ func (s *shell) room() error {
 	if len(s.desk.Inbox) < state.MaxInbox && s.held < state.MaxInboxBytes {
 		return nil
 	}
-	return fmt.Errorf("%d signals wait already, the most that are kept; send it again once they are carried out%s", len(s.desk.Inbox), entities.Because(entities.Visible(s.desk.Problem)))
+	return fmt.Errorf("%d signals are queued already, which is the limit; send it again once they are carried out%s", len(s.desk.Inbox), entities.Because(entities.Visible(s.desk.Problem)))
 }
 
 // crowded reports whether so many messages of other workflows are queued that a hostile one must have sent them.
@@ -116,7 +116,7 @@ func (s *shell) crowded() bool {
 func (s *shell) makeDo(name string, raw json.RawMessage) {
 	look := s.messages[name].look
 	if look == "" {
-		s.refuse(name, raw, fmt.Sprintf("%d signals of other workflows wait already, the most that are kept", s.hints), s.now())
+		s.refuse(name, raw, fmt.Sprintf("%d signals of other workflows are queued already, which is the limit", s.hints), s.now())
 	} else if !slices.ContainsFunc(s.desk.Inbox, func(m *state.Message) bool { return m.Verb == name && string(m.Payload) == look }) {
 		s.write(name, json.RawMessage(look))
 	}

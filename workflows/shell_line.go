@@ -85,4 +85,4 @@ func (s *shell) inLine(ctx workflow.Context, do func(workflow.Context) (json.Raw
 }
 
 // errAside: the message must be carried out outside the workflow task.
-var errAside = errors.New("beside the workflow task")
+var errAside = errors.New("outside the workflow task")

@@ -39,8 +39,8 @@ var silences = [outsides]struct{ trouble, text, errType string }{
 	theDamaged:   {"damage", "", protocol.ErrDamaged},
 	theTrail:     {trouble: state.TroubleStore},
 	theNextRun:   {trouble: state.TroubleStore},
-	theIssuer:    {"issuer", "who issues tokens cannot be asked for keys, try again: ", protocol.ErrIssuer},
-	theAnnouncer: {"pause", "who paused or resumed it cannot be asked: ", errAnnouncer},
+	theIssuer:    {"issuer", "the keys of the token issuer cannot be read, try again: ", protocol.ErrIssuer},
+	theAnnouncer: {"pause", "the owner of the pause cannot be queried: ", errAnnouncer},
 	theRuntimes:  {"runtime", "the workflow of the runtime cannot be reached: ", errRuntime},
 }
 

@@ -21,7 +21,7 @@ func (s *shell) listen() error {
 	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryCheckpoint, s.handOverAgain); err != nil {
 		return err
 	}
-	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryHistory, inParts(&s.large, "what is not stored of the history of "+s.name, s.history, nil)); err != nil {
+	if err := workflow.SetQueryHandler(s.ctx, protocol.QueryHistory, inParts(&s.large, "the unstored history of "+s.name, s.history, nil)); err != nil {
 		return err
 	}
 	for n := range s.verbs {

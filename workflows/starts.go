@@ -43,18 +43,18 @@ func (i *startsInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.Ex
 func mayBegin(info *workflow.Info, in protocol.Input, replaying bool) error {
 	id, carried, first := in.Begins()
 	refuse := func(why string) error {
-		return temporal.NewNonRetryableApplicationError("this is no start of Converge: "+why+"; start it with: converge apply DIR", protocol.ErrRefused, nil)
+		return temporal.NewNonRetryableApplicationError("this workflow was not started by Converge: "+why+"; start it with: converge apply DIR", protocol.ErrRefused, nil)
 	}
 	continued := info.ContinuedExecutionRunID != ""
 	switch {
 	case info.WorkflowExecution.ID != id:
-		return refuse("its id is " + info.WorkflowExecution.ID + ", and its input is that of " + id)
+		return refuse("its id is " + info.WorkflowExecution.ID + ", but its input is that of " + id)
 	case info.CronSchedule != "" || info.Attempt > 1:
-		return refuse("it has a schedule, or is an attempt after another")
+		return refuse("it has a schedule, or is a retry")
 	case !continued && !carried.Empty():
-		return refuse("only a run that continued as new has state to begin with")
+		return refuse("only a run that continued as new may start with state")
 	case !continued && !first.Adopt && !replaying:
-		return refuse(`its input does not say "adopt", so it would know nothing of what the store does`)
+		return refuse(`its input does not have "adopt", so it would not use the state in the store`)
 	}
 	return nil
 }

@@ -39,5 +39,5 @@ func (u unreached) text(what string) string {
 	if more := len(u.Services) - named + u.More; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return clip(fmt.Sprintf("%s: %s; this is tried again, and held up no other (%s)", what, names, u.Why))
+	return clip(fmt.Sprintf("%s: %s; this is retried, and delays no other service (%s)", what, names, u.Why))
 }

@@ -37,7 +37,7 @@ func (c alertmanager) Evaluate(ctx context.Context, a Asked) (entities.CheckRead
 	case d == nil:
 		return incomplete(a)
 	case len(d.Matchers) == 0:
-		return unevaluated("it has no matchers, so that every alert would block this release")
+		return unevaluated("it has no matchers, so every alert would block this release")
 	}
 	query := url.Values{"active": {"true"}, "silenced": {"false"}, "inhibited": {"false"}}
 	var matchers []string
@@ -55,7 +55,7 @@ func (c alertmanager) Evaluate(ctx context.Context, a Asked) (entities.CheckRead
 		return unevaluated("%s answered %d: %s", r.where(), got.status, oneLine(got.text, maxExcerpt))
 	}
 	if err := json.Unmarshal(got.body, &alerts); err != nil {
-		return unevaluated("%s answered nothing that an Alertmanager says: %s", r.where(), oneLine(got.text, maxExcerpt))
+		return unevaluated("%s did not answer like an Alertmanager: %s", r.where(), oneLine(got.text, maxExcerpt))
 	}
 	alerts = slices.DeleteFunc(alerts, func(a alert) bool { // in case a server ignores the filter of the request
 		return len(a.Status.SilencedBy)+len(a.Status.InhibitedBy) > 0

@@ -19,7 +19,7 @@ func (always) Evaluate(_ context.Context, a Asked) (entities.CheckReading, error
 	}
 	reason := d.Reason
 	if reason == "" {
-		reason = "it is declared to say " + string(d.Verdict) + " always"
+		reason = "always " + string(d.Verdict) + ", as declared"
 	}
 	return entities.CheckReading{Verdict: d.Verdict, Reason: reason}, nil
 }

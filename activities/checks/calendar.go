@@ -83,7 +83,7 @@ func readWindow(w entities.TimeWindow) (window, error) {
 	}
 	switch {
 	case read.from == read.to || read.from == 24*time.Hour:
-		return window{}, fmt.Errorf("hours %s begin where they end; leave them out for a whole day", w.Hours)
+		return window{}, fmt.Errorf("hours %s have no length; omit them for a whole day", w.Hours)
 	case read.to < read.from:
 		read.to += 24 * time.Hour // past midnight
 	}
@@ -93,15 +93,15 @@ func readWindow(w entities.TimeWindow) (window, error) {
 func (c *calendar) readFreeze(f entities.Freeze) (span, error) {
 	from, err := c.moment(f.From, 0)
 	if err != nil {
-		return span{}, fmt.Errorf("freeze from %w", err)
+		return span{}, fmt.Errorf("freeze from: %w", err)
 	}
 	to, err := c.moment(f.To, 1) // the last day is frozen to its end
 	if err != nil {
-		return span{}, fmt.Errorf("freeze to %w", err)
+		return span{}, fmt.Errorf("freeze to: %w", err)
 	}
 	day, err := c.moment(f.To, 0)
 	if err != nil {
-		return span{}, fmt.Errorf("freeze to %w", err)
+		return span{}, fmt.Errorf("freeze to: %w", err)
 	}
 	if to.Before(from) || to.Equal(from) && day.Before(from) { // a time that the clock skips is valid
 		return span{}, fmt.Errorf("freeze from %s ends at %s, before it begins", f.From, f.To)
@@ -127,7 +127,7 @@ func (c *calendar) moment(text string, later int) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t.In(c.in), nil
 	}
-	return time.Time{}, fmt.Errorf("%q, which is no time; expected 2026-12-20, 2026-12-20T18:00 or RFC 3339", text)
+	return time.Time{}, fmt.Errorf("invalid time %q; expected 2026-12-20, 2026-12-20T18:00 or RFC 3339", text)
 }
 
 // closed lists the holidays and freezes from the first to the last day, both included, sorted by start.

@@ -27,9 +27,9 @@ func (c capacity) Evaluate(ctx context.Context, a Asked) (entities.CheckReading,
 	case d == nil:
 		return incomplete(a)
 	case !d.SaidOnce():
-		return unevaluated("what will serve is said by a query, by a parameter or by an object; expected exactly one of them")
+		return unevaluated("expected exactly one of a query, a parameter and an object for the new capacity")
 	case d.Use == "":
-		return unevaluated("it has no query of the present use")
+		return unevaluated("it has no query for the current use")
 	}
 	server := promServer{sources: c.sources, url: d.URL, token: d.Token}
 	over := d.Over
@@ -70,7 +70,7 @@ func (p promServer) one(ctx context.Context, what, query string) (float64, error
 	case len(samples) > 1:
 		return 0, fmt.Errorf("%s: %w", what, severalSeries(len(samples)))
 	case math.IsNaN(samples[0].value):
-		return 0, fmt.Errorf("%s: %s is no number (NaN)", what, samples[0])
+		return 0, fmt.Errorf("%s: %s is not a number (NaN)", what, samples[0])
 	}
 	return samples[0].value, nil
 }
@@ -121,9 +121,9 @@ func (p Sources) available(ctx context.Context, a Asked) (float64, error) {
 	case o.channel.Target == "":
 		return 0, nil
 	case o.channel.Status == string(entities.StatusUnknown):
-		return 0, fmt.Errorf("what runs of %s is not known now", at)
+		return 0, fmt.Errorf("the state of %s is unknown", at)
 	case o.channel.Omitted > 0:
-		return 0, fmt.Errorf("%s has more objects than are shown, %d; expected a query instead", at, o.channel.Omitted)
+		return 0, fmt.Errorf("%s has %d objects more than its status lists; expected a query instead", at, o.channel.Omitted)
 	case !found:
 		return 0, fmt.Errorf("%s has no object %s%s", at, name, entities.Expected(known))
 	}
@@ -168,7 +168,7 @@ func numeric(name string, parameters map[string]any) (float64, error) {
 		err = fmt.Errorf("it is a %T", v)
 	}
 	if err != nil || math.IsNaN(n) {
-		return 0, fmt.Errorf("parameter %s is no number", name)
+		return 0, fmt.Errorf("parameter %s is not a number", name)
 	}
 	return n, nil
 }

@@ -16,7 +16,7 @@ type capacityOrder struct{ sources Sources }
 func (c capacityOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, error) {
 	d := a.Definition.Dependency
 	if d == nil || d.Parameter == "" {
-		return unevaluated("it names no parameter that says the capacity")
+		return unevaluated("it names no parameter for the capacity")
 	}
 	first, err := order.FirstWhen(d.First)
 	if err != nil {
@@ -27,7 +27,7 @@ func (c capacityOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckRea
 		return entities.CheckReading{}, err
 	}
 	if mine.Direction() == order.Same {
-		return pass("the capacity %s, so that nothing depends on it", mine)
+		return pass("the capacity %s, so nothing depends on it", mine)
 	}
 	return c.sources.onOther(ctx, a, func(o other) (entities.CheckReading, error) {
 		if why, err := c.behind(ctx, a, o); err != nil || why != "" {
@@ -41,7 +41,7 @@ func (c capacityOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckRea
 			return entities.CheckReading{}, err
 		}
 		if order.Delays(mine, first, others) {
-			return o.delayed("%s %s and is to go first when %s: this one %s", otherOf(a), others, mine.Direction(), mine)
+			return o.delayed("%s %s and must go first when %s; this one %s", otherOf(a), others, mine.Direction(), mine)
 		}
 		return pass("this one %s, %s %s: it need not wait", mine, otherOf(a), others)
 	})
@@ -107,7 +107,7 @@ func (c capacityOrder) behind(ctx context.Context, a Asked, o other) (string, er
 			return "", fmt.Errorf("newest incarnation of %s: %w", s.application, err)
 		}
 		if s.spec != specs[s.service] {
-			return fmt.Sprintf("%s has read incarnation %d, and %d is the newest: both must have read one", s.title(), s.read, newest), nil
+			return fmt.Sprintf("%s has read incarnation %d, but %d is the newest; both services must have read it", s.title(), s.read, newest), nil
 		}
 	}
 	return "", nil

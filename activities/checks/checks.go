@@ -139,13 +139,13 @@ const MaxReason = 500
 func Evaluate(ctx context.Context, sources Sources, a Asked) (r entities.CheckReading) {
 	defer func() {
 		if broken := recover(); broken != nil {
-			r = entities.CheckReading{Verdict: entities.Error, Reason: fmt.Sprintf("the check itself is broken: %v", broken)}
+			r = entities.CheckReading{Verdict: entities.Error, Reason: fmt.Sprintf("the check panicked: %v", broken)}
 		}
 		r.At, r.Reason = a.Now, oneLine(r.Reason, MaxReason)
 	}()
 	r, err := evaluate(ctx, sources, a)
 	if err == nil && !r.Verdict.Known() {
-		err = fmt.Errorf("%q is no verdict", r.Verdict)
+		err = fmt.Errorf("unknown verdict %q", r.Verdict)
 	}
 	if err != nil {
 		return entities.CheckReading{Verdict: entities.Error, Reason: err.Error()}
@@ -159,7 +159,7 @@ func evaluate(ctx context.Context, sources Sources, a Asked) (entities.CheckRead
 	}
 	evaluator, ok := kinds(sources)[a.Definition.Kind]
 	if !ok {
-		return entities.CheckReading{}, fmt.Errorf("this version knows no checks of kind %q", a.Definition.Kind)
+		return entities.CheckReading{}, fmt.Errorf("this version does not support checks of kind %q", a.Definition.Kind)
 	}
 	return evaluator.Evaluate(ctx, a.filled())
 }
@@ -184,5 +184,5 @@ func unevaluated(format string, args ...any) (entities.CheckReading, error) {
 
 // incomplete returns the error for a definition that lacks the field of its kind.
 func incomplete(a Asked) (entities.CheckReading, error) {
-	return unevaluated("its definition says nothing of %s", a.Definition.Kind)
+	return unevaluated("its definition lacks %s", a.Definition.Kind)
 }

@@ -63,7 +63,7 @@ func parseClock(text string) (time.Duration, error) {
 	hour, err := strconv.ParseUint(h, 10, 8)
 	minute, err2 := strconv.ParseUint(m, 10, 8)
 	if !ok || err != nil || err2 != nil || len(m) != 2 || minute > 59 || hour > 24 || hour == 24 && minute > 0 {
-		return 0, fmt.Errorf("%q is no time of the day; expected 09:00", text)
+		return 0, fmt.Errorf("invalid time of day %q; expected 09:00", text)
 	}
 	return time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute, nil
 }
@@ -108,5 +108,5 @@ func parseDay(text string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no day of the week; expected Mon, Mon-Thu or Sat,Sun", text)
+	return 0, fmt.Errorf("invalid day of the week %q; expected Mon, Mon-Thu or Sat,Sun", text)
 }

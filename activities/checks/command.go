@@ -28,11 +28,11 @@ func (c command) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	case d == nil:
 		return incomplete(a)
 	case c.sources.Commands == nil:
-		return unevaluated("no commands are run here")
+		return unevaluated("commands are not available here")
 	case (a.Definition.Kind == entities.CheckJob) != (d.Job != nil):
-		return unevaluated("a check of kind %s has no job, or one of another kind has one", entities.CheckJob)
+		return unevaluated("a check of kind %s needs a job, and no other kind has one", entities.CheckJob)
 	case (a.Definition.Kind == entities.CheckTask) != (d.Task != nil):
-		return unevaluated("a check of kind %s has no task, or one of another kind has one", entities.CheckTask)
+		return unevaluated("a check of kind %s needs a task, and no other kind has one", entities.CheckTask)
 	}
 	limit := largestInput
 	if d.Task != nil {

@@ -34,7 +34,7 @@ func (c compare) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	for _, after := range []time.Duration{d.For, d.Deadline} {
 		end := since.Add(after)
 		if a.Now.Before(end) {
-			r, err := wait("%slooks at %s UTC, since %s", said, clock(end, a.Now), clock(since, a.Now))
+			r, err := wait("%sevaluation at %s UTC, since %s", said, clock(end, a.Now), clock(since, a.Now))
 			r.Next = end
 			return r, err
 		}
@@ -139,7 +139,7 @@ func (p promServer) count(ctx context.Context, what, of, total string, from, to 
 		case err != nil:
 			return stats.Count{}, err
 		case v < 0 || v > 1e9:
-			return stats.Count{}, fmt.Errorf("%s: %s is no count of at most a billion", what, number(v))
+			return stats.Count{}, fmt.Errorf("%s: %s is not a count of at most a billion", what, number(v))
 		}
 		counts[i] = int(math.Round(v))
 	}

@@ -19,9 +19,9 @@ func (c configRollout) Evaluate(ctx context.Context, a Asked) (entities.CheckRea
 	case d.ConfigRollout == nil:
 		return incomplete(a)
 	case c.sources.Services == nil:
-		return entities.CheckReading{}, errors.New("other services cannot be asked here")
+		return entities.CheckReading{}, errors.New("other services are not available here")
 	case a.Version == a.Evaluation.FullVersion:
-		return pass("it is not released by a change of configuration")
+		return pass("it is not a config release")
 	}
 	incarnation, err := c.sources.incarnation(ctx, a)
 	if err != nil {

@@ -35,8 +35,8 @@ func TestConfigRollout_D24_B9(t *testing.T) {
 		{Name: "second", Sources: shop(protocol.Configured{Release: "r", Waits: true}), Asked: config, Want: entities.Wait, Says: "0 of 2 services have incarnation 7; next shop/api"},
 		{Name: "pause", Sources: shop(protocol.Configured{Release: "r", Entered: true, Succeeded: true, Since: at}), Asked: config, Want: entities.Wait, Says: "1 of 2 services have incarnation 7; next 1 at 09:10:00 UTC"},
 		{Name: "after it", Sources: shop(protocol.Configured{Release: "r", Entered: true, Succeeded: true, Since: at}), Asked: later, Want: entities.Pass, Says: "1 of 2 services have incarnation 7; it is one of the next"},
-		{Name: "failed", Sources: shop(protocol.Configured{Release: "r", Entered: true, Failed: true, Since: at}), Asked: config, Want: entities.Fail, Says: "1 of 2 services failed with incarnation 7: shop/api; held until they are mended or a newer configuration comes"},
-		{Name: "by its version", Sources: shop(protocol.Configured{Entered: true, Failed: true}), Asked: byVersion, Want: entities.Pass, Says: "it is not released by a change of configuration"},
-		{Name: "another release", Sources: shop(protocol.Configured{Entered: true, Failed: true}), Asked: another, Want: entities.Pass, Says: "it is not released by a change of configuration"},
+		{Name: "failed", Sources: shop(protocol.Configured{Release: "r", Entered: true, Failed: true, Since: at}), Asked: config, Want: entities.Fail, Says: "1 of 2 services failed with incarnation 7: shop/api; held until they are fixed or a newer configuration is published"},
+		{Name: "by its version", Sources: shop(protocol.Configured{Entered: true, Failed: true}), Asked: byVersion, Want: entities.Pass, Says: "it is not a config release"},
+		{Name: "another release", Sources: shop(protocol.Configured{Entered: true, Failed: true}), Asked: another, Want: entities.Pass, Says: "it is not a config release"},
 	}})
 }

@@ -45,7 +45,7 @@ func TestAlways_A20(t *testing.T) {
 	}
 	Conform(t, Kind{Kind: entities.CheckAlways, Rows: []Row{
 		{Name: "pass", Asked: row(entities.Pass, "${{ version }} is as good as ${{fullVersion}}"), Want: entities.Pass, Says: "v2 is as good as v2-i7"},
-		{Name: "wait", Asked: row(entities.Wait, ""), Want: entities.Wait, Says: "it is declared to say WAIT always"},
+		{Name: "wait", Asked: row(entities.Wait, ""), Want: entities.Wait, Says: "always WAIT, as declared"},
 		{Name: "fail", Asked: row(entities.Fail, "no"), Want: entities.Fail, Says: "no"},
 		{Name: "error", Asked: row(entities.Error, "no"), Want: entities.Error, Says: "no"},
 		{Name: "neither", Asked: row("MAYBE", ""), Want: entities.Error, Says: `verdict is "MAYBE"; expected PASS, WAIT, FAIL or ERROR`},
@@ -73,7 +73,7 @@ func TestDeniedVersions_A20(t *testing.T) {
 		{Name: "by pattern of the full name", Asked: row("*-i7"), Want: entities.Fail, Says: "v2-i7 is denied (*-i7): it lost orders"},
 		{Name: "by full name, with values", Asked: merged("v2-i7"), Want: entities.Fail, Says: "v2-i7 is denied: it lost orders"},
 		{Name: "by its values", Asked: merged("flags.x577f1208"), Want: entities.Fail, Says: "flags.x577f1208 is denied: it lost orders"},
-		{Name: "a broken pattern behind a match", Asked: row("v2", "v[1"), Want: entities.Error, Says: `"v[1" is no pattern for versions: syntax error in pattern`},
+		{Name: "a broken pattern behind a match", Asked: row("v2", "v[1"), Want: entities.Error, Says: `invalid pattern "v[1" for versions: syntax error in pattern`},
 	}})
 }
 
@@ -83,7 +83,7 @@ type kept map[int64]protocol.Brought
 // Brought implements checks.Commits.
 func (k kept) Brought(_ context.Context, application string, since, incarnation int64) (protocol.Brought, error) {
 	if application != "shop" || since != 5 {
-		return protocol.Brought{}, errors.New("nobody asked for that")
+		return protocol.Brought{}, errors.New("unexpected request")
 	}
 	return k[incarnation], nil
 }
@@ -103,14 +103,14 @@ func TestDeniedCommits_A20(t *testing.T) {
 	}
 	there := row("4be1a90")
 	there.Evaluation.Incarnation = 5
-	says := "commit 4be1a90c2d11 Ada: Sell more, which came with incarnation 6, is denied: web lost orders"
+	says := "commit 4be1a90c2d11 Ada: Sell more of incarnation 6 is denied: web lost orders"
 	Conform(t, Kind{Kind: entities.CheckDeniedCommits, Rows: []Row{
 		{Name: "abbreviated", Sources: lists(""), Asked: row("beef123", "4be1a90"), Want: entities.Fail, Says: says},
 		{Name: "whole", Sources: lists(""), Asked: row(one.SHA), Want: entities.Fail, Says: says},
 		{Name: "another", Sources: lists(""), Asked: row("4be1a91"), Want: entities.Pass, Says: "none of its commits is denied"},
-		{Name: "what is there brings nothing", Sources: lists(""), Asked: there, Want: entities.Pass, Says: "none of its commits is denied"},
-		{Name: "found, though not all are known", Sources: lists("more"), Asked: row("4be1a90"), Want: entities.Fail, Says: says},
-		{Name: "not known", Sources: lists("incarnation 7 came from /srv/shop"), Asked: row("4be1a91"), Want: entities.Error, Says: "whether it brings a denied commit cannot be told: incarnation 7 came from /srv/shop; a person can let it pass: converge bypass"},
+		{Name: "same incarnation", Sources: lists(""), Asked: there, Want: entities.Pass, Says: "none of its commits is denied"},
+		{Name: "found, although some are unknown", Sources: lists("more"), Asked: row("4be1a90"), Want: entities.Fail, Says: says},
+		{Name: "unknown", Sources: lists("incarnation 7 came from /srv/shop"), Asked: row("4be1a91"), Want: entities.Error, Says: "cannot tell whether it brings a denied commit: incarnation 7 came from /srv/shop; to let it pass: converge bypass"},
 	}})
 }
 
@@ -121,7 +121,7 @@ func TestAllowedTimes_A20(t *testing.T) {
 	}
 	Conform(t, Kind{Kind: entities.CheckAllowedTimes, Rows: []Row{
 		{Name: "open", Asked: row(office()), Want: entities.Pass, Says: "open until Mon 16:00 CET"},
-		{Name: "closed", Asked: row(daily("Europe/Paris", "11:00-12:00")), Want: entities.Wait, Says: "opens Mon 11:00 CET (outside of its hours)"},
+		{Name: "closed", Asked: row(daily("Europe/Paris", "11:00-12:00")), Want: entities.Wait, Says: "opens Mon 11:00 CET (outside its hours)"},
 		{Name: "broken", Asked: row(daily("Paris", "")), Want: entities.Error, Says: `time zone "Paris" is unknown; expected a name such as Europe/Paris`},
 	}})
 }
@@ -157,16 +157,16 @@ func TestCommand_A20(t *testing.T) {
 		{Name: "a reason on stderr", Sources: sources, Asked: row("", shell("echo err >&2; exit 1")), Want: entities.Fail, Says: "sh exited 1: err"},
 		{Name: "silent", Sources: sources, Asked: row("", shell("exit 2")), Want: entities.Wait, Says: "sh exited 2"},
 		{Name: "killed", Sources: sources, Asked: row("", shell("kill -9 $$")), Want: entities.Error, Says: "sh was ended by signal killed"},
-		{Name: "not there", Sources: sources, Asked: row("", func(r *entities.CheckRun) { r.Command.Argv = []string{"./there-is-none"} }), Want: entities.Error, Says: "command: command not found: there is no " + filepath.Join(dir, "there-is-none")},
+		{Name: "missing", Sources: sources, Asked: row("", func(r *entities.CheckRun) { r.Command.Argv = []string{"./there-is-none"} }), Want: entities.Error, Says: "command: command not found: " + filepath.Join(dir, "there-is-none") + " does not exist"},
 		{Name: "a secret", Sources: sources, Asked: row("", func(r *entities.CheckRun) {
 			shell(`echo "it is $KEY"`)(r)
 			r.Env["KEY"] = entities.Value{WorkerEnv: "TOKEN"}
 		}), Want: entities.Pass, Says: "it is ***"},
-		{Name: "in time", Sources: sources, Asked: row("", func(r *entities.CheckRun) {
+		{Name: "timeout", Sources: sources, Asked: row("", func(r *entities.CheckRun) {
 			shell("exec sleep 600")(r)
 			r.Command.Timeout = 20 * time.Millisecond
 		}), Want: entities.Error, Says: "command: sh did not finish within 20ms and was ended"},
-		{Name: "with a job", Sources: sources, Asked: row("", func(r *entities.CheckRun) { r.Job = &entities.CommandJob{} }), Want: entities.Error, Says: "a check of kind job has no job, or one of another kind has one"},
+		{Name: "with a job", Sources: sources, Asked: row("", func(r *entities.CheckRun) { r.Job = &entities.CommandJob{} }), Want: entities.Error, Says: "a check of kind job needs a job, and no other kind has one"},
 	}})
 }
 
@@ -192,8 +192,8 @@ func TestJob_A20(t *testing.T) {
 	})
 	Conform(t, Kind{Kind: entities.CheckJob, Rows: []Row{
 		{Name: "by exit code", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: a, Want: entities.Fail, Says: "ready"},
-		{Name: "without a job", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: without, Want: entities.Error, Says: "a check of kind job has no job, or one of another kind has one"},
-		{Name: "no clusters", Sources: checks.Sources{Own: own, Commands: checks.On(custom.Worker{})}, Asked: a, Want: entities.Error, Says: "job: it is to run as a Job, and no clusters are known here"},
+		{Name: "without a job", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: without, Want: entities.Error, Says: "a check of kind job needs a job, and no other kind has one"},
+		{Name: "no clusters", Sources: checks.Sources{Own: own, Commands: checks.On(custom.Worker{})}, Asked: a, Want: entities.Error, Says: "job: it runs as a Job, but this worker has no cluster connections"},
 	}})
 	var once custom.Once
 	require.Equal(t, entities.Fail, checks.Evaluate(t.Context(), checks.Sources{Own: own, Commands: recorded{&once}}, a).Verdict)
@@ -206,7 +206,7 @@ func TestJob_A20(t *testing.T) {
 			ServiceID: "id-1", FullVersion: "v2-i7",
 		},
 	}, once)
-	require.Equal(t, "smoke:${{ version }}", cluster.Image, "what was asked has been edited")
+	require.Equal(t, "smoke:${{ version }}", cluster.Image, "the request was modified")
 }
 
 // A check that runs as a task of ECS is one of kind task, and no other.
@@ -220,9 +220,9 @@ func TestTask_A20(t *testing.T) {
 	}
 	Conform(t, Kind{Kind: entities.CheckTask, Rows: []Row{
 		{Name: "by exit code", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: on(entities.CheckTask, where), Want: entities.Fail, Says: "ready"},
-		{Name: "without a task", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: on(entities.CheckTask, nil), Want: entities.Error, Says: "a check of kind task has no task, or one of another kind has one"},
-		{Name: "another kind", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: on(entities.CheckCommand, where), Want: entities.Error, Says: "a check of kind task has no task, or one of another kind has one"},
-		{Name: "nowhere", Sources: checks.Sources{Own: own, Commands: checks.On(custom.Worker{})}, Asked: on(entities.CheckTask, where), Want: entities.Error, Says: "task: it is to run as a task of ECS, and none can be run here"},
+		{Name: "without a task", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: on(entities.CheckTask, nil), Want: entities.Error, Says: "a check of kind task needs a task, and no other kind has one"},
+		{Name: "another kind", Sources: checks.Sources{Own: own, Commands: recorded{}}, Asked: on(entities.CheckCommand, where), Want: entities.Error, Says: "a check of kind task needs a task, and no other kind has one"},
+		{Name: "no worker for it", Sources: checks.Sources{Own: own, Commands: checks.On(custom.Worker{})}, Asked: on(entities.CheckTask, where), Want: entities.Error, Says: "task: it runs as an ECS task, but this worker cannot run tasks"},
 	}})
 	var once custom.Once
 	require.Equal(t, entities.Fail, checks.Evaluate(t.Context(), checks.Sources{Own: own, Commands: recorded{&once}}, on(entities.CheckTask, where)).Verdict)
@@ -233,5 +233,5 @@ func TestTask_A20(t *testing.T) {
 func TestUnknownKind_D16(t *testing.T) {
 	t.Parallel()
 	r := checks.Evaluate(t.Context(), checks.Sources{}, asked("moonPhase", func(*entities.CheckDefinition) {}))
-	require.Equal(t, `ERROR this version knows no checks of kind "moonPhase"`, string(r.Verdict)+" "+r.Reason)
+	require.Equal(t, `ERROR this version does not support checks of kind "moonPhase"`, string(r.Verdict)+" "+r.Reason)
 }

@@ -18,7 +18,7 @@ func (deniedVersions) Evaluate(_ context.Context, a Asked) (entities.CheckReadin
 	}
 	for _, pattern := range d.Versions { // validates all patterns first, so that an invalid one is found before the first match
 		if _, err := path.Match(pattern, ""); err != nil {
-			return unevaluated("%q is no pattern for versions: %w", pattern, err)
+			return unevaluated("invalid pattern %q for versions: %w", pattern, err)
 		}
 	}
 	base, values := entities.SplitVersion(a.Evaluation.FullVersion)

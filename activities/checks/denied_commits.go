@@ -18,7 +18,7 @@ func (c deniedCommits) Evaluate(ctx context.Context, a Asked) (entities.CheckRea
 		return incomplete(a)
 	}
 	if c.Commits == nil {
-		return entities.CheckReading{}, errors.New("no store is known here, which has the commits")
+		return entities.CheckReading{}, errors.New("commits are not available here")
 	}
 	brought, err := c.Commits.Brought(ctx, a.Definition.Application, a.Evaluation.Since, a.Evaluation.Incarnation)
 	if err != nil {
@@ -28,13 +28,13 @@ func (c deniedCommits) Evaluate(ctx context.Context, a Asked) (entities.CheckRea
 		for _, commit := range i.Commits {
 			for _, denied := range d.Commits {
 				if strings.HasPrefix(commit.SHA, denied) {
-					return fail("commit %s, which came with incarnation %d, is denied%s", commit, i.Incarnation, entities.Because(d.Reason))
+					return fail("commit %s of incarnation %d is denied%s", commit, i.Incarnation, entities.Because(d.Reason))
 				}
 			}
 		}
 	}
 	if brought.Unknown != "" {
-		return unevaluated("whether it brings a denied commit cannot be told: %s; a person can let it pass: converge bypass", brought.Unknown)
+		return unevaluated("cannot tell whether it brings a denied commit: %s; to let it pass: converge bypass", brought.Unknown)
 	}
 	return pass("none of its commits is denied")
 }

@@ -82,7 +82,7 @@ func readHolidays(codes, dates []string) (holidays, error) {
 	for _, text := range dates {
 		d, err := parseDate(strings.TrimSpace(text))
 		if err != nil {
-			return h, fmt.Errorf("holiday %q is no date; expected 2026-12-24", text)
+			return h, fmt.Errorf("invalid date %q of a holiday; expected 2026-12-24", text)
 		}
 		h.listed[d] = true
 	}
@@ -93,7 +93,7 @@ func readHolidays(codes, dates []string) (holidays, error) {
 	for _, code := range codes {
 		rules, ok := all[strings.ToUpper(strings.TrimSpace(code))]
 		if !ok {
-			return h, fmt.Errorf("holidays of %q are not known; expected some of %s", code, strings.Join(HolidayCountries(), " "))
+			return h, fmt.Errorf("holidays of %q are unknown; expected some of %s", code, strings.Join(HolidayCountries(), " "))
 		}
 		h.rules = append(h.rules, rules...)
 	}

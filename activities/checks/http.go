@@ -70,7 +70,7 @@ type answer struct {
 
 func (r *request) do(ctx context.Context) (answer, error) {
 	if r.sources.HTTP == nil {
-		return answer{}, errors.New("there is no network here")
+		return answer{}, errors.New("the network is not available here")
 	}
 	r.secrets = secrets{from: r.sources.Secrets}
 	timeout := r.timeout
@@ -103,7 +103,7 @@ func (r *request) do(ctx context.Context) (answer, error) {
 func (r *request) request(ctx context.Context) (*http.Request, error) {
 	parsed, err := url.Parse(r.url)
 	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
-		return nil, errors.New("its URL is none; expected http://… or https://…") // not included: it may contain a password
+		return nil, errors.New("invalid URL; expected http://… or https://…") // not included: it may contain a password
 	}
 	if password, ok := parsed.User.Password(); ok {
 		r.secrets.values = append(r.secrets.values, password)
@@ -117,7 +117,7 @@ func (r *request) request(ctx context.Context) (*http.Request, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, method, r.url, body)
 	if err != nil {
-		return nil, errors.New("its URL is none; expected http://… or https://…")
+		return nil, errors.New("invalid URL; expected http://… or https://…")
 	}
 	if kind != "" {
 		req.Header.Set("Content-Type", kind)

@@ -36,11 +36,11 @@ func (p Sources) input(ctx context.Context, a Asked, limit int) (entities.CheckI
 // known returns the status of the service.
 func (p Sources) known(ctx context.Context) (protocol.Status, error) {
 	if p.Own == nil {
-		return protocol.Status{}, errors.New("what is known of the release cannot be asked here")
+		return protocol.Status{}, errors.New("the status of the release is not available here")
 	}
 	status, err := p.Own(ctx)
 	if err != nil {
-		return protocol.Status{}, fmt.Errorf("what is known of the release: %w", err)
+		return protocol.Status{}, fmt.Errorf("status of the release: %w", err)
 	}
 	return status, nil
 }

@@ -40,9 +40,9 @@ func TestCommandReadsWhatIsKnown_A20_D16(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, document, out.Stdout)
 
-	lost := func(context.Context) (protocol.Status, error) { return protocol.Status{}, errors.New("nobody answers") }
+	lost := func(context.Context) (protocol.Status, error) { return protocol.Status{}, errors.New("no answer") }
 	r := checks.Evaluate(t.Context(), checks.Sources{Own: lost, Commands: recorded{}}, a)
-	require.Equal(t, "ERROR what is known of the release: nobody answers", string(r.Verdict)+" "+r.Reason)
+	require.Equal(t, "ERROR status of the release: no answer", string(r.Verdict)+" "+r.Reason)
 }
 
 // Commands and expressions are told of the addons of the service (D1); a task of ECS only if there is room. Without them nothing is
@@ -74,8 +74,8 @@ func TestChecksAreToldOfAddons_A20_D1(t *testing.T) {
 		return string(r.Verdict) + " " + r.Reason
 	}
 	require.Contains(t, judged(func(context.Context) (map[string]entities.Addon, error) { return oncall, nil }), "PASS ")
-	lost := func(context.Context) (map[string]entities.Addon, error) { return nil, errors.New("nobody answers") }
-	require.Equal(t, "ERROR the addons of the service: nobody answers", judged(lost))
+	lost := func(context.Context) (map[string]entities.Addon, error) { return nil, errors.New("no answer") }
+	require.Equal(t, "ERROR the addons of the service: no answer", judged(lost))
 }
 
 // What does not fit is left out from the end: of a task of ECS there is room for little.
@@ -132,11 +132,11 @@ func TestCEL_A20(t *testing.T) {
 	Conform(t, Kind{Kind: entities.CheckCEL, Rows: []Row{
 		{Name: "true", Sources: sources, Asked: row(`phases["staging"] == "succeeded"`, "", false), Want: entities.Pass, Says: `true: phases["staging"] == "succeeded"`},
 		{Name: "false", Sources: sources, Asked: row(stable, "", false), Want: entities.Wait, Says: "false: " + stable},
-		{Name: "what failed is not cut off", Sources: last, Asked: row("omitted > 0 && "+stable, "", false), Want: entities.Wait, Says: "false: omitted > 0 && " + stable},
+		{Name: "failed objects are not cut off", Sources: last, Asked: row("omitted > 0 && "+stable, "", false), Want: entities.Wait, Says: "false: omitted > 0 && " + stable},
 		{Name: "proven", Sources: proven, Asked: row("release.proven", "", false), Want: entities.Pass, Says: "true: release.proven"},
 		{Name: "only stated", Sources: sources, Asked: row("release.proven", "", false), Want: entities.Wait, Says: "false: release.proven"},
 		{Name: "false fails", Sources: sources, Asked: row(stable, "${{ version }} is not whole", true), Want: entities.Fail, Says: "v2 is not whole"},
-		{Name: "not there", Sources: sources, Asked: row(`phases["x"] == ""`, "", true), Want: entities.Error, Says: "the expression: no such key: x"},
+		{Name: "missing", Sources: sources, Asked: row(`phases["x"] == ""`, "", true), Want: entities.Error, Says: "the expression: no such key: x"},
 		{Name: "of another version", Sources: sources, Asked: row(`release.color == "red"`, "", true), Want: entities.Error, Says: "column 8: undefined field 'color'"},
 	}})
 }

@@ -66,19 +66,19 @@ func TestHTTP_A20(t *testing.T) {
 		{Name: "not good", Sources: sources, Asked: row("/else", plain), Want: entities.Wait, Says: at + " answered 503"},
 		{Name: "listed", Sources: sources, Asked: row("/else", func(h *entities.HTTPCheck) { h.Statuses = []int{404, 503} }), Want: entities.Pass, Says: at + " answered 503"},
 		{Name: "not listed", Sources: sources, Asked: row("/ready/v2", func(h *entities.HTTPCheck) { h.Statuses = []int{404} }), Want: entities.Wait, Says: at + " answered 200: ok"},
-		{Name: "a secret that comes back", Sources: sources, Asked: row("/echo", keyed), Want: entities.Wait, Says: at + " answered 418: you sent ***"},
+		{Name: "a secret in the answer", Sources: sources, Asked: row("/echo", keyed), Want: entities.Wait, Says: at + " answered 418: you sent ***"},
 		{Name: "text in a header", Sources: sources, Asked: row("/echo", func(h *entities.HTTPCheck) {
 			h.Headers = map[string]entities.Value{"X-Key": {Literal: "${{ fullVersion }}"}}
 		}), Want: entities.Wait, Says: at + " answered 418: you sent v2-i7"},
 		{Name: "a redirect", Sources: sources, Asked: row("/here", keyed), Want: entities.Pass, Says: at + " answered 200"},
 		{Name: "a redirect elsewhere", Sources: sources, Asked: row("/away", plain), Want: entities.Pass, Says: at + " answered 200"},
 		{Name: "a redirect elsewhere with a secret", Sources: sources, Asked: row("/away", keyed), Want: entities.Error, Says: at + ": it redirects to " + elsewhere + ", and secrets are not sent there"},
-		{Name: "round and round", Sources: sources, Asked: row("/round", plain), Want: entities.Error, Says: at + ": more than 5 redirects"},
-		{Name: "a secret that is not there", Sources: sources, Asked: row("/echo", func(h *entities.HTTPCheck) {
+		{Name: "endless redirects", Sources: sources, Asked: row("/round", plain), Want: entities.Error, Says: at + ": more than 5 redirects"},
+		{Name: "a missing secret", Sources: sources, Asked: row("/echo", func(h *entities.HTTPCheck) {
 			h.Headers = map[string]entities.Value{"X-Key": {WorkerEnv: "NONE"}}
-		}), Want: entities.Error, Says: "header X-Key is to come from the worker's environment variable NONE, which is not set there"},
-		{Name: "nobody there", Sources: sources, Asked: row("", func(h *entities.HTTPCheck) { h.URL = "http://bob:pass-word@127.0.0.1:1/?key=pass-word" }), Want: entities.Error, Says: "127.0.0.1:1: dial tcp 127.0.0.1:1: …"},
-		{Name: "no URL", Sources: sources, Asked: row("", func(h *entities.HTTPCheck) { h.URL = "ftp://bob:pass-word@x" }), Want: entities.Error, Says: "its URL is none; expected http://… or https://…"},
+		}), Want: entities.Error, Says: "header X-Key cannot be resolved from the worker's environment variable NONE, which is not set"},
+		{Name: "no listener", Sources: sources, Asked: row("", func(h *entities.HTTPCheck) { h.URL = "http://bob:pass-word@127.0.0.1:1/?key=pass-word" }), Want: entities.Error, Says: "127.0.0.1:1: dial tcp 127.0.0.1:1: …"},
+		{Name: "no URL", Sources: sources, Asked: row("", func(h *entities.HTTPCheck) { h.URL = "ftp://bob:pass-word@x" }), Want: entities.Error, Says: "invalid URL; expected http://… or https://…"},
 	}})
 }
 
@@ -147,16 +147,16 @@ func TestPrometheus_A20(t *testing.T) {
 		{Name: "scalar", Sources: sources, Asked: row("scalar", plain), Want: entities.Pass, Says: "0.004 less than 0.01"},
 		{Name: "on the bound", Sources: sources, Asked: row("bound", plain), Want: entities.Wait, Says: "0.01, expected less than 0.01"},
 		{Name: "infinite", Sources: sources, Asked: row("infinite", plain), Want: entities.Wait, Says: "+Inf, expected less than 0.01"},
-		{Name: "no number", Sources: sources, Asked: row("nan", plain), Want: entities.Error, Says: `{zone="us"} NaN is no number (NaN)`},
-		{Name: "no sample", Sources: sources, Asked: row("empty", plain), Want: entities.Error, Says: "the query gives no sample"},
-		{Name: "no sample passes", Sources: sources, Asked: row("empty", func(q *entities.PrometheusQuery) { q.Empty = "pass" }), Want: entities.Pass, Says: "the query gives no sample, which is declared to pass"},
+		{Name: "no number", Sources: sources, Asked: row("nan", plain), Want: entities.Error, Says: `{zone="us"} NaN is not a number (NaN)`},
+		{Name: "no sample", Sources: sources, Asked: row("empty", plain), Want: entities.Error, Says: "the query returned no samples"},
+		{Name: "no sample passes", Sources: sources, Asked: row("empty", func(q *entities.PrometheusQuery) { q.Empty = "pass" }), Want: entities.Pass, Says: "the query returned no samples, which is declared to pass"},
 		{Name: "a label that has the token", Sources: sources, Asked: row("echo", plain), Want: entities.Pass, Says: `{token="***"} 0.001 less than 0.01`},
-		{Name: "matrix", Sources: sources, Asked: row("matrix", plain), Want: entities.Error, Says: at + ": the query gives a matrix; expected a vector or a scalar"},
+		{Name: "matrix", Sources: sources, Asked: row("matrix", plain), Want: entities.Error, Says: at + ": the query returned a matrix; expected a vector or a scalar"},
 		{Name: "histogram", Sources: sources, Asked: row("histogram", plain), Want: entities.Error, Says: at + `: {zone="eu"} is a histogram; expected numbers`},
 		{Name: "malformed", Sources: sources, Asked: row("malformed", plain), Want: entities.Error, Says: at + ": malformed vector: …"},
-		{Name: "refused, and the token comes back", Sources: sources, Asked: row("(", plain), Want: entities.Error, Says: at + " answered 400: bad_data: parse error in ( Bearer ***"},
-		{Name: "a token in the definition is no less secret", Sources: sources, Asked: row("(", func(q *entities.PrometheusQuery) { q.Token = &entities.Value{Literal: secret} }), Want: entities.Error, Says: at + " answered 400: bad_data: parse error in ( Bearer ***"},
-		{Name: "no Prometheus", Sources: sources, Asked: row("bound", func(q *entities.PrometheusQuery) { q.URL = server + "/else" }), Want: entities.Error, Says: at + " answered 404, and nothing that a Prometheus says: 404 page not found"},
+		{Name: "refused, with the token in the answer", Sources: sources, Asked: row("(", plain), Want: entities.Error, Says: at + " answered 400: bad_data: parse error in ( Bearer ***"},
+		{Name: "a literal token is secret too", Sources: sources, Asked: row("(", func(q *entities.PrometheusQuery) { q.Token = &entities.Value{Literal: secret} }), Want: entities.Error, Says: at + " answered 400: bad_data: parse error in ( Bearer ***"},
+		{Name: "no Prometheus", Sources: sources, Asked: row("bound", func(q *entities.PrometheusQuery) { q.URL = server + "/else" }), Want: entities.Error, Says: at + " answered 404, not like a Prometheus: 404 page not found"},
 		{Name: "no bound", Sources: sources, Asked: row("bound", func(q *entities.PrometheusQuery) { q.LessThan = nil }), Want: entities.Error, Says: "it has no bound; expected lessThan or greaterThan"},
 		{Name: "no query", Sources: sources, Asked: row(" ", plain), Want: entities.Error, Says: "it has no query"},
 		{Name: "empty says something else", Sources: sources, Asked: row("bound", func(q *entities.PrometheusQuery) { q.Empty = "fine" }), Want: entities.Error, Says: `empty is "fine"; expected error or pass`},
@@ -183,19 +183,19 @@ func TestCapacity_A20_D19(t *testing.T) {
 		})
 	}
 	Conform(t, Kind{Kind: entities.CheckCapacity, Rows: []Row{
-		{Name: "as much passes", Sources: sources, Asked: row(func(*entities.CapacityCheck) {}), Want: entities.Pass, Says: "capacity would be 120; the maximum use in the last 24h0m0s was 120"},
+		{Name: "equal capacity passes", Sources: sources, Asked: row(func(*entities.CapacityCheck) {}), Want: entities.Pass, Says: "capacity would be 120; the maximum use in the last 24h0m0s was 120"},
 		{Name: "less waits", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per = 9.5 }), Want: entities.Wait, Says: "capacity would be 114, less than the maximum use of 120 in the last 24h0m0s"},
 		{Name: "a unit serves one", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per = 0 }), Want: entities.Wait, Says: "capacity would be 12, less than the maximum use of 120 in the last 24h0m0s"},
-		{Name: "what leaves serves nothing", Sources: sources, Asked: leaving(row(func(c *entities.CapacityCheck) { c.Per = 15 }), 2, 3), Want: entities.Pass, Says: "capacity would be 120; the maximum use in the last 24h0m0s was 120"},
-		{Name: "too much leaves", Sources: sources, Asked: leaving(row(func(*entities.CapacityCheck) {}), 2, 3), Want: entities.Wait, Says: "capacity would be 80, less than the maximum use of 120 in the last 24h0m0s"},
+		{Name: "leaving instances do not count", Sources: sources, Asked: leaving(row(func(c *entities.CapacityCheck) { c.Per = 15 }), 2, 3), Want: entities.Pass, Says: "capacity would be 120; the maximum use in the last 24h0m0s was 120"},
+		{Name: "too many instances leave", Sources: sources, Asked: leaving(row(func(*entities.CapacityCheck) {}), 2, 3), Want: entities.Wait, Says: "capacity would be 80, less than the maximum use of 120 in the last 24h0m0s"},
 		{Name: "of the last hour", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Per, c.Over = 8, time.Hour }), Want: entities.Pass, Says: "capacity would be 96; the maximum use in the last 1h0m0s was 90"},
 		{Name: "by a query", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter, c.Capacity = "", "of(${{ version }})" }), Want: entities.Wait, Says: "capacity would be 100, less than the maximum use of 120 in the last 24h0m0s"},
-		{Name: "several series", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "by_zone" }), Want: entities.Error, Says: "use: the query gives 2 series; expected one, by sum() or max()"},
-		{Name: "no sample", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "nothing" }), Want: entities.Error, Says: "use: the query gives no sample"},
-		{Name: "no number", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "undefined" }), Want: entities.Error, Says: "use: NaN is no number (NaN)"},
+		{Name: "several series", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "by_zone" }), Want: entities.Error, Says: "use: the query returned 2 series; expected one, by sum() or max()"},
+		{Name: "no sample", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "nothing" }), Want: entities.Error, Says: "use: the query returned no samples"},
+		{Name: "no number", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Use = "undefined" }), Want: entities.Error, Says: "use: NaN is not a number (NaN)"},
 		{Name: "no such parameter", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter = "copies" }), Want: entities.Error, Says: "there is no parameter copies"},
-		{Name: "a parameter that is no number", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter = "name" }), Want: entities.Error, Says: "parameter name is no number"},
-		{Name: "both", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Capacity = "of(v2)" }), Want: entities.Error, Says: "what will serve is said by a query, by a parameter or by an object; expected exactly one of them"},
+		{Name: "a parameter that is not a number", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Parameter = "name" }), Want: entities.Error, Says: "parameter name is not a number"},
+		{Name: "both", Sources: sources, Asked: row(func(c *entities.CapacityCheck) { c.Capacity = "of(v2)" }), Want: entities.Error, Says: "expected exactly one of a query, a parameter and an object for the new capacity"},
 	}})
 }
 
@@ -229,12 +229,12 @@ func TestCapacityOfWhatRuns_A20_D19(t *testing.T) {
 		})}
 	}
 	Conform(t, Kind{Kind: entities.CheckCapacity, Rows: []Row{
-		row("as much passes", entities.Pass, "capacity would be 120; the maximum use in the last 24h0m0s was 120", nil),
+		row("equal capacity passes", entities.Pass, "capacity would be 120; the maximum use in the last 24h0m0s was 120", nil),
 		row("less waits", entities.Wait, "capacity would be 110, less than the maximum use of 120 in the last 24h0m0s", func(c *protocol.ChannelStatus) { c.Objects[0].Versions = c.Objects[0].Versions[:1] }),
-		row("none was released yet", entities.Wait, "capacity would be 0, less than the maximum use of 120 in the last 24h0m0s", func(c *protocol.ChannelStatus) { c.Target, c.Objects = "", nil }),
-		row("not known", entities.Error, "what runs of web in prod is not known now", func(c *protocol.ChannelStatus) { c.Status = string(entities.StatusUnknown) }),
+		row("no release yet", entities.Wait, "capacity would be 0, less than the maximum use of 120 in the last 24h0m0s", func(c *protocol.ChannelStatus) { c.Target, c.Objects = "", nil }),
+		row("unknown", entities.Error, "the state of web in prod is unknown", func(c *protocol.ChannelStatus) { c.Status = string(entities.StatusUnknown) }),
 		row("no such object", entities.Error, "web in prod has no object web; expected one of batch", func(c *protocol.ChannelStatus) { c.Objects = c.Objects[1:] }),
-		row("too many to be shown", entities.Error, "web in prod has more objects than are shown, 3; expected a query instead", func(c *protocol.ChannelStatus) { c.Omitted = 3 }),
+		row("more objects than listed", entities.Error, "web in prod has 3 objects more than its status lists; expected a query instead", func(c *protocol.ChannelStatus) { c.Omitted = 3 }),
 	}})
 }
 
@@ -273,8 +273,8 @@ func TestAlertmanager_A20(t *testing.T) {
 		{Name: "none", Sources: sources, Asked: row(map[string]string{"service": "none"}), Want: entities.Pass, Says: `no alert is active for service="none"`},
 		{Name: "silenced", Sources: sources, Asked: row(map[string]string{"service": "silenced"}), Want: entities.Pass, Says: `no alert is active for service="silenced"`},
 		{Name: "without a name", Sources: sources, Asked: row(map[string]string{"service": "unnamed"}), Want: entities.Wait, Says: `alert {zone="eu"} is active since 2026-11-23 08:30:00 UTC`},
-		{Name: "no list", Sources: sources, Asked: row(map[string]string{"service": `"odd"`}), Want: entities.Error, Says: at + " answered nothing that an Alertmanager says: {}"},
-		{Name: "refused, and the token comes back", Sources: sources, Asked: row(map[string]string{"service": "else"}), Want: entities.Error, Says: at + " answered 400: /api/v2/alerts?active=true&filter=service%3D%22else%22&inhibited=false&silenced=false Bearer ***"},
-		{Name: "no matchers", Sources: sources, Asked: row(nil), Want: entities.Error, Says: "it has no matchers, so that every alert would block this release"},
+		{Name: "no list", Sources: sources, Asked: row(map[string]string{"service": `"odd"`}), Want: entities.Error, Says: at + " did not answer like an Alertmanager: {}"},
+		{Name: "refused, with the token in the answer", Sources: sources, Asked: row(map[string]string{"service": "else"}), Want: entities.Error, Says: at + " answered 400: /api/v2/alerts?active=true&filter=service%3D%22else%22&inhibited=false&silenced=false Bearer ***"},
+		{Name: "no matchers", Sources: sources, Asked: row(nil), Want: entities.Error, Says: "it has no matchers, so every alert would block this release"},
 	}})
 }

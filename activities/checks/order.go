@@ -21,7 +21,7 @@ func (c versionOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckRead
 		c, how, ok := order.CompareVersions(there, mine)
 		switch {
 		case mine == "":
-			return unevaluated("no version is asked about")
+			return unevaluated("there is no version to compare")
 		case there == "" || o.channel.Status == string(entities.StatusUnknown):
 			return o.delayed("the version of %s is not known yet; expected at least %s", otherOf(a), mine)
 		case !ok:
@@ -53,9 +53,9 @@ func (c staticOrder) Evaluate(ctx context.Context, a Asked) (entities.CheckReadi
 			}
 		}
 		if first, ahead := order.Ahead(mine, open); ahead {
-			return o.delayed("%s (incarnation %d) is not yet through %s, and goes before incarnation %d", first.Version, first.Incarnation, otherOf(a), mine)
+			return o.delayed("%s (incarnation %d) is still open for %s, and goes before incarnation %d", first.Version, first.Incarnation, otherOf(a), mine)
 		}
-		return pass("nothing of incarnation %d or before is open of %s", mine, otherOf(a))
+		return pass("no release up to incarnation %d is open for %s", mine, otherOf(a))
 	})
 }
 
@@ -68,10 +68,10 @@ func (c staticOrder) byTime(ctx context.Context, a Asked, o other) (entities.Che
 	}
 	for _, r := range slices.Backward(o.status.Releases) { // oldest first
 		if p := o.phase(r); r.Aspect == "" && (p == maestro.Pending || p == maestro.InProgress) && (mine.At.IsZero() || !r.At.After(mine.At)) {
-			return o.delayed("%s is not yet through %s, and was released before", r.Version, otherOf(a))
+			return o.delayed("%s is still open for %s, and was released earlier", r.Version, otherOf(a))
 		}
 	}
-	return pass("nothing that was released before is open of %s", otherOf(a))
+	return pass("no earlier release is open for %s", otherOf(a))
 }
 
 // incarnation returns that of the release under evaluation, or of the version under repair.

@@ -63,15 +63,15 @@ func (p Sources) onOther(ctx context.Context, a Asked, evaluate func(other) (ent
 	o, err := p.ask(ctx, at)
 	switch {
 	case errors.Is(err, ErrNoApplication):
-		return wait("there is no application %s; expected one that has the service %s", at.application, at.service)
+		return wait("application %s does not exist; expected one with the service %s", at.application, at.service)
 	case errors.Is(err, ErrNoService) && at.elsewhere():
-		return wait("application %s has no service %s that has started; expected one", at.application, at.service)
+		return wait("application %s has no started service %s", at.application, at.service)
 	case errors.Is(err, ErrNoService):
 		return wait("%s has not started yet", at.service)
 	case errors.Is(err, ErrEnded):
-		return wait("nobody looks after %s now: %s (converge status %s/%s says more)", at.title(), ErrEnded, at.application, at.service)
+		return wait("%s is not managed: %s (for details: converge status %s/%s)", at.title(), ErrEnded, at.application, at.service)
 	case errors.Is(err, errNoChannel):
-		return fail("%s does not go to %s", at.title(), at.channel)
+		return fail("%s does not deploy to %s", at.title(), at.channel)
 	case err != nil:
 		return entities.CheckReading{}, err
 	}
@@ -87,11 +87,11 @@ func (p Sources) onOther(ctx context.Context, a Asked, evaluate func(other) (ent
 	return r, nil
 }
 
-var errNoChannel = errors.New("it does not go to that channel")
+var errNoChannel = errors.New("it does not deploy to that channel")
 
 func (p Sources) ask(ctx context.Context, at node) (other, error) {
 	if p.Services == nil {
-		return other{}, errors.New("other services cannot be asked here")
+		return other{}, errors.New("other services are not available here")
 	}
 	status, err := p.Services.Status(ctx, at.application, at.service)
 	if err != nil {

@@ -59,7 +59,7 @@ func TestServiceStable_D22(t *testing.T) {
 	rows := []Row{
 		{Name: "stable", Sources: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: a, Want: entities.Pass, Says: "api in prod is CONVERGED at v5"},
 		{Name: "not started", Sources: world(nil).Sources(), Asked: a, Want: entities.Wait, Says: "api has not started yet"},
-		{Name: "in another channel", Sources: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: on(entities.CheckServiceStable, entities.Dependency{Service: "api", Channel: "staging"}), Want: entities.Fail, Says: "api does not go to staging"},
+		{Name: "in another channel", Sources: api(inProd(entities.StatusConverged, "v5", "v5")), Asked: on(entities.CheckServiceStable, entities.Dependency{Service: "api", Channel: "staging"}), Want: entities.Fail, Says: "api does not deploy to staging"},
 	}
 	for status, verdict := range map[entities.Status]entities.Verdict{
 		entities.StatusConverging: entities.Wait, entities.StatusDegraded: entities.Wait, entities.StatusUnknown: entities.Wait,
@@ -73,7 +73,7 @@ func TestServiceStable_D22(t *testing.T) {
 	paused.Pauses = []entities.Pause{{By: "bob", Reason: "incident 12", At: time.Date(2026, 11, 20, 10, 41, 0, 0, time.UTC)}}
 	paused.Channels[0].Health = string(entities.StatusConverging)
 	rows = append(rows, Row{
-		Name: "paused by somebody", Sources: api(paused), Asked: a, Want: entities.Wait,
+		Name: "paused by a person", Sources: api(paused), Asked: a, Want: entities.Wait,
 		Says: "api in prod is CONVERGING: api is paused by bob (incident 12) since 2026-11-20 10:41 UTC",
 	})
 	// What is said of its health counts: it is well though it waits or is paused, and ill though it does.
@@ -106,14 +106,14 @@ func TestVersionOrder_D22(t *testing.T) {
 	}
 	Conform(t, Kind{Kind: entities.CheckVersionOrder, Rows: []Row{
 		row("newer", inProd(entities.StatusConverged, "v10", "v10", release("v10", 7, maestro.Succeeded)), entities.Pass, "api in prod has v10, which is at least v2 (by number)"),
-		row("the same, whatever the configuration", inProd(entities.StatusConverged, "v2-i3", "v2-i3"), entities.Pass, "api in prod has v2, which is at least v2 (the same)"),
+		row("same version, other configuration", inProd(entities.StatusConverged, "v2-i3", "v2-i3"), entities.Pass, "api in prod has v2, which is at least v2 (the same)"),
 		row("older", inProd(entities.StatusConverged, "v1", "v1", release("v1", 7, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2 (by number)"),
-		row("still on its way", inProd(entities.StatusConverging, "v3", "v3", release("v3", 7, maestro.InProgress), release("v1", 6, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2 (by number)"),
-		row("failed on its way", inProd(entities.StatusFailed, "v3", "v3", release("v3", 7, maestro.Failed), release("v1", 6, maestro.Succeeded)), entities.Fail, "api in prod has v1; expected at least v2 (by number), and api is FAILED"),
-		row("taken back", inProd(entities.StatusRolledBack, "v1", "v1", release("v3", 7, maestro.RolledBack), release("v1", 6, maestro.Succeeded)), entities.Fail, "api in prod has v1; expected at least v2 (by number), and api is ROLLED_BACK"),
+		row("in progress", inProd(entities.StatusConverging, "v3", "v3", release("v3", 7, maestro.InProgress), release("v1", 6, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2 (by number)"),
+		row("failed", inProd(entities.StatusFailed, "v3", "v3", release("v3", 7, maestro.Failed), release("v1", 6, maestro.Succeeded)), entities.Fail, "api in prod has v1; expected at least v2 (by number), and api is FAILED"),
+		row("rolled back", inProd(entities.StatusRolledBack, "v1", "v1", release("v3", 7, maestro.RolledBack), release("v1", 6, maestro.Succeeded)), entities.Fail, "api in prod has v1; expected at least v2 (by number), and api is ROLLED_BACK"),
 		row("pinned to an older one", inProd(entities.StatusConverged, "v1", "v1", release("v3", 7, maestro.Succeeded), release("v1", 6, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2 (by number)"),
-		row("its first", inProd(entities.StatusConverging, "v3", "v3", release("v3", 7, maestro.InProgress)), entities.Wait, "the version of api in prod is not known yet; expected at least v2"),
-		row("still on its way, with values", inProd(entities.StatusConverging, "v3-flags.x577f1208", "v3-flags.x577f1208", flags, release("v3", 7, maestro.InProgress), release("v1", 6, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2 (by number)"),
+		row("first release", inProd(entities.StatusConverging, "v3", "v3", release("v3", 7, maestro.InProgress)), entities.Wait, "the version of api in prod is not known yet; expected at least v2"),
+		row("in progress, with values", inProd(entities.StatusConverging, "v3-flags.x577f1208", "v3-flags.x577f1208", flags, release("v3", 7, maestro.InProgress), release("v1", 6, maestro.Succeeded)), entities.Wait, "api in prod has v1; expected at least v2 (by number)"),
 		row("of another form", inProd(entities.StatusConverged, "nightly-7", "nightly-7"), entities.Error, "api in prod has nightly-7, which cannot be compared with v2; expected two numbers, semantic versions or time stamps of one form"),
 		row("unknown", inProd(entities.StatusUnknown, "v3", "v3"), entities.Wait, "the version of api in prod is not known yet; expected at least v2"),
 	}})
@@ -130,13 +130,13 @@ func TestStaticOrder_D22(t *testing.T) {
 	repair := a
 	repair.Evaluation.Release, repair.Evaluation.FullVersion = "", "v1"
 	Conform(t, Kind{Kind: entities.CheckStaticOrder, Rows: []Row{
-		row("nothing", entities.Pass, "nothing of incarnation 7 or before is open of api in prod"),
-		row("through", entities.Pass, "nothing of incarnation 7 or before is open of api in prod", release("v5", 7, maestro.Succeeded), release("v4", 6, maestro.Failed), release("v3", 6, maestro.Skipped)),
-		row("pending, of the same", entities.Wait, "v5 (incarnation 7) is not yet through api in prod, and goes before incarnation 7", release("v5", 7, maestro.Pending)),
-		row("on its way, of an earlier one", entities.Wait, "v4 (incarnation 6) is not yet through api in prod, and goes before incarnation 7", release("v5", 7, maestro.Pending), release("v4", 6, maestro.InProgress)),
-		row("values", entities.Pass, "nothing of incarnation 7 or before is open of api in prod", flags),
-		row("of a later one", entities.Pass, "nothing of incarnation 7 or before is open of api in prod", release("v5", 8, maestro.Pending)),
-		{Name: "a repair is of what is there", Sources: api(inProd(entities.StatusConverging, "v1", "v1", release("v5", 7, maestro.Pending))), Asked: repair, Want: entities.Pass, Says: "nothing of incarnation 4 or before is open of api in prod"},
+		row("nothing", entities.Pass, "no release up to incarnation 7 is open for api in prod"),
+		row("through", entities.Pass, "no release up to incarnation 7 is open for api in prod", release("v5", 7, maestro.Succeeded), release("v4", 6, maestro.Failed), release("v3", 6, maestro.Skipped)),
+		row("pending, of the same", entities.Wait, "v5 (incarnation 7) is still open for api in prod, and goes before incarnation 7", release("v5", 7, maestro.Pending)),
+		row("in progress, of an earlier incarnation", entities.Wait, "v4 (incarnation 6) is still open for api in prod, and goes before incarnation 7", release("v5", 7, maestro.Pending), release("v4", 6, maestro.InProgress)),
+		row("values", entities.Pass, "no release up to incarnation 7 is open for api in prod", flags),
+		row("of a later one", entities.Pass, "no release up to incarnation 7 is open for api in prod", release("v5", 8, maestro.Pending)),
+		{Name: "a repair uses the current version", Sources: api(inProd(entities.StatusConverging, "v1", "v1", release("v5", 7, maestro.Pending))), Asked: repair, Want: entities.Pass, Says: "no release up to incarnation 4 is open for api in prod"},
 	}})
 }
 
@@ -157,9 +157,9 @@ func TestServiceOfAnotherApplication_D22_A13(t *testing.T) {
 		return evaluate(entities.CheckServiceStable, api, orders, map[string]protocol.Status{"api": inProd(entities.StatusFailed, "v1", "v1")})
 	}
 	require.Equal(t, "PASS orders/api in prod is CONVERGED at v5", stable(map[string]protocol.Status{"api": inProd(entities.StatusConverged, "v5", "v5")}))
-	require.Equal(t, "WAIT there is no application orders; expected one that has the service api", stable(nil))
-	require.Equal(t, "WAIT application orders has no service api that has started; expected one", stable(map[string]protocol.Status{}))
-	require.Equal(t, "FAIL orders/api does not go to staging", evaluate(entities.CheckServiceStable, entities.Dependency{Service: "orders/api", Channel: "staging"},
+	require.Equal(t, "WAIT application orders does not exist; expected one with the service api", stable(nil))
+	require.Equal(t, "WAIT application orders has no started service api", stable(map[string]protocol.Status{}))
+	require.Equal(t, "FAIL orders/api does not deploy to staging", evaluate(entities.CheckServiceStable, entities.Dependency{Service: "orders/api", Channel: "staging"},
 		map[string]protocol.Status{"api": inProd(entities.StatusConverged, "v5", "v5")}, nil))
 	require.Equal(t, "WAIT orders/api in prod has v1; expected at least v2 (by number)", evaluate(entities.CheckVersionOrder, api,
 		map[string]protocol.Status{"api": inProd(entities.StatusConverged, "v1", "v1")}, nil))
@@ -175,10 +175,10 @@ func TestServiceOfAnotherApplication_D22_A13(t *testing.T) {
 			"api": inProd(entities.StatusConverging, "v1", "v1", at(release("v5", 900, phase), released)),
 		}, web)
 	}
-	require.Equal(t, "WAIT v5 is not yet through orders/api in prod, and was released before", static(29, maestro.Pending))
-	require.Equal(t, "WAIT v5 is not yet through orders/api in prod, and was released before", static(30, maestro.InProgress))
-	require.Equal(t, "PASS nothing that was released before is open of orders/api in prod", static(29, maestro.Succeeded))
-	require.Equal(t, "PASS nothing that was released before is open of orders/api in prod", static(31, maestro.Pending))
+	require.Equal(t, "WAIT v5 is still open for orders/api in prod, and was released earlier", static(29, maestro.Pending))
+	require.Equal(t, "WAIT v5 is still open for orders/api in prod, and was released earlier", static(30, maestro.InProgress))
+	require.Equal(t, "PASS no earlier release is open for orders/api in prod", static(29, maestro.Succeeded))
+	require.Equal(t, "PASS no earlier release is open for orders/api in prod", static(31, maestro.Pending))
 
 	// A circle is found through both; db of orders is not db of shop.
 	pending := func(conditions ...string) protocol.Status {
@@ -208,10 +208,10 @@ func TestCapacityOfAnotherApplication_D20(t *testing.T) {
 	w.Elsewhere = map[string]World{"net": net}
 	r := checks.Evaluate(t.Context(), w.Sources(), a)
 	require.Equal(t, entities.Wait, r.Verdict, r.Reason)
-	require.Contains(t, r.Reason, "net/lb in prod goes from 2 to 4 and is to go first when growing")
+	require.Contains(t, r.Reason, "net/lb in prod changes from 2 to 4 and must go first when growing")
 	net.Behind = map[string]bool{"lb": true}
 	w.Elsewhere = map[string]World{"net": net}
-	require.Equal(t, "net/lb has read incarnation 7, and 3 is the newest: both must have read one", checks.Evaluate(t.Context(), w.Sources(), a).Reason)
+	require.Equal(t, "net/lb has read incarnation 7, but 3 is the newest; both services must have read it", checks.Evaluate(t.Context(), w.Sources(), a).Reason)
 }
 
 // A wait in a circle is a deadlock that names all who wait.
@@ -233,14 +233,14 @@ func TestDeadlock_D21(t *testing.T) {
 	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for db, which waits for web. api in prod is WAITING_PRECONDITIONS",
 		evaluate(map[string]protocol.Status{"api": waiting(clone(), "static-order/cache", "static-order/db"), "db": waiting(clone(), "capacity-order/web@prod"), "cache": waiting(clone(), "service-stable/api")}))
 	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS",
-		evaluate(map[string]protocol.Status{"api": waiting(clone(), "static-order/db"), "db": waiting(clone(), "static-order/cache"), "cache": waiting(clone(), "static-order/db")}), "the others' circle is not this one's")
+		evaluate(map[string]protocol.Status{"api": waiting(clone(), "static-order/db"), "db": waiting(clone(), "static-order/cache"), "cache": waiting(clone(), "static-order/db")}), "a cycle of others is not a deadlock of this service")
 	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS",
-		evaluate(map[string]protocol.Status{"api": waiting(clone(), "version-order/web@staging", "static-order/gone")}), "web in another channel is somebody else")
+		evaluate(map[string]protocol.Status{"api": waiting(clone(), "version-order/web@staging", "static-order/gone")}), "web in another channel is another node")
 	blocked := waiting(clone(), "version-order/web")
 	blocked.Channels[0].Status, blocked.Channels[0].Health = string(entities.StatusBlocked), string(entities.StatusBlocked)
 	blocked.Channels[0].Conditions[0].Verdict = "FAIL"
 	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for web. api in prod is BLOCKED",
-		evaluate(map[string]protocol.Status{"api": blocked}), "who found it first is blocked by it")
+		evaluate(map[string]protocol.Status{"api": blocked}), "the first service to find it is blocked")
 	passed := waiting(clone(), "version-order/web")
 	passed.Channels[0].Conditions[0].Verdict = "PASS"
 	require.Equal(t, "WAIT api in prod is WAITING_PRECONDITIONS", evaluate(map[string]protocol.Status{"api": passed}))
@@ -268,10 +268,10 @@ func TestDeadlockOfRepairs_D21(t *testing.T) {
 	deadlock := "FAIL deadlock: web in prod waits for api, which waits for web. api in prod is DEGRADED"
 	require.Equal(t, waits, evaluate(ill("api")))
 	require.Equal(t, waits, evaluate(ill("api", of("office-hours", entities.Wait), of("service-stable/web", entities.Pass))))
-	require.Equal(t, waits, evaluate(ill("api", of("service-stable/web", entities.Error))), "nothing is known")
+	require.Equal(t, waits, evaluate(ill("api", of("service-stable/web", entities.Error))), "unknown")
 	require.Equal(t, waits, evaluate(ill("api", protocol.CheckStatus{ID: "service-stable/web", Verdict: "WAIT"})), "of a release that is not next")
 	require.Equal(t, deadlock, evaluate(ill("api", of("service-stable/web", entities.Wait))))
-	require.Equal(t, deadlock, evaluate(ill("api", of("service-stable/web", entities.Fail))), "who found it first")
+	require.Equal(t, deadlock, evaluate(ill("api", of("service-stable/web", entities.Fail))), "the first service to find it")
 	released := inProd(entities.StatusPreconditions, "v1", "v2")
 	require.Equal(t, "FAIL deadlock: web in prod waits for api, which waits for web. api in prod is WAITING_PRECONDITIONS",
 		evaluate(map[string]protocol.Status{"api": waiting(released, "service-stable/web")}))
@@ -309,17 +309,17 @@ func TestCapacityOrder_D20(t *testing.T) {
 	first := job
 	first.Evaluation.Present = ""
 	Conform(t, Kind{Kind: entities.CheckCapacityOrder, Rows: []Row{
-		row("the balancer shrinks first", capacities(next, [2]any{4, 2.0}, weights(40, 20)), entities.Wait, "routes in prod goes from 40 to 20 and is to go first when shrinking: this one goes from 4 to 2"),
-		row("and is on its way", capacities(moved(entities.StatusConverging, maestro.InProgress), [2]any{4, 2}, weights(40, 20)), entities.Wait, "routes in prod goes from 40 to 20 and is to go first when shrinking: this one goes from 4 to 2"),
-		row("and has failed", capacities(moved(entities.StatusFailed, maestro.Failed), [2]any{4, 2}, weights(40, 20)), entities.Fail, "routes in prod goes from 40 to 20 and is to go first when shrinking: this one goes from 4 to 2, and routes is FAILED"),
-		row("and has", capacities(moved(entities.StatusConverged, maestro.Succeeded), [2]any{4, 2}, weights(40, 20)), entities.Pass, "this one goes from 4 to 2, routes in prod stays at 20: it need not wait"),
-		row("the job grows first", capacities(next, [2]any{2, 4}, weights(20, 40)), entities.Pass, "this one goes from 2 to 4, routes in prod goes from 20 to 40: it need not wait"),
-		row("no impact asks nobody", World{Stored: capacities(next, [2]any{4, 4}, nil).Stored}, entities.Pass, "the capacity stays at 4, so that nothing depends on it"),
-		row("the other has not read the newest", behind, entities.Wait, "routes has read incarnation 7, and 7 is the newest: both must have read one"),
-		row("nor has this one", selfBehind, entities.Wait, "web has read incarnation 7, and 7 is the newest: both must have read one"),
-		row("not rendered", capacities(next, [2]any{4, 2}, map[string]any{"v1": 1}), entities.Error, "parameters of v2 of routes in prod: nothing is stored of routes v2"),
-		row("no number", capacities(next, [2]any{4, 2}, weights(1, true)), entities.Error, "v2 of routes in prod: parameter weight is no number"),
-		{Name: "the first ever grows from nothing", Sources: capacities(next, [2]any{9, 2}, weights(20, 40)).Sources(), Asked: first, Want: entities.Pass, Says: "this one goes from 0 to 2, routes in prod goes from 20 to 40: it need not wait"},
+		row("the balancer shrinks first", capacities(next, [2]any{4, 2.0}, weights(40, 20)), entities.Wait, "routes in prod changes from 40 to 20 and must go first when shrinking; this one changes from 4 to 2"),
+		row("in progress", capacities(moved(entities.StatusConverging, maestro.InProgress), [2]any{4, 2}, weights(40, 20)), entities.Wait, "routes in prod changes from 40 to 20 and must go first when shrinking; this one changes from 4 to 2"),
+		row("failed", capacities(moved(entities.StatusFailed, maestro.Failed), [2]any{4, 2}, weights(40, 20)), entities.Fail, "routes in prod changes from 40 to 20 and must go first when shrinking; this one changes from 4 to 2, and routes is FAILED"),
+		row("succeeded", capacities(moved(entities.StatusConverged, maestro.Succeeded), [2]any{4, 2}, weights(40, 20)), entities.Pass, "this one changes from 4 to 2, routes in prod stays at 20: it need not wait"),
+		row("the job grows first", capacities(next, [2]any{2, 4}, weights(20, 40)), entities.Pass, "this one changes from 2 to 4, routes in prod changes from 20 to 40: it need not wait"),
+		row("no change needs no query", World{Stored: capacities(next, [2]any{4, 4}, nil).Stored}, entities.Pass, "the capacity stays at 4, so nothing depends on it"),
+		row("the other service is behind", behind, entities.Wait, "routes has read incarnation 7, but 7 is the newest; both services must have read it"),
+		row("this service is behind", selfBehind, entities.Wait, "web has read incarnation 7, but 7 is the newest; both services must have read it"),
+		row("not rendered", capacities(next, [2]any{4, 2}, map[string]any{"v1": 1}), entities.Error, "parameters of v2 of routes in prod: routes v2 is not stored"),
+		row("no number", capacities(next, [2]any{4, 2}, weights(1, true)), entities.Error, "v2 of routes in prod: parameter weight is not a number"),
+		{Name: "the first release starts at zero", Sources: capacities(next, [2]any{9, 2}, weights(20, 40)).Sources(), Asked: first, Want: entities.Pass, Says: "this one changes from 0 to 2, routes in prod changes from 20 to 40: it need not wait"},
 	}})
 }
 

@@ -41,14 +41,14 @@ func (c inPlan) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, e
 		return incomplete(a)
 	}
 	if c.sources.Plans == nil || c.sources.Services == nil {
-		return entities.CheckReading{}, errors.New("plans cannot be asked here")
+		return entities.CheckReading{}, errors.New("plans are not available here")
 	}
 	release, err := c.sources.asked(ctx, a)
 	switch {
 	case err != nil:
 		return entities.CheckReading{}, err
 	case release.Aspect != "":
-		return pass("it gives values, and deploys nothing")
+		return pass("it only releases values")
 	case release.ID == "":
 		return unevaluated("release %s is not known", a.Evaluation.Release)
 	}

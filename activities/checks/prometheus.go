@@ -37,7 +37,7 @@ func (c prometheus) Evaluate(ctx context.Context, a Asked) (entities.CheckReadin
 	case err != nil:
 		return entities.CheckReading{}, err
 	case len(samples) == 0 && d.Empty == "pass":
-		return pass("the query gives no sample, which is declared to pass")
+		return pass("the query returned no samples, which is declared to pass")
 	case len(samples) == 0:
 		return entities.CheckReading{}, errNoSample
 	}
@@ -45,14 +45,14 @@ func (c prometheus) Evaluate(ctx context.Context, a Asked) (entities.CheckReadin
 }
 
 // errNoSample means that the query has no data.
-var errNoSample = errors.New("the query gives no sample")
+var errNoSample = errors.New("the query returned no samples")
 
 // bounded evaluates the worst sample: the one furthest outside of the bounds, or else the one nearest to them.
 func bounded(d *entities.PrometheusQuery, samples []sample) (entities.CheckReading, error) {
 	worst, how, least := samples[0], "", math.Inf(1)
 	for _, s := range samples {
 		if math.IsNaN(s.value) {
-			return unevaluated("%s is no number (NaN)", s)
+			return unevaluated("%s is not a number (NaN)", s)
 		}
 		room, bound := roomOf(d, s.value)
 		if how == "" || room < least {
@@ -151,13 +151,13 @@ func (p promServer) between(ctx context.Context, query string, from, to time.Tim
 		return nil, severalSeries(len(all))
 	}
 	if most := int(to.Sub(from)/step) + 1; len(all[0]) > most {
-		return nil, fmt.Errorf("%d samples; at most %d were asked for", len(all[0]), most)
+		return nil, fmt.Errorf("%d samples; expected at most %d", len(all[0]), most)
 	}
 	return all[0], nil
 }
 
 func severalSeries(n int) error {
-	return fmt.Errorf("the query gives %d series; expected one, by sum() or max()", n)
+	return fmt.Errorf("the query returned %d series; expected one, by sum() or max()", n)
 }
 
 // ask runs a query and parses its answer. It removes secrets that the answer repeats.
@@ -181,7 +181,7 @@ func ask[T any](ctx context.Context, p promServer, path, query string, values ur
 		if a.Error != "" {
 			return nil, fmt.Errorf("%s answered %d: %s: %s", r.where(), got.status, oneLine(a.ErrorType, 40), oneLine(r.secrets.hide(a.Error), maxExcerpt))
 		}
-		return nil, fmt.Errorf("%s answered %d, and nothing that a Prometheus says: %s", r.where(), got.status, oneLine(got.text, maxExcerpt))
+		return nil, fmt.Errorf("%s answered %d, not like a Prometheus: %s", r.where(), got.status, oneLine(got.text, maxExcerpt))
 	}
 	a.hide = r.secrets.hide
 	all, err := read(a)
@@ -212,7 +212,7 @@ func (a promAnswer) series() ([][]float64, error) {
 		Histograms []json.RawMessage `json:"histograms"`
 	}
 	if a.Data.ResultType != "matrix" {
-		return nil, fmt.Errorf("the query gives a %s; expected a matrix", oneLine(a.Data.ResultType, 40))
+		return nil, fmt.Errorf("the query returned a %s; expected a matrix", oneLine(a.Data.ResultType, 40))
 	}
 	if err := json.Unmarshal(a.Data.Result, &all); err != nil {
 		return nil, fmt.Errorf("malformed matrix: %w", err)
@@ -220,7 +220,7 @@ func (a promAnswer) series() ([][]float64, error) {
 	var out [][]float64
 	for _, s := range all {
 		if len(s.Histograms) > 0 {
-			return nil, errors.New("the query gives histograms; expected numbers")
+			return nil, errors.New("the query returned histograms; expected numbers")
 		}
 		values := make([]float64, len(s.Values))
 		for i, point := range s.Values {
@@ -259,7 +259,7 @@ func (a promAnswer) samples() ([]sample, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("the query gives a %s; expected a vector or a scalar", oneLine(a.Data.ResultType, 40))
+	return nil, fmt.Errorf("the query returned a %s; expected a vector or a scalar", oneLine(a.Data.ResultType, 40))
 }
 
 // promPoint is [time, "value"].

@@ -30,7 +30,7 @@ func (s selects) Evaluate(ctx context.Context, a Asked) (entities.CheckReading, 
 	case d == nil || d.Job != nil || d.Task != nil:
 		return incomplete(a)
 	case s.sources.Commands == nil:
-		return unevaluated("no commands are run here")
+		return unevaluated("commands are not available here")
 	}
 	all, err := selection.Among(a.Evaluation)
 	if err != nil {

@@ -46,7 +46,7 @@ func TestSelection_D24_A20(t *testing.T) {
 	}))
 	now := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	require.Equal(t, entities.CheckReading{
-		Verdict: entities.Pass, Reason: "selects eu-2; asked again after 5m", Selected: []string{"eu-2"}, At: now, Retry: now.Add(5 * time.Minute),
+		Verdict: entities.Pass, Reason: "selects eu-2; runs again after 5m", Selected: []string{"eu-2"}, At: now, Retry: now.Add(5 * time.Minute),
 	}, r)
 	told, err := os.ReadFile(filepath.Join(dir, "told.json"))
 	require.NoError(t, err)
@@ -81,8 +81,8 @@ func TestSelection_D24_A20(t *testing.T) {
 		{Name: "a secret", Sources: here, Asked: selecting(`echo "$TOKEN"`, func(d *entities.CheckDefinition) {
 			d.Command.Env = map[string]entities.Value{"TOKEN": {WorkerEnv: "TOKEN"}}
 		}), Want: entities.Error, Says: `sh: it printed "***"; expected JSON…`},
-		{Name: "nowhere", Sources: checks.Sources{Own: own}, Asked: selecting("true", same), Want: entities.Error, Says: "no commands are run here"},
-		{Name: "unknown release", Sources: checks.Sources{Own: lost, Commands: recorded{}}, Asked: selecting("true", same), Want: entities.Error, Says: "what is known of the release: i/o timeout"},
-		{Name: "a Job", Sources: here, Asked: selecting("true", func(d *entities.CheckDefinition) { d.Command.Job = &entities.CommandJob{} }), Want: entities.Error, Says: "its definition says nothing of selection"},
+		{Name: "no worker for it", Sources: checks.Sources{Own: own}, Asked: selecting("true", same), Want: entities.Error, Says: "commands are not available here"},
+		{Name: "unknown release", Sources: checks.Sources{Own: lost, Commands: recorded{}}, Asked: selecting("true", same), Want: entities.Error, Says: "status of the release: i/o timeout"},
+		{Name: "a Job", Sources: here, Asked: selecting("true", func(d *entities.CheckDefinition) { d.Command.Job = &entities.CommandJob{} }), Want: entities.Error, Says: "its definition lacks selection"},
 	}})
 }

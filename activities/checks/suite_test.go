@@ -49,7 +49,7 @@ func Conform(t *testing.T, k Kind) {
 		asked.Definition = entities.CheckDefinition{Application: "shop", Service: "web", Channel: "prod", ID: "x", Kind: k.Kind}
 		require.Equal(t, entities.Error, k.evaluate(t, first.Sources, asked).Verdict)
 	})
-	t.Run("without sources it is an ERROR, or the same", func(t *testing.T) {
+	t.Run("no sources give an ERROR, or the same verdict", func(t *testing.T) {
 		t.Parallel()
 		want := entities.Error
 		if k.Kind.Offline() {
@@ -57,7 +57,7 @@ func Conform(t *testing.T, k Kind) {
 		}
 		require.Equal(t, want, k.evaluate(t, checks.Sources{}, first.Asked).Verdict)
 	})
-	t.Run("an end before it began is an ERROR", func(t *testing.T) {
+	t.Run("an ended context is an ERROR", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -66,12 +66,12 @@ func Conform(t *testing.T, k Kind) {
 	if k.Kind.Offline() {
 		return
 	}
-	t.Run("an end while it asks is an ERROR, at once", func(t *testing.T) {
+	t.Run("a context that ends during a query is an ERROR at once", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		require.Equal(t, entities.Error, checks.Evaluate(ctx, Hanging(cancel), first.Asked).Verdict)
-		require.ErrorIs(t, ctx.Err(), context.Canceled, "it did not end with its context, or asked nobody")
+		require.ErrorIs(t, ctx.Err(), context.Canceled, "it did not end with its context, or made no query")
 	})
 	t.Run("a source that panics is an ERROR", func(t *testing.T) {
 		t.Parallel()
@@ -92,8 +92,8 @@ func (k Kind) answers(t *testing.T, row Row) {
 	} else {
 		require.Equal(t, row.Says, r.Reason)
 	}
-	require.Equal(t, before, asJSON(t, row.Asked), "what was asked has been edited")
-	require.Equal(t, r, k.evaluate(t, row.Sources, row.Asked), "asked again, it says something else")
+	require.Equal(t, before, asJSON(t, row.Asked), "the request was modified")
+	require.Equal(t, r, k.evaluate(t, row.Sources, row.Asked), "a second evaluation differs")
 }
 
 // evaluate evaluates, and checks what every reading promises.

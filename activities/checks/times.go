@@ -34,14 +34,14 @@ func Times(d entities.AllowedTimes, now time.Time) (entities.CheckReading, error
 		}
 		return fail("it does not open within %d years%s", horizonYears, why)
 	case !now.Before(open.from):
-		reading, err := pass("open, and no end of it within %d years", horizonYears)
+		reading, err := pass("open, without a closing time within %d years", horizonYears)
 		if !open.to.IsZero() {
 			reading.Reason, reading.Next = "open until "+c.shown(open.to, now), open.to.UTC()
 		}
 		return reading, err
 	}
 	if why == "" {
-		why = "outside of its hours"
+		why = "outside its hours"
 	}
 	reading, err := wait("opens %s (%s)", c.shown(open.from, now), why)
 	reading.Next = open.from.UTC()

@@ -149,12 +149,12 @@ func TestTimesAgainstEveryMinute_A20(t *testing.T) {
 		open, change := s.next(in, now)
 		require.Equal(t, open, r.Verdict == entities.Pass, "%s at %s: %s", zone, now, r.Reason)
 		if change.IsZero() {
-			require.False(t, !r.Next.IsZero() && r.Next.Before(now.AddDate(0, 0, days)), "nothing changes within %d days, and it says %s", days, r.Next)
+			require.False(t, !r.Next.IsZero() && r.Next.Before(now.AddDate(0, 0, days)), "no change within %d days, but Next is %s", days, r.Next)
 			return
 		}
 		require.Equal(t, change.UTC().Format(time.RFC3339), r.Next.Format(time.RFC3339), "%s", r.Reason)
 		then, err := checks.Times(s.def, r.Next)
 		require.NoError(t, err)
-		require.NotEqual(t, r.Verdict, then.Verdict, "at the moment that it named, nothing changes")
+		require.NotEqual(t, r.Verdict, then.Verdict, "the verdict does not change at Next")
 	})
 }

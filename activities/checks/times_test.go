@@ -25,7 +25,7 @@ func office() entities.AllowedTimes {
 
 func newYear() entities.AllowedTimes {
 	d := office()
-	d.Freezes = []entities.Freeze{{From: "2026-12-19", To: "2027-01-03", Reason: "New Year freeze: nobody is here"}}
+	d.Freezes = []entities.Freeze{{From: "2026-12-19", To: "2027-01-03", Reason: "New Year freeze: office closed"}}
 	return d
 }
 
@@ -48,13 +48,13 @@ func TestTimes_A20(t *testing.T) {
 	}{
 		{"in the window", office(), "2026-11-23T10:00:00+01:00", "PASS 2026-11-23T15:00:00Z open until Mon 16:00 CET"},
 		{"as it opens", office(), "2026-11-23T09:00:00+01:00", "PASS 2026-11-23T15:00:00Z open until Mon 16:00 CET"},
-		{"right before", office(), "2026-11-23T08:59:59+01:00", "WAIT 2026-11-23T08:00:00Z opens Mon 09:00 CET (outside of its hours)"},
-		{"as it closes", office(), "2026-11-23T16:00:00+01:00", "WAIT 2026-11-24T08:00:00Z opens Tue 09:00 CET (outside of its hours)"},
-		{"over the weekend", office(), "2026-11-26T16:00:00+01:00", "WAIT 2026-11-30T08:00:00Z opens Mon 09:00 CET (outside of its hours)"},
+		{"right before", office(), "2026-11-23T08:59:59+01:00", "WAIT 2026-11-23T08:00:00Z opens Mon 09:00 CET (outside its hours)"},
+		{"as it closes", office(), "2026-11-23T16:00:00+01:00", "WAIT 2026-11-24T08:00:00Z opens Tue 09:00 CET (outside its hours)"},
+		{"over the weekend", office(), "2026-11-26T16:00:00+01:00", "WAIT 2026-11-30T08:00:00Z opens Mon 09:00 CET (outside its hours)"},
 
-		{"in a freeze over New Year", newYear(), "2026-12-31T10:00:00+01:00", "WAIT 2027-01-04T08:00:00Z opens Mon 4 Jan 2027 09:00 CET (New Year freeze: nobody is here)"},
-		{"before it, when the next window is in it", newYear(), "2026-12-18T10:00:00+01:00", "WAIT 2027-01-04T08:00:00Z opens Mon 4 Jan 2027 09:00 CET (New Year freeze: nobody is here)"},
-		{"its last day is frozen to the end", with(newYear(), func(d *entities.AllowedTimes) { d.Windows = nil }), "2027-01-03T22:59:59Z", "WAIT 2027-01-03T23:00:00Z opens Mon 00:00 CET (New Year freeze: nobody is here)"},
+		{"in a freeze over New Year", newYear(), "2026-12-31T10:00:00+01:00", "WAIT 2027-01-04T08:00:00Z opens Mon 4 Jan 2027 09:00 CET (New Year freeze: office closed)"},
+		{"before it, when the next window is in it", newYear(), "2026-12-18T10:00:00+01:00", "WAIT 2027-01-04T08:00:00Z opens Mon 4 Jan 2027 09:00 CET (New Year freeze: office closed)"},
+		{"its last day is frozen to the end", with(newYear(), func(d *entities.AllowedTimes) { d.Windows = nil }), "2027-01-03T22:59:59Z", "WAIT 2027-01-03T23:00:00Z opens Mon 00:00 CET (New Year freeze: office closed)"},
 		{"a freeze by local time ends then", with(daily("Europe/Paris", ""), func(d *entities.AllowedTimes) {
 			d.Freezes = []entities.Freeze{{From: "2026-12-20T18:00", To: "2026-12-21T09:30"}}
 		}), "2026-12-20T20:00:00+01:00", "WAIT 2026-12-21T08:30:00Z opens Mon 09:30 CET (freeze from 2026-12-20T18:00 to 2026-12-21T09:30)"},
@@ -72,27 +72,27 @@ func TestTimes_A20(t *testing.T) {
 		{"a holiday four weeks from now ends what is open all the time", with(daily("UTC", "12:00-06:00"), func(d *entities.AllowedTimes) {
 			d.Windows, d.Holidays = append(d.Windows, entities.TimeWindow{Hours: "03:00-15:00"}), []string{"2026-11-27"}
 		}), "2026-11-01T10:00:00Z", "PASS 2026-11-27T00:00:00Z open until Fri 27 Nov 00:00 UTC"},
-		{"no windows: always", entities.AllowedTimes{TimeZone: "UTC"}, "2026-11-28T12:00:00Z", "PASS - open, and no end of it within 5 years"},
-		{"days over the end of the week", entities.AllowedTimes{TimeZone: "UTC", Windows: []entities.TimeWindow{{Days: "Sat-Mon"}}}, "2026-11-24T00:00:00Z", "WAIT 2026-11-28T00:00:00Z opens Sat 00:00 UTC (outside of its hours)"},
+		{"no windows: always", entities.AllowedTimes{TimeZone: "UTC"}, "2026-11-28T12:00:00Z", "PASS - open, without a closing time within 5 years"},
+		{"days over the end of the week", entities.AllowedTimes{TimeZone: "UTC", Windows: []entities.TimeWindow{{Days: "Sat-Mon"}}}, "2026-11-24T00:00:00Z", "WAIT 2026-11-28T00:00:00Z opens Sat 00:00 UTC (outside its hours)"},
 
 		// 2026-03-29 in Paris: 01:59:59 CET, 03:00 CEST. 2026-10-25: 02:59:59 CEST, 02:00 CET.
-		{"Paris, a night without 02:30", daily("Europe/Paris", "02:30-05:00"), "2026-03-29T01:59:00+01:00", "WAIT 2026-03-29T01:00:00Z opens Sun 03:00 CEST (outside of its hours)"},
+		{"Paris, a night without 02:30", daily("Europe/Paris", "02:30-05:00"), "2026-03-29T01:59:00+01:00", "WAIT 2026-03-29T01:00:00Z opens Sun 03:00 CEST (outside its hours)"},
 		{"Paris, it is open from the jump on", daily("Europe/Paris", "02:30-05:00"), "2026-03-29T03:00:00+02:00", "PASS 2026-03-29T03:00:00Z open until Sun 05:00 CEST"},
-		{"Paris, a window in the hour that is not there", daily("Europe/Paris", "02:10-02:50"), "2026-03-29T01:00:00+01:00", "WAIT 2026-03-30T00:10:00Z opens Mon 02:10 CEST (outside of its hours)"},
-		{"Paris, a night with two: at the first", daily("Europe/Paris", "02:30-05:00"), "2026-10-25T02:29:00+02:00", "WAIT 2026-10-25T00:30:00Z opens Sun 02:30 CEST (outside of its hours)"},
+		{"Paris, a window in the skipped hour", daily("Europe/Paris", "02:10-02:50"), "2026-03-29T01:00:00+01:00", "WAIT 2026-03-30T00:10:00Z opens Mon 02:10 CEST (outside its hours)"},
+		{"Paris, a night with two: at the first", daily("Europe/Paris", "02:30-05:00"), "2026-10-25T02:29:00+02:00", "WAIT 2026-10-25T00:30:00Z opens Sun 02:30 CEST (outside its hours)"},
 		{"Paris, open through the second", daily("Europe/Paris", "02:30-05:00"), "2026-10-25T02:10:00+01:00", "PASS 2026-10-25T04:00:00Z open until Sun 05:00 CET"},
-		{"Paris, once only", daily("Europe/Paris", "02:10-02:30"), "2026-10-25T02:10:00+01:00", "WAIT 2026-10-26T01:10:00Z opens Mon 02:10 CET (outside of its hours)"},
-		{"Paris, a day of 25 hours", daily("Europe/Paris", "09:00-16:00"), "2026-10-24T16:00:00+02:00", "WAIT 2026-10-25T08:00:00Z opens Sun 09:00 CET (outside of its hours)"},
+		{"Paris, once only", daily("Europe/Paris", "02:10-02:30"), "2026-10-25T02:10:00+01:00", "WAIT 2026-10-26T01:10:00Z opens Mon 02:10 CET (outside its hours)"},
+		{"Paris, a day of 25 hours", daily("Europe/Paris", "09:00-16:00"), "2026-10-24T16:00:00+02:00", "WAIT 2026-10-25T08:00:00Z opens Sun 09:00 CET (outside its hours)"},
 		// 2026-03-08 in New York: 02:00 EST to 03:00 EDT. 2026-11-01: 02:00 EDT to 01:00 EST.
-		{"New York, a night without 02:30", daily("America/New_York", "02:30-05:00"), "2026-03-08T01:00:00-05:00", "WAIT 2026-03-08T07:00:00Z opens Sun 03:00 EDT (outside of its hours)"},
-		{"New York, a night with two 01:30", daily("America/New_York", "01:30-05:00"), "2026-11-01T01:00:00-04:00", "WAIT 2026-11-01T05:30:00Z opens Sun 01:30 EDT (outside of its hours)"},
-		{"New York, the second is not another opening", daily("America/New_York", "01:30-01:45"), "2026-11-01T01:00:00-05:00", "WAIT 2026-11-02T06:30:00Z opens Mon 01:30 EST (outside of its hours)"},
+		{"New York, a night without 02:30", daily("America/New_York", "02:30-05:00"), "2026-03-08T01:00:00-05:00", "WAIT 2026-03-08T07:00:00Z opens Sun 03:00 EDT (outside its hours)"},
+		{"New York, a night with two 01:30", daily("America/New_York", "01:30-05:00"), "2026-11-01T01:00:00-04:00", "WAIT 2026-11-01T05:30:00Z opens Sun 01:30 EDT (outside its hours)"},
+		{"New York, the second is not another opening", daily("America/New_York", "01:30-01:45"), "2026-11-01T01:00:00-05:00", "WAIT 2026-11-02T06:30:00Z opens Mon 01:30 EST (outside its hours)"},
 		// Half an hour. 2026-10-04 in Lord Howe: 02:00 +10:30 to 02:30 +11. 2026-04-05: 02:00 +11 to 01:30 +10:30.
-		{"Lord Howe, a night without 02:10", daily("Australia/Lord_Howe", "02:10-05:00"), "2026-10-04T01:00:00+10:30", "WAIT 2026-10-03T15:30:00Z opens Sun 02:30 +11 (outside of its hours)"},
-		{"Lord Howe, a night with two 01:45", daily("Australia/Lord_Howe", "01:45-05:00"), "2026-04-05T01:00:00+11:00", "WAIT 2026-04-04T14:45:00Z opens Sun 01:45 +11 (outside of its hours)"},
+		{"Lord Howe, a night without 02:10", daily("Australia/Lord_Howe", "02:10-05:00"), "2026-10-04T01:00:00+10:30", "WAIT 2026-10-03T15:30:00Z opens Sun 02:30 +11 (outside its hours)"},
+		{"Lord Howe, a night with two 01:45", daily("Australia/Lord_Howe", "01:45-05:00"), "2026-04-05T01:00:00+11:00", "WAIT 2026-04-04T14:45:00Z opens Sun 01:45 +11 (outside its hours)"},
 		{"Lord Howe, open through the second", daily("Australia/Lord_Howe", "01:45-05:00"), "2026-04-05T01:35:00+10:30", "PASS 2026-04-04T18:30:00Z open until Sun 05:00 +1030"},
 		// 2011-12-30 was no day in Apia.
-		{"Apia, a day that was not", daily("Pacific/Apia", "09:00-16:00"), "2011-12-29T17:00:00-10:00", "WAIT 2011-12-30T19:00:00Z opens Sat 09:00 +14 (outside of its hours)"},
+		{"Apia, a skipped day", daily("Pacific/Apia", "09:00-16:00"), "2011-12-29T17:00:00-10:00", "WAIT 2011-12-30T19:00:00Z opens Sat 09:00 +14 (outside its hours)"},
 
 		{"leap day", with(daily("UTC", "09:00-16:00"), func(d *entities.AllowedTimes) { d.Holidays = []string{"2028-02-28"} }), "2028-02-28T10:00:00Z", "WAIT 2028-02-29T09:00:00Z opens Tue 09:00 UTC (holiday 2028-02-28)"},
 		{"a freeze of leap day", with(daily("UTC", ""), func(d *entities.AllowedTimes) {
@@ -106,11 +106,11 @@ func TestTimes_A20(t *testing.T) {
 			d.TimeZone, d.HolidayCountries, d.Windows[0].Days = "America/New_York", []string{"US"}, "Mon-Fri"
 		}), "2027-12-31T10:00:00-05:00", "WAIT 2028-01-03T14:00:00Z opens Mon 3 Jan 2028 09:00 EST (holiday: New Year's Day)"},
 		{"Easter in France", with(office(), func(d *entities.AllowedTimes) { d.HolidayCountries = []string{"FR"} }), "2026-04-06T10:00:00+02:00", "WAIT 2026-04-07T07:00:00Z opens Tue 09:00 CEST (holiday: Lundi de Pâques)"},
-		{"Good Friday is none in France", with(office(), func(d *entities.AllowedTimes) { d.HolidayCountries, d.Windows[0].Days = []string{"FR"}, "Fri" }), "2026-04-03T10:00:00+02:00", "PASS 2026-04-03T14:00:00Z open until Fri 16:00 CEST"},
+		{"Good Friday is not a holiday in France", with(office(), func(d *entities.AllowedTimes) { d.HolidayCountries, d.Windows[0].Days = []string{"FR"}, "Fri" }), "2026-04-03T10:00:00+02:00", "PASS 2026-04-03T14:00:00Z open until Fri 16:00 CEST"},
 		{"Epiphany in Bavaria", with(office(), func(d *entities.AllowedTimes) { d.TimeZone, d.HolidayCountries = "Europe/Berlin", []string{"DE-BY"} }), "2026-01-06T10:00:00+01:00", "WAIT 2026-01-07T08:00:00Z opens Wed 09:00 CET (holiday: Heilige Drei Könige)"},
-		{"which is none in Berlin", with(office(), func(d *entities.AllowedTimes) { d.TimeZone, d.HolidayCountries = "Europe/Berlin", []string{"DE-BE"} }), "2026-01-06T10:00:00+01:00", "PASS 2026-01-06T15:00:00Z open until Tue 16:00 CET"},
+		{"Epiphany is not a holiday in Berlin", with(office(), func(d *entities.AllowedTimes) { d.TimeZone, d.HolidayCountries = "Europe/Berlin", []string{"DE-BE"} }), "2026-01-06T10:00:00+01:00", "PASS 2026-01-06T15:00:00Z open until Tue 16:00 CET"},
 		{"Boxing Day made up for in Britain", with(office(), func(d *entities.AllowedTimes) { d.TimeZone, d.HolidayCountries = "Europe/London", []string{"GB"} }), "2026-12-28T10:00:00Z", "WAIT 2026-12-29T09:00:00Z opens Tue 09:00 GMT (holiday: Boxing Day)"},
-		{"no window begins on a holiday, nor goes on after it", with(daily("UTC", "22:00-06:00"), func(d *entities.AllowedTimes) { d.Holidays = []string{"2026-12-24"} }), "2026-12-25T01:00:00Z", "WAIT 2026-12-25T22:00:00Z opens Fri 22:00 UTC (outside of its hours)"},
+		{"no window begins on a holiday or continues after it", with(daily("UTC", "22:00-06:00"), func(d *entities.AllowedTimes) { d.Holidays = []string{"2026-12-24"} }), "2026-12-25T01:00:00Z", "WAIT 2026-12-25T22:00:00Z opens Fri 22:00 UTC (outside its hours)"},
 		{"a window ends where a holiday begins", with(daily("UTC", "22:00-06:00"), func(d *entities.AllowedTimes) { d.Holidays = []string{"2026-12-24"} }), "2026-12-23T23:00:00Z", "PASS 2026-12-24T00:00:00Z open until Thu 00:00 UTC"},
 
 		{"never again", with(office(), func(d *entities.AllowedTimes) {
@@ -146,22 +146,22 @@ func TestTimesThatCannotBeRead_A20_D16(t *testing.T) {
 		{entities.AllowedTimes{}, "it has no time zone; expected a name such as Europe/Paris or UTC"},
 		{entities.AllowedTimes{TimeZone: "Local"}, "it has no time zone; expected a name such as Europe/Paris or UTC"},
 		{entities.AllowedTimes{TimeZone: "Europe/Atlantis"}, `time zone "Europe/Atlantis" is unknown; expected a name such as Europe/Paris`},
-		{window("Mon-Thr", ""), `"Thr" is no day of the week; expected Mon, Mon-Thu or Sat,Sun`},
-		{window("", "9-16"), `"9" is no time of the day; expected 09:00`},
+		{window("Mon-Thr", ""), `invalid day of the week "Thr"; expected Mon, Mon-Thu or Sat,Sun`},
+		{window("", "9-16"), `invalid time of day "9"; expected 09:00`},
 		{window("", "09:00"), `hours are "09:00"; expected 09:00-16:00`},
-		{window("", "09:00-25:00"), `"25:00" is no time of the day; expected 09:00`},
-		{window("", "24:00-06:00"), "hours 24:00-06:00 begin where they end; leave them out for a whole day"},
-		{window("", "09:00-09:00"), "hours 09:00-09:00 begin where they end; leave them out for a whole day"},
-		{freeze("soon", "2026-12-20"), `freeze from "soon", which is no time; expected 2026-12-20, 2026-12-20T18:00 or RFC 3339`},
-		{freeze("2026-12-20", ""), `freeze to "", which is no time; expected 2026-12-20, 2026-12-20T18:00 or RFC 3339`},
+		{window("", "09:00-25:00"), `invalid time of day "25:00"; expected 09:00`},
+		{window("", "24:00-06:00"), "hours 24:00-06:00 have no length; omit them for a whole day"},
+		{window("", "09:00-09:00"), "hours 09:00-09:00 have no length; omit them for a whole day"},
+		{freeze("soon", "2026-12-20"), `freeze from: invalid time "soon"; expected 2026-12-20, 2026-12-20T18:00 or RFC 3339`},
+		{freeze("2026-12-20", ""), `freeze to: invalid time ""; expected 2026-12-20, 2026-12-20T18:00 or RFC 3339`},
 		{freeze("2026-12-20", "2026-12-19"), "freeze from 2026-12-20 ends at 2026-12-19, before it begins"},
-		{freeze("2026-02-29", "2026-03-01"), `freeze from "2026-02-29", which is no time; expected 2026-12-20, 2026-12-20T18:00 or RFC 3339`},
-		{entities.AllowedTimes{TimeZone: "UTC", Holidays: []string{"24.12."}}, `holiday "24.12." is no date; expected 2026-12-24`},
+		{freeze("2026-02-29", "2026-03-01"), `freeze from: invalid time "2026-02-29"; expected 2026-12-20, 2026-12-20T18:00 or RFC 3339`},
+		{entities.AllowedTimes{TimeZone: "UTC", Holidays: []string{"24.12."}}, `invalid date "24.12." of a holiday; expected 2026-12-24`},
 	} {
 		_, err := checks.Times(row.def, at(t, "2026-11-23T10:00:00Z"))
 		require.EqualError(t, err, row.says)
 	}
 	_, err := checks.Times(entities.AllowedTimes{TimeZone: "UTC", HolidayCountries: []string{"XX"}}, at(t, "2026-11-23T10:00:00Z"))
-	require.ErrorContains(t, err, `holidays of "XX" are not known; expected some of AT AU-ACT`)
+	require.ErrorContains(t, err, `holidays of "XX" are unknown; expected some of AT AU-ACT`)
 	require.Contains(t, checks.HolidayCountries(), "DE-BY")
 }

@@ -85,7 +85,7 @@ func (w World) Parameters(_ context.Context, application, service, _, version st
 	}
 	p, ok := w.Rendered[service+"@"+version]
 	if !ok {
-		return nil, fmt.Errorf("nothing is stored of %s %s", service, version)
+		return nil, fmt.Errorf("%s %s is not stored", service, version)
 	}
 	return p, nil
 }

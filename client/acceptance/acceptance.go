@@ -89,21 +89,21 @@ func (o Options) trials(dir, name string) []trial {
 	return []trial{
 		{what: "a configuration is published", args: o.apply(dir)},
 		{what: "a service is created", args: []string{"release", web, good, "--wait", "--timeout", patience}, then: runs(good)},
-		{what: "another version takes its place", args: []string{"release", web, better, "--wait", "--timeout", patience}, then: runs(better)},
-		{what: "a broken version is found out and taken back", args: []string{"release", web, o.Broken, "--wait", "--timeout", patience}, exit: failed, then: runs(better)},
-		{what: "why is explained", args: []string{"explain", web, "only"}},
-		{what: "a person rolls back", args: []string{"rollback", web, "--reason", "acceptance"}},
-		{what: "and the version before runs", args: []string{"wait", web, "--timeout", patience}, exit: failed, then: runs(good)},
+		{what: "a second version is deployed", args: []string{"release", web, better, "--wait", "--timeout", patience}, then: runs(better)},
+		{what: "a broken version is rolled back", args: []string{"release", web, o.Broken, "--wait", "--timeout", patience}, exit: failed, then: runs(better)},
+		{what: "the failure is explained", args: []string{"explain", web, "only"}},
+		{what: "a manual rollback is accepted", args: []string{"rollback", web, "--reason", "acceptance"}},
+		{what: "the previous version runs", args: []string{"wait", web, "--timeout", patience}, exit: failed, then: runs(good)},
 	}
 }
 
 func (o Options) removal(dir, name string) []trial {
 	return []trial{
 		{
-			what: "its removal is asked for", args: append(o.apply(dir), "--remove", name+"/web", "--reason", "acceptance", "--yes"),
+			what: "its removal is requested", args: append(o.apply(dir), "--remove", name+"/web", "--reason", "acceptance", "--yes"),
 			before: func() error { return os.Remove(filepath.Join(dir, "web.converge.yaml")) },
 		},
-		{what: "nothing of it is left", gone: true, args: []string{"status", name + "/web", "--output", "json"}},
+		{what: "the service is deleted", gone: true, args: []string{"status", name + "/web", "--output", "json"}},
 	}
 }
 

@@ -75,7 +75,7 @@ func TestAllOfAPlaceHolds(t *testing.T) {
 	p := &place{}
 	require.True(t, try(t, p), p.printed)
 	require.Len(t, p.printed, 9)
-	require.Equal(t, "ok    nothing of it is left", p.printed[8])
+	require.Equal(t, "ok    the service is deleted", p.printed[8])
 }
 
 // After a failed trial the later ones are skipped, and everything that was created is removed.
@@ -84,14 +84,14 @@ func TestAPlaceThatDoesNotHoldIsCleanedUp(t *testing.T) {
 	p := &place{stuck: true}
 	require.False(t, try(t, p))
 	require.True(t, p.removed)
-	require.Equal(t, []string{"ok    a configuration is published", "ok    a service is created", "FAIL  another version takes its place: exit status 2, expected 0"}, p.printed[:3])
+	require.Equal(t, []string{"ok    a configuration is published", "ok    a service is created", "FAIL  a second version is deployed: exit status 2, expected 0"}, p.printed[:3])
 	require.Contains(t, p.printed, "      it did not start")
 }
 
 func TestAPlaceIsNamedByValues(t *testing.T) {
 	t.Parallel()
 	_, err := Kubernetes{Context: "a\"b"}.Place()
-	require.EqualError(t, err, `"a\"b" cannot stand in a configuration; expected a name`)
+	require.EqualError(t, err, `"a\"b" is not allowed in a configuration; expected a name`)
 	_, err = ECS{Cluster: "test", Region: "${x}"}.Place()
-	require.EqualError(t, err, `"${x}" cannot stand in a configuration; expected a name`)
+	require.EqualError(t, err, `"${x}" is not allowed in a configuration; expected a name`)
 }

@@ -62,7 +62,7 @@ func (e ECS) Place() (Place, error) {
 func (p Place) check() error {
 	for _, name := range entities.SortedKeys(p.values) {
 		if strings.ContainsAny(p.values[name], "\"\\\n${}") {
-			return fmt.Errorf("%q cannot stand in a configuration; expected a name", p.values[name])
+			return fmt.Errorf("%q is not allowed in a configuration; expected a name", p.values[name])
 		}
 	}
 	return nil

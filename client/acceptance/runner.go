@@ -79,7 +79,7 @@ func (r runner) await(ctx context.Context, args []string) (said string, err erro
 			return said, nil
 		}
 		if r.console.Sleep(ctx, pause) != nil {
-			return said, fmt.Errorf("it is %s after %s", cmp.Or(s.Status, "not known to be gone"), r.timeout)
+			return said, fmt.Errorf("its status is %s after %s", cmp.Or(s.Status, "unknown"), r.timeout)
 		}
 	}
 }

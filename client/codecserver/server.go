@@ -53,13 +53,13 @@ func New(o Options) (http.Handler, error) {
 	proven := o.Identity.Issuer != ""
 	switch {
 	case !o.Codec.Keyed():
-		return nil, errors.New("there is no key to decrypt with; name it by CONVERGE_STORE_KEY")
+		return nil, errors.New("no key to decrypt with; set CONVERGE_STORE_KEY")
 	case !proven && o.Secret == "":
-		return nil, errors.New("nobody may ask yet; say who may: by an issuer of tokens, or by a secret")
+		return nil, errors.New("no caller is allowed; set a token issuer or a secret")
 	case o.Secret != "" && len(o.Secret) < shortestSecret:
-		return nil, fmt.Errorf("the secret has %d bytes; expected %d at least", len(o.Secret), shortestSecret)
+		return nil, fmt.Errorf("the secret has %d bytes; expected at least %d", len(o.Secret), shortestSecret)
 	case proven && (o.Identity.Audience == "" || len(o.To) == 0):
-		return nil, errors.New("an issuer takes an audience, and the people or groups who may ask")
+		return nil, errors.New("an issuer requires an audience and the allowed people or groups")
 	}
 	s := &server{Options: o, activities: &activities.Activities{}, codec: converter.NewPayloadCodecHTTPHandler(o.Codec)}
 	return s, nil
@@ -74,7 +74,7 @@ type server struct {
 // ServeHTTP implements http.Handler.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.named(r.Host) {
-		http.Error(w, "this server does not go by that name; it is told its names by --host", http.StatusMisdirectedRequest)
+		http.Error(w, "unknown host name; allow it with --host", http.StatusMisdirectedRequest)
 		return
 	}
 	if !s.fromKnownPage(w, r) {
@@ -109,7 +109,7 @@ func (s *server) fromKnownPage(w http.ResponseWriter, r *http.Request) bool {
 	case origin == "":
 		return true
 	case !slices.Contains(s.Origins, origin):
-		http.Error(w, "pages of that origin may not ask; those that may are named by --origin", http.StatusForbidden)
+		http.Error(w, "the origin is not allowed; allow it with --origin", http.StatusForbidden)
 		return false
 	}
 	w.Header().Set("Access-Control-Allow-Origin", origin)
@@ -134,13 +134,13 @@ func (s *server) named(host string) bool {
 func (s *server) allowed(ctx context.Context, authorization string) error {
 	kind, token, _ := strings.Cut(authorization, " ")
 	if token == "" || !strings.EqualFold(kind, "Bearer") {
-		return errors.New("say who asks: Authorization: Bearer TOKEN")
+		return errors.New("missing credentials; expected Authorization: Bearer TOKEN")
 	}
 	if s.Secret != "" && same(token, s.Secret) {
 		return nil
 	}
 	if s.Identity.Issuer == "" {
-		return errors.New("that is not the secret")
+		return errors.New("wrong secret")
 	}
 	who, err := s.activities.Whose(ctx, s.Identity, token)
 	if err != nil {

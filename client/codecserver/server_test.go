@@ -72,17 +72,17 @@ func TestCodecServerRefuses_G5(t *testing.T) {
 		change func(*asked)
 		code   int
 	}{
-		"as it should be":     {func(*asked) {}, http.StatusOK},
-		"by its own name":     {func(a *asked) { a.host = "codec.shop.dev" }, http.StatusOK},
-		"from a named page":   {func(a *asked) { a.origin = "https://temporal.shop.dev" }, http.StatusOK},
+		"valid":               {func(*asked) {}, http.StatusOK},
+		"by an allowed host":  {func(a *asked) { a.host = "codec.shop.dev" }, http.StatusOK},
+		"from a named origin": {func(a *asked) { a.origin = "https://temporal.shop.dev" }, http.StatusOK},
 		"rebound":             {func(a *asked) { a.host = "rebound.example:8234" }, http.StatusMisdirectedRequest},
 		"no token":            {func(a *asked) { a.authorization = "" }, http.StatusUnauthorized},
 		"another token":       {func(a *asked) { a.authorization = "Bearer wrong" }, http.StatusUnauthorized},
 		"not as a bearer":     {func(a *asked) { a.authorization = "Basic " + secret }, http.StatusUnauthorized},
-		"from another page":   {func(a *asked) { a.origin = "https://evil.example" }, http.StatusForbidden},
-		"from no page at all": {func(a *asked) { a.origin = "null" }, http.StatusForbidden},
+		"from another origin": {func(a *asked) { a.origin = "https://evil.example" }, http.StatusForbidden},
+		"from a null origin":  {func(a *asked) { a.origin = "null" }, http.StatusForbidden},
 		"by GET":              {func(a *asked) { a.method = http.MethodGet }, http.StatusNotFound},
-		"elsewhere":           {func(a *asked) { a.path = "/x/decode" }, http.StatusNotFound},
+		"another path":        {func(a *asked) { a.path = "/x/decode" }, http.StatusNotFound},
 	} {
 		a := good
 		row.change(&a)
@@ -130,10 +130,10 @@ func TestCodecServerAsksTheIssuer_G5(t *testing.T) {
 func TestCodecServerIsForSomebody(t *testing.T) {
 	c, _ := keyed(t)
 	for want, o := range map[string]codecserver.Options{
-		"there is no key to decrypt with; name it by CONVERGE_STORE_KEY":                         {Codec: &codec.Codec{}, Secret: secret},
-		"nobody may ask yet; say who may: by an issuer of tokens, or by a secret":                {Codec: c},
-		"the secret has 5 bytes; expected 20 at least":                                           {Codec: c, Secret: "short"},
-		"an issuer takes an audience, and the people or groups who may ask":                      {Codec: c, Identity: entities.Identity{Issuer: "https://id", Audience: "x"}},
+		"no key to decrypt with; set CONVERGE_STORE_KEY":                                         {Codec: &codec.Codec{}, Secret: secret},
+		"no caller is allowed; set a token issuer or a secret":                                   {Codec: c},
+		"the secret has 5 bytes; expected at least 20":                                           {Codec: c, Secret: "short"},
+		"an issuer requires an audience and the allowed people or groups":                        {Codec: c, Identity: entities.Identity{Issuer: "https://id", Audience: "x"}},
 		`origin "*": expected https://HOST, as a browser names it`:                               {Codec: c, Secret: secret, Origins: []string{"*"}},
 		`origin "https://temporal.shop.dev/": expected https://HOST, as a browser names it`:      {Codec: c, Secret: secret, Origins: []string{"https://temporal.shop.dev/"}},
 		`origin "https://temporal.shop.dev/login": expected https://HOST, as a browser names it`: {Codec: c, Secret: secret, Origins: []string{"https://temporal.shop.dev/login"}},

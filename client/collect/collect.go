@@ -61,7 +61,7 @@ func (c Collect) Run(ctx context.Context) ([]store.CollectedKind, error) {
 func (c Collect) belongs(ctx context.Context) error {
 	i, err := c.Store.Installation(ctx)
 	if store.IsNotFound(err) {
-		return fmt.Errorf("the store %s belongs to no installation yet: no worker has ever served from it [no-installation]", c.Store.URL())
+		return fmt.Errorf("the store %s belongs to no installation yet: no worker has used it [no-installation]", c.Store.URL())
 	}
 	if err != nil {
 		return err
@@ -75,11 +75,11 @@ func (c Collect) belongs(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("describe namespace %s: %w", c.Namespace, err)
 	case i.Exported != "":
-		return fmt.Errorf("the installation of the store %s was exported by %s: what refers to it is elsewhere [exported]", c.Store.URL(), i.Exported)
+		return fmt.Errorf("the installation of the store %s was exported by %s: the references to its content are elsewhere [exported]", c.Store.URL(), i.Exported)
 	case importing != "":
-		return fmt.Errorf("an archive is being written to the store %s, or was when that was cut off; import it again first [importing]", c.Store.URL())
+		return fmt.Errorf("an import of an archive into the store %s is in progress or was interrupted; import it again first [importing]", c.Store.URL())
 	case i.NamespaceID != d.GetNamespaceInfo().GetId():
-		return fmt.Errorf("the store %s belongs to namespace %s (%s), and this is %s (%s): what refers to it is there [other-namespace]",
+		return fmt.Errorf("the store %s belongs to namespace %s (%s), and this is %s (%s): the references to its content are there [other-namespace]",
 			c.Store.URL(), i.Namespace, i.NamespaceID, c.Namespace, d.GetNamespaceInfo().GetId())
 	}
 	return nil

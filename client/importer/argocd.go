@@ -27,11 +27,11 @@ func fromArgo(r reader) error {
 		case "ApplicationSet":
 			d.argoSet(name, field(o, "spec"))
 		case "AppProject":
-			d.leave("AppProject %s: who may release what where is said by people, and by allow of a Runtime", name)
+			d.leave("AppProject %s: declare who may release what where in grants, and in allow of a Runtime", name)
 		}
 	}
 	if len(d.services) == 0 {
-		return errors.New(strings.Join(append([]string{"there is no Application of Argo CD in it whose source lies there too"}, d.left...), "; "))
+		return errors.New(strings.Join(append([]string{"it has no Argo CD Application whose source is in the same directory"}, d.left...), "; "))
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func (d argoReader) argo(name string, spec any) {
 	if all := listAt(spec, "sources"); len(all) > 0 {
 		source = all[0]
 		if len(all) > 1 {
-			d.leave("%s has %d sources, and only the first is carried over", name, len(all))
+			d.leave("%s has %d sources; only the first is imported", name, len(all))
 		}
 	}
 	kubernetes := d.source(name, textAt(source, "path"), textAt(source, "chart"), textAt(source, "repoURL"))
@@ -76,7 +76,7 @@ func (d argoReader) argoPolicy(name string, spec any, part *deployedPart) {
 	}
 	part.observe = field(automated, "selfHeal") != true
 	if automated == nil {
-		d.leave("%s is synchronised by hand: here a release goes out once its gates let it", name)
+		d.leave("%s is synchronised manually: here a release is deployed once its gates pass", name)
 	}
 	for _, each := range listAt(spec, "syncPolicy", "syncOptions") {
 		if option := fmt.Sprint(each); option == "CreateNamespace=true" {
@@ -132,7 +132,7 @@ func (d argoReader) argoCluster(name string, spec any) string {
 	if cluster == "" || cluster == "in-cluster" || cluster == "https://kubernetes.default.svc" {
 		return ""
 	}
-	d.leave("%s goes to the cluster %s: it is taken for the name of a context in the kubeconfig", name, cluster)
+	d.leave("%s is deployed to the cluster %s: used as the name of a context in the kubeconfig", name, cluster)
 	return cluster
 }
 
@@ -166,12 +166,12 @@ func (d argoReader) argoHelm(name string, helm map[string]any, from any) {
 func (d argoReader) argoValues(name string, from any) map[string]any {
 	values, _ := field(from, "valuesObject").(map[string]any)
 	if text := textAt(from, "values"); text != "" && values == nil && yaml.Unmarshal([]byte(text), &values) != nil {
-		d.leave("%s: helm.values is no mapping", name)
+		d.leave("%s: helm.values is not a mapping", name)
 	}
 	for _, each := range listAt(from, "parameters") {
 		key := textAt(each, "name")
 		if key == "" || strings.ContainsAny(key, `[]\,=`) {
-			d.leave("%s: the parameter %s of its chart", name, key)
+			d.leave("%s: the chart parameter %s", name, key)
 			continue
 		}
 		value := field(each, "value")

@@ -16,18 +16,18 @@ import (
 func (d argoReader) argoSet(name string, spec any) {
 	switch {
 	case field(spec, "templatePatch") != nil:
-		d.leave("ApplicationSet %s: templatePatch changes what its template says: name the Applications that it makes", name)
+		d.leave("ApplicationSet %s: templatePatch changes its template: declare the Applications that it generates", name)
 		return
 	case len(listAt(spec, "generators")) == 0:
 		d.leave("ApplicationSet %s: it has no generators", name)
 	case field(spec, "strategy") != nil:
-		d.leave("ApplicationSet %s: strategy: which channel comes after which is said by their preconditions", name)
+		d.leave("ApplicationSet %s: strategy: preconditions define the order of the channels", name)
 	}
 	goTemplate := field(spec, "goTemplate") == true
 	for n, generator := range listAt(spec, "generators") {
 		sets, why := d.argoGenerated(generator, goTemplate)
 		if why != "" {
-			d.leave("ApplicationSet %s, generator %d: %s: name the Applications that it makes, or declare a fleet", name, n+1, why)
+			d.leave("ApplicationSet %s, generator %d: %s: declare the Applications that it generates, or a fleet", name, n+1, why)
 			continue
 		}
 		for _, parameters := range sets {
@@ -45,7 +45,7 @@ func (d argoReader) argoMade(set string, template any, parameters map[string]str
 	}
 	name := textAt(filled, "metadata", "name")
 	if name == "" {
-		d.leave("ApplicationSet %s: its template names no Application", set)
+		d.leave("ApplicationSet %s: its template has no name for the Application", set)
 		return
 	}
 	d.argo(name, field(filled, "spec"))
@@ -56,7 +56,7 @@ func (d argoReader) argoGenerated(generator any, goTemplate bool) (sets []map[st
 	kinds, _ := generator.(map[string]any)
 	for _, what := range []string{"selector", "template"} {
 		if kinds[what] != nil {
-			return nil, "it has a " + what + " of its own"
+			return nil, "it has its own " + what
 		}
 	}
 	list, git := kinds["list"], kinds["git"]
@@ -64,7 +64,7 @@ func (d argoReader) argoGenerated(generator any, goTemplate bool) (sets []map[st
 	case list != nil && field(list, "elementsYaml") != nil:
 		return nil, "list.elementsYaml is computed"
 	case list != nil && field(list, "template") != nil, git != nil && field(git, "template") != nil:
-		return nil, "it has a template of its own"
+		return nil, "it has its own template"
 	case list != nil:
 		for _, element := range listAt(list, "elements") {
 			sets = append(sets, flatParameters(element))
@@ -73,9 +73,9 @@ func (d argoReader) argoGenerated(generator any, goTemplate bool) (sets []map[st
 	case git != nil && len(listAt(git, "directories")) > 0 && field(git, "files") == nil:
 		return d.argoDirectories(git, goTemplate)
 	case git != nil:
-		return nil, "git.files is not read"
+		return nil, "git.files is not supported"
 	}
-	return nil, strings.Join(slices.Sorted(maps.Keys(kinds)), ", ") + " is not known from files"
+	return nil, strings.Join(slices.Sorted(maps.Keys(kinds)), ", ") + " cannot be evaluated from files"
 }
 
 // flatParameters returns the values of an element, by their path in a template.
@@ -106,7 +106,7 @@ func (d argoReader) argoDirectories(git any, goTemplate bool) (sets []map[string
 	for _, each := range listAt(git, "directories") {
 		pattern := path.Clean(textAt(each, "path"))
 		if _, err := path.Match(pattern, ""); err != nil {
-			return nil, "git.directories: " + pattern + " is no pattern"
+			return nil, "git.directories: " + pattern + " is not a pattern"
 		}
 		if field(each, "exclude") == true {
 			excludes = append(excludes, pattern)
@@ -127,7 +127,7 @@ func (d argoReader) argoDirectories(git any, goTemplate bool) (sets []map[string
 		}
 	}
 	if len(sets) == 0 {
-		return nil, "none of its directories (" + strings.Join(takes, ", ") + ") is in this one"
+		return nil, "none of its directories (" + strings.Join(takes, ", ") + ") exists in this one"
 	}
 	return sets, ""
 }
@@ -193,14 +193,14 @@ func argoText(text string, parameters map[string]string, goTemplate bool) (strin
 		value, known := parameters[strings.TrimPrefix(name, ".")]
 		switch {
 		case !simpleName.MatchString(name) || strings.HasPrefix(name, ".") != goTemplate:
-			wrong = fmt.Errorf("its template says %s, which is more than the name of a parameter", found)
+			wrong = fmt.Errorf("its template contains %s; expected the name of a parameter", found)
 		case !known:
-			wrong = fmt.Errorf("its template says %s, and nothing of that name is generated", found)
+			wrong = fmt.Errorf("its template contains %s, which no generator sets", found)
 		}
 		return value
 	})
 	if wrong == nil && strings.Contains(templateRE.ReplaceAllString(text, ""), "{{") {
-		wrong = fmt.Errorf("its template says %s, which is no template", strings.Join(strings.Fields(text), " "))
+		wrong = fmt.Errorf("its template contains %s, which is not a valid template", strings.Join(strings.Fields(text), " "))
 	}
 	return filled, wrong
 }

@@ -47,7 +47,7 @@ func (d *deployed) leave(format string, args ...any) {
 func (d *deployed) put(name, channel, version string, part deployedPart) *deployedService {
 	service := NameOf(name)
 	if !isName(service) || !isName(channel) {
-		d.leave("%s has a name that no service can have here", name)
+		d.leave("%s is not a valid service name", name)
 		return nil
 	}
 	s := d.services[service]
@@ -55,16 +55,16 @@ func (d *deployed) put(name, channel, version string, part deployedPart) *deploy
 		s = &deployedService{version: version, parts: map[string]deployedPart{}}
 	}
 	if _, twice := s.parts[channel]; twice {
-		d.leave("%s is there twice in %s", name, channel)
+		d.leave("%s exists twice in %s", name, channel)
 		return nil
 	}
 	if text, err := yaml.Marshal(part.kubernetes); err != nil || bytes.Contains(text, []byte("${{")) {
-		d.leave("%s has a value with ${{ in it, which would be filled in", name)
+		d.leave("%s has a value that contains ${{, which would be interpolated", name)
 		return nil
 	}
 	if part.namespace == "" && channel != only {
 		part.namespace = channel
-		d.leave("nothing says in which namespace %s is in %s: it is %[2]s here, which may be wrong", service, channel)
+		d.leave("the namespace of %s in %s is unknown: %[2]s is assumed, which may be wrong", service, channel)
 	}
 	s.parts[channel], d.services[service] = part, s
 	return s

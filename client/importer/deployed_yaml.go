@@ -29,10 +29,10 @@ type writtenService struct {
 // yaml returns the configuration.
 func (w writer) yaml() ([]byte, error) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# What %s deploys from here. The objects that it made are adopted, once: their fields become ours, and what is not declared\n"+
-		"# here goes. Look at converge plan first, and have %[1]s let go of them before converge apply.\n", w.tool)
+	fmt.Fprintf(&b, "# Imported from %s. Its objects are adopted once: Converge takes over their fields, and removes what is not declared\n"+
+		"# here. Check converge plan first, and make %[1]s release them before converge apply.\n", w.tool)
 	for _, line := range w.left {
-		fmt.Fprintf(&b, "# Left out: %s\n", entities.Visible(line))
+		fmt.Fprintf(&b, "# Omitted: %s\n", entities.Visible(line))
 	}
 	channels, runtimes := w.channels(), w.runtimes()
 	written := []map[string]any{}

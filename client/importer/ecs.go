@@ -35,7 +35,7 @@ func FromECS(ctx context.Context, to Target, from Cluster) (Result, error) {
 	}
 	found, err := runtime.Discover(ctx)
 	if err != nil {
-		return Result{}, fmt.Errorf("services of the cluster %s: %w", from.Name, err)
+		return Result{}, fmt.Errorf("list the services of the cluster %s: %w", from.Name, err)
 	}
 	written := &writtenECS{dir: to.Dir, names: map[string]string{}}
 	written.head(to.Application, from)
@@ -45,11 +45,11 @@ func FromECS(ctx context.Context, to Target, from Cluster) (Result, error) {
 		}
 	}
 	if len(written.names) == 0 {
-		written.left = append(written.left, "there is no service to write on the cluster "+from.Name)
+		written.left = append(written.left, "there is no service to import on the cluster "+from.Name)
 		return Result{}, errors.New(strings.Join(written.left, "; "))
 	}
 	for _, line := range written.left {
-		fmt.Fprintf(&written.yaml, "# Left out: %s\n", entities.Visible(line))
+		fmt.Fprintf(&written.yaml, "# Omitted: %s\n", entities.Visible(line))
 	}
 	if err := os.WriteFile(filepath.Join(to.Dir, "converge.yaml"), written.yaml.Bytes(), 0o644); err != nil {
 		return Result{}, err
@@ -70,8 +70,8 @@ func (w *writtenECS) head(application string, from Cluster) {
 	if from.Role != "" {
 		role = fmt.Sprintf(", roleArn: %q", from.Role)
 	}
-	fmt.Fprintf(&w.yaml, `# What runs on the cluster %s. Each service is taken over as it is: nothing is registered and nothing
-# rolled until a version is released, or something here is changed.
+	fmt.Fprintf(&w.yaml, `# Imported from the cluster %s. Each service is adopted unchanged: nothing is registered and nothing
+# is rolled until a version is released or this configuration changes.
 apiVersion: converge/v1
 kind: Application
 name: %s
@@ -93,10 +93,10 @@ func (w *writtenECS) service(f ecsruntime.Found) error {
 		w.left = append(w.left, fmt.Sprintf("%s is rolled by the deployment controller %s", f.Name, f.Controller))
 		return nil
 	case f.Owner != "":
-		w.left = append(w.left, fmt.Sprintf("%s belongs to %s already", f.Name, f.Owner))
+		w.left = append(w.left, fmt.Sprintf("%s already belongs to %s", f.Name, f.Owner))
 		return nil
 	case !isName(name) || w.names[name] != "":
-		w.left = append(w.left, fmt.Sprintf("%s has a name that no service can have here, or that another one has", f.Name))
+		w.left = append(w.left, fmt.Sprintf("%s is not a valid service name, or the name of another service", f.Name))
 		return nil
 	case f.Definition == nil:
 		w.left = append(w.left, f.Name+" has no task definition")
@@ -108,7 +108,7 @@ func (w *writtenECS) service(f ecsruntime.Found) error {
 			return err
 		}
 		if bytes.Contains(data, []byte("${{")) {
-			w.left = append(w.left, f.Name+" has a value with ${{ in it, which would be filled in")
+			w.left = append(w.left, f.Name+" has a value that contains ${{, which would be interpolated")
 			return nil
 		}
 	}

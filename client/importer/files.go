@@ -54,7 +54,7 @@ func (w writer) keepValid(ctx context.Context) error {
 	if err != nil {
 		w.keepEach(compiles)
 		if err = compiles(); len(w.services) == 0 {
-			err = fmt.Errorf("nothing in it can be written as a configuration%s", strings.Join(append([]string{""}, w.left...), "; "))
+			err = fmt.Errorf("nothing in it can be imported%s", strings.Join(append([]string{""}, w.left...), "; "))
 		}
 	}
 	if err != nil {
@@ -76,7 +76,7 @@ func (w writer) keepEach(compiles func() error) {
 		if err != nil && alone.tag != nil {
 			alone.tag, all[name].tag = nil, nil
 			if err = compiles(); err == nil {
-				w.leave("the image's tag of %s does not become its version: the chart does not take it", name)
+				w.leave("the image tag of %s does not become its version: the chart does not accept it", name)
 			}
 		}
 		if err != nil {
@@ -88,7 +88,7 @@ func (w writer) keepEach(compiles func() error) {
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
 		kept[name].needs = slices.DeleteFunc(kept[name].needs, func(other string) bool {
 			if kept[other] == nil {
-				w.leave("%s depends on %s, which is not carried over", name, other)
+				w.leave("%s depends on %s, which is not imported", name, other)
 			}
 			return kept[other] == nil
 		})

@@ -31,12 +31,12 @@ func fromFlux(r reader) error {
 			if s := d.services[service]; s != nil && d.services[other] != nil && other != service && !slices.Contains(s.needs, other) {
 				s.needs = append(s.needs, other)
 			} else if s != nil && d.services[other] == nil {
-				d.leave("%s depends on %s, which is not carried over", service, other)
+				d.leave("%s depends on %s, which is not imported", service, other)
 			}
 		}
 	}
 	if len(d.services) == 0 {
-		return errors.New(strings.Join(append([]string{"there is no Kustomization or HelmRelease of Flux in it whose source lies there too"}, d.left...), "; "))
+		return errors.New(strings.Join(append([]string{"it has no Flux Kustomization or HelmRelease whose source is in the same directory"}, d.left...), "; "))
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (d fluxReader) fluxCommon(name string, spec any, lost ...string) (service, 
 		}
 	}
 	if field(spec, "suspend") == true {
-		d.leave("%s is suspended: converge pause does that here", name)
+		d.leave("%s is suspended: use converge pause", name)
 	}
 	return base, channel
 }
@@ -73,10 +73,10 @@ func (d fluxReader) fluxKustomization(name string, spec any) {
 	}
 	if field(spec, "postBuild") != nil {
 		if found := d.fluxVariables(kubernetes); len(found) > 0 { // they would be applied unchanged
-			d.leave("%s: postBuild fills in %s, which nothing does here: say ${{ constants.NAME }} there, or declare it by hand", name, strings.Join(found, ", "))
+			d.leave("%s: postBuild substitutes %s, which is not supported: use ${{ constants.NAME }} there, or declare it by hand", name, strings.Join(found, ", "))
 			return
 		}
-		d.leave("%s: postBuild: there is nothing in its manifests that it fills in", name)
+		d.leave("%s: postBuild: its manifests contain no variables", name)
 	}
 	base, channel := d.fluxCommon(name, spec, "patches", "images", "components", "healthChecks", "healthCheckExprs", "namePrefix", "nameSuffix")
 	if field(spec, "prune") == true {
@@ -101,7 +101,7 @@ func (d fluxReader) fluxRelease(name, namespace string, spec any) {
 	helm, ok := kubernetes["helm"].(map[string]any)
 	if !ok {
 		if kubernetes != nil {
-			d.leave("%s: there is no chart in %s", name, chart)
+			d.leave("%s: no chart in %s", name, chart)
 		}
 		return
 	}

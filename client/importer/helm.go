@@ -13,12 +13,12 @@ func fromHelm(r reader) error {
 	d := helmReader{r}
 	charts := d.holding("Chart.yaml", ".", "*", "charts/*")
 	if len(charts) == 0 {
-		return errors.New("there is no chart in it, nor in its folders")
+		return errors.New("it contains no chart, and neither do its subdirectories")
 	}
 	for _, chart := range charts {
 		about := d.document(filepath.Join(chart, "Chart.yaml"))
 		if textAt(about, "type") == "library" {
-			d.leave("%s is a library of charts", chart)
+			d.leave("%s is a library chart", chart)
 			continue
 		}
 		dirs := []string{chart}
@@ -64,13 +64,13 @@ func (d helmReader) tagged(name string, s *deployedService, tags map[string]stri
 	channels := slices.SortedFunc(maps.Keys(tags), inTurn)
 	s.version = tags[channels[0]]
 	if !has || s.version == "" {
-		d.leave("no value image.tag of %s becomes its version: say ${{ version }} where its image is named, for releases to change it", name)
+		d.leave("no value image.tag of %s becomes its version: use ${{ version }} as its image tag, so that releases change it", name)
 		return
 	}
 	s.tag = map[string]any{"image": map[string]any{"tag": "${{ version }}"}}
 	for _, channel := range channels[1:] {
 		if tags[channel] != s.version {
-			d.leave("%s is at %s in %s, where %s is what is released first", name, tags[channel], channel, s.version)
+			d.leave("%s is at %s in %s, but %s is released first", name, tags[channel], channel, s.version)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func fromKustomize(r reader) error {
 		}
 	}
 	if len(d.services) == 0 {
-		return errors.New("there is no kustomization in it, nor in its folders or their overlays")
+		return errors.New("it contains no kustomization, and neither do its subdirectories or their overlays")
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (d kustomizeReader) kustomization(under, channel, dir string) {
 	for _, each := range listAt(document, "images") {
 		if tag := textAt(each, "newTag"); tag != "" {
 			version = tag
-			d.leave("images.newTag of %s is %s: say ${{ version }} there, for releases to change it", dir, tag)
+			d.leave("images.newTag of %s is %s: use ${{ version }} there, so that releases change it", dir, tag)
 		}
 	}
 	s := d.put(name, channel, version, deployedPart{namespace: textAt(document, "namespace"), kubernetes: map[string]any{"kustomize": dir}})

@@ -91,7 +91,7 @@ func FromMeta(to Target) (Result, error) {
 		return Result{}, err
 	}
 	if len(written.names) == 0 {
-		return Result{}, fmt.Errorf("init %s: no folder in it has a meta.yml that can be read%s", to.Dir, strings.Join(append([]string{""}, written.left...), "; "))
+		return Result{}, fmt.Errorf("init %s: no subdirectory has a readable meta.yml%s", to.Dir, strings.Join(append([]string{""}, written.left...), "; "))
 	}
 	text := written.yaml(to.Application)
 	if err := os.WriteFile(filepath.Join(to.Dir, "work"), []byte(metaWork), 0o755); err != nil { //nolint:gosec // a program is executable
@@ -104,8 +104,8 @@ func FromMeta(to Target) (Result, error) {
 }
 
 const metaWork = `#!/bin/sh
-# What the plan's commands do: $1 is apply, set-up, setup-callback, sync, redeploy, reconcile or dns, $2 the service, $3 what meta.yml calls it.
-echo "nobody has said yet what '$*' does" >&2
+# The commands of the plan: $1 is apply, set-up, setup-callback, sync, redeploy, reconcile or dns, $2 the service, $3 its name in meta.yml.
+echo "not implemented yet: $*" >&2
 exit 1
 `
 
@@ -126,11 +126,11 @@ func readMeta(dir string) (*writtenMeta, error) {
 		folder := filepath.Base(filepath.Dir(file))
 		name := NameOf(folder)
 		if _, twice := w.metas[name]; twice || !isName(name) {
-			w.leave("%s has a name that no service can have here, or that another one has", folder)
+			w.leave("%s is not a valid service name, or the name of another service", folder)
 			continue
 		}
 		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() || info.Size() > config.MaxSource {
-			w.leave("%s/meta.yml is no file of at most %d bytes", folder, config.MaxSource)
+			w.leave("%s/meta.yml is not a file of at most %d bytes", folder, config.MaxSource)
 			continue
 		}
 		data, err := os.ReadFile(file)
@@ -139,7 +139,7 @@ func readMeta(dir string) (*writtenMeta, error) {
 		}
 		var m meta
 		if bytes.Contains(data, []byte("${{")) {
-			w.leave("%s/meta.yml has a value with ${{ in it, which would be filled in", folder)
+			w.leave("%s/meta.yml has a value that contains ${{, which would be interpolated", folder)
 			continue
 		}
 		if err := yaml.Unmarshal(data, &m); err != nil {
@@ -161,7 +161,7 @@ func (w *writtenMeta) leave(format string, args ...any) {
 func (w *writtenMeta) known(service, field string, names []string) (all []string) {
 	for _, name := range names {
 		if other := NameOf(name); !slices.Contains(w.names, other) || other == service {
-			w.leave("%s of %s names %q, and there is no other such service", field, service, name)
+			w.leave("%s of %s names %q, which is not another service", field, service, name)
 		} else if !slices.Contains(all, other) {
 			all = append(all, other)
 		}
@@ -191,7 +191,7 @@ func (w *writtenMeta) yaml(application string) []byte {
 	}
 	rest := &bytes.Buffer{}
 	for _, target := range targets {
-		fmt.Fprintf(rest, "---\napiVersion: converge/v1\nkind: Runtime\nname: %s\nmaxConcurrentApplies: 1 # one thing at a time\ncustom: {apply: {command: [./work, apply]}}\n", target)
+		fmt.Fprintf(rest, "---\napiVersion: converge/v1\nkind: Runtime\nname: %s\nmaxConcurrentApplies: 1 # one apply at a time\ncustom: {apply: {command: [./work, apply]}}\n", target)
 	}
 	dns := ""
 	for _, name := range w.names {
@@ -201,7 +201,7 @@ func (w *writtenMeta) yaml(application string) []byte {
 	}
 	var b bytes.Buffer
 	for _, line := range w.left {
-		fmt.Fprintf(&b, "# Left out: %s\n", entities.Visible(line))
+		fmt.Fprintf(&b, "# Omitted: %s\n", entities.Visible(line))
 	}
 	fmt.Fprintf(&b, "apiVersion: converge/v1\nkind: Application\nname: %s\nreleaseChannels:\n- {name: live, constants: {domain: example.org}, runtimes: %s}\n%s", application, quotedJSON(refs), dns)
 	return append(b.Bytes(), rest.Bytes()...)
@@ -225,14 +225,14 @@ func (w *writtenMeta) service(b *bytes.Buffer, name string) bool {
 		does := map[string]string{"dir": "sync", "redeploy": "redeploy"}[strategy]
 		field("aggregator", map[string]any{"sync": map[string]any{"strategy": strategy, "command": []string{"./work", does, name}}}, true)
 	default:
-		w.leave("aggregator.sync.strategy of %s is %q, and neither dir nor redeploy", name, strategy)
+		w.leave("aggregator.sync.strategy of %s is %q; expected dir or redeploy", name, strategy)
 	}
 	var feeds []map[string]string
 	for _, to := range w.known(name, "feeds", m.Feeds) {
 		if s := w.metas[to].Aggregator.Sync.Strategy; s == "dir" || s == "redeploy" {
 			feeds = append(feeds, map[string]string{"aggregator": to})
 		} else {
-			w.leave("feeds of %s names %s, which is no aggregator", name, to)
+			w.leave("feeds of %s names %s, which is not an aggregator", name, to)
 		}
 	}
 	field("feeds", feeds, len(feeds) > 0)
@@ -276,7 +276,7 @@ func (w *writtenMeta) dns(service string, m meta) (names []map[string]string) {
 		case name == "false" || seen[name]:
 			continue
 		case config.CheckDNSName(name) != nil:
-			w.leave("dns of %s has %q, which is no name", service, name)
+			w.leave("dns of %s has %q, which is not a valid name", service, name)
 			continue
 		}
 		seen[name] = true

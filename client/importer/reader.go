@@ -24,15 +24,15 @@ func (d reader) source(name, dir, chart, repository string) map[string]any {
 				return d.at(at)
 			}
 		}
-		d.leave("%s: the chart %s of %s is not in charts/%[2]s: helm pull --untar puts it there", name, chart, repository)
+		d.leave("%s: the chart %s of %s is not in charts/%[2]s: fetch it with helm pull --untar", name, chart, repository)
 		return nil
 	}
 	found := d.at(cmp.Or(dir, "."))
 	if found == nil {
-		d.leave("%s: there is no %s in this directory, of %s", name, dir, repository)
+		d.leave("%s: no %s in this directory, of %s", name, dir, repository)
 	}
 	if _, plain := found["manifests"]; plain && path.Clean(dir) == "." {
-		d.leave("%s is all of this directory, its own declaration too", name)
+		d.leave("%s is the whole directory, including its own declaration", name)
 		return nil
 	}
 	return found

@@ -103,10 +103,10 @@ type reader struct {
 func newReader(from io.Reader) (*reader, Header, error) {
 	zip, err := gzip.NewReader(from)
 	if errors.Is(err, io.EOF) {
-		return nil, Header{}, errors.New("the archive is empty: whatever was to write it has failed [not-an-archive]")
+		return nil, Header{}, errors.New("the archive is empty: writing it has failed [not-an-archive]")
 	}
 	if err != nil {
-		return nil, Header{}, errors.New("no archive: " + err.Error() + " [not-an-archive]") // not io.EOF, which callers treat as success
+		return nil, Header{}, errors.New("not an archive: " + err.Error() + " [not-an-archive]") // not io.EOF, which callers treat as success
 	}
 	r := &reader{zip: zip, tar: tar.NewReader(zip), digest: sha256.New()}
 	name, data, err := r.next()
@@ -115,7 +115,7 @@ func newReader(from io.Reader) (*reader, Header, error) {
 	}
 	var h Header
 	if name != firstEntry || json.Unmarshal(data, &h) != nil || h.Schema != Schema || h.ID == "" || h.Installation.ID == "" {
-		return nil, h, fmt.Errorf("no archive of this version: expected %s of schema %s first, have %q of schema %q [not-an-archive]", firstEntry, Schema, name, h.Schema)
+		return nil, h, fmt.Errorf("not an archive of this version: expected %s of schema %s first, have %q of schema %q [not-an-archive]", firstEntry, Schema, name, h.Schema)
 	}
 	return r, h, nil
 }
@@ -136,7 +136,7 @@ func (r *reader) next() (name string, data []byte, err error) {
 	if header.Name == lastEntry {
 		var e end
 		if json.Unmarshal(b.Bytes(), &e) != nil || e.Entries != r.read || e.Digest != hex.EncodeToString(r.digest.Sum(nil)) {
-			return "", nil, errors.New("the archive is not what was written: its content has another digest [damaged-archive]")
+			return "", nil, errors.New("the archive is damaged: its content has another digest [damaged-archive]")
 		}
 		if _, err := io.Copy(io.Discard, r.zip); err != nil {
 			return "", nil, cutOff(err)
@@ -153,5 +153,5 @@ func cutOff(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("it ends before its last entry")
 	}
-	return fmt.Errorf("the archive is not whole: %w [damaged-archive]", err)
+	return fmt.Errorf("the archive is incomplete: %w [damaged-archive]", err)
 }

@@ -97,5 +97,5 @@ func TestNoArchive(t *testing.T) {
 	w, err := newWriter(&b, other)
 	require.NoError(t, errors.Join(err, w.close()))
 	_, err = readAll(b.Bytes())
-	require.EqualError(t, err, `no archive of this version: expected archive.json of schema converge.archive/v1 first, have "archive.json" of schema "converge.archive/v9" [not-an-archive]`)
+	require.EqualError(t, err, `not an archive of this version: expected archive.json of schema converge.archive/v1 first, have "archive.json" of schema "converge.archive/v9" [not-an-archive]`)
 }

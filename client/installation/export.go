@@ -49,7 +49,7 @@ type Exported struct {
 func (e Export) Write(ctx context.Context, to io.Writer) (Exported, error) {
 	i, err := e.Store.Installation(ctx)
 	if store.IsNotFound(err) {
-		return Exported{}, fmt.Errorf("the store %s belongs to no installation yet: no worker has ever served from it", e.Store.URL())
+		return Exported{}, fmt.Errorf("the store %s belongs to no installation yet: no worker has used it", e.Store.URL())
 	}
 	if err != nil {
 		return Exported{}, err
@@ -97,7 +97,7 @@ func (e Export) end(ctx context.Context, i protocol.Installation) (protocol.Inst
 		i.Epoch, i.Exported, i.At = i.Epoch+1, e.By, time.Now().UTC()
 		stands, err := e.Store.CreateInstallation(ctx, i)
 		if err == nil && stands.Exported == "" {
-			err = fmt.Errorf("the installation was moved by somebody else just now, to the namespace %s", stands.Namespace)
+			err = fmt.Errorf("the installation was just moved by another export, to the namespace %s", stands.Namespace)
 		}
 		if err != nil {
 			return i, nil, err
@@ -123,7 +123,7 @@ func (e Export) complete(ctx context.Context) error {
 	for _, id := range running {
 		_, err := e.Store.Checkpoint(ctx, id)
 		if store.IsNotFound(err) {
-			err = errors.New("it is in no checkpoint; is a worker running that writes to this store?")
+			err = errors.New("it has no checkpoint; is a worker running that writes to this store?")
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", id, err))

@@ -73,14 +73,14 @@ func (i Import) Read(ctx context.Context, from io.Reader) (Imported, error) {
 		return out, err
 	}
 	if stands.ID != out.Installation.ID || stands.NamespaceID != out.Installation.NamespaceID {
-		return out, fmt.Errorf("the store %s was taken by another installation meanwhile: %s in the namespace %s [store-taken]", i.Store.URL(), stands.ID, stands.Namespace)
+		return out, fmt.Errorf("the store %s was taken by another installation in the meantime: %s in the namespace %s [store-taken]", i.Store.URL(), stands.ID, stands.Namespace)
 	}
 	return out, i.Store.EndImport(ctx)
 }
 
 // pause pauses everything, because the actions since the backup are unknown.
 func (i Import) pause(ctx context.Context, h Header) error {
-	reason := fmt.Sprintf("restored from the backup of %s UTC; what was done since is not known here", h.At.UTC().Format(time.DateTime))
+	reason := fmt.Sprintf("restored from the backup of %s UTC; later changes are unknown", h.At.UTC().Format(time.DateTime))
 	return i.Store.PutPause(ctx, "", protocol.ScopePause{
 		Scope: entities.ScopeInstallation, Pause: &entities.Pause{Scope: entities.ScopeInstallation, By: i.By, Reason: reason, At: time.Now().UTC()},
 	})
@@ -109,13 +109,13 @@ func (i Import) place(ctx context.Context, h Header) (here protocol.Installation
 			return here, true, nil
 		}
 		if !i.Restore {
-			return here, false, fmt.Errorf("this is a backup of an installation that may still go on in the namespace %s (%s), and would apply everything a second time: "+
+			return here, false, fmt.Errorf("this is a backup of an installation that may still run in the namespace %s (%s), and would apply everything a second time: "+
 				"to move it use converge admin export --from; if it is lost, --restore [backup]", h.Installation.Namespace, h.Installation.NamespaceID)
 		}
 	}
 	here.Epoch++
 	if len(running) > 0 {
-		return here, false, fmt.Errorf("workflows of Converge run in the namespace %s already, such as %s: import into one of its own [namespace-taken]",
+		return here, false, fmt.Errorf("workflows of Converge already run in the namespace %s, such as %s: import into another namespace [namespace-taken]",
 			i.Namespace, slices.Sorted(maps.Keys(running))[0])
 	}
 	return here, false, nil
@@ -141,9 +141,9 @@ func (i Import) free(ctx context.Context, h Header) error {
 	case stands.ID != h.Installation.ID:
 		return fmt.Errorf("the store %s belongs to another installation, %s in the namespace %s; expected an empty one [store-taken]", i.Store.URL(), stands.ID, stands.Namespace)
 	case stands.Exported != "" && stands.Epoch == h.Installation.Epoch:
-		return fmt.Errorf("the installation was exported from this very store, %s: it goes on here with converge worker --take-over [same-store]", i.Store.URL())
+		return fmt.Errorf("the installation was exported from this store, %s: resume it here with converge worker --take-over [same-store]", i.Store.URL())
 	case stands.Epoch > h.Installation.Epoch:
-		return fmt.Errorf("the store %s has this installation as of %s already, later than the archive (epoch %d, not %d) [outdated-archive]",
+		return fmt.Errorf("the store %s already has this installation as of %s, later than the archive (epoch %d, not %d) [outdated-archive]",
 			i.Store.URL(), stands.At.Format(time.RFC3339), stands.Epoch, h.Installation.Epoch)
 	}
 	return nil

@@ -41,7 +41,7 @@ type command struct {
 func parseCommand(text string) (Source, error) {
 	argv := strings.Fields(text)
 	if len(argv) == 0 {
-		return nil, errors.New("exec:: names no command; expected exec::COMMAND ARGUMENT…")
+		return nil, errors.New("exec:: without a command; expected exec::COMMAND ARGUMENT…")
 	}
 	dir, err := os.Getwd()
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *command) run(ctx context.Context, dir string) (string, error) {
 	if len(stdout) > 0 {
 		file, err := root.OpenFile(printedFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
-			return "", fmt.Errorf("keep what %s printed: %w", c.name, err)
+			return "", fmt.Errorf("store the output of %s: %w", c.name, err)
 		}
 		_, err = file.Write(stdout)
 		if err := errors.Join(err, file.Close()); err != nil {
@@ -105,7 +105,7 @@ func (c *command) run(ctx context.Context, dir string) (string, error) {
 	}
 	state, err := digest(root)
 	if err != nil {
-		return "", fmt.Errorf("read what %s wrote: %w", c.name, err)
+		return "", fmt.Errorf("read the files of %s: %w", c.name, err)
 	}
 	return state, nil
 }
@@ -126,7 +126,7 @@ func digest(root *os.Root) (string, error) {
 			return err
 		}
 		if !entry.Type().IsRegular() {
-			return fmt.Errorf("%s is no file", name)
+			return fmt.Errorf("%s is not a regular file", name)
 		}
 		file, err := root.Open(filepath.FromSlash(name))
 		if err != nil {
@@ -136,7 +136,7 @@ func digest(root *os.Root) (string, error) {
 		content := sha256.New()
 		n, err := io.Copy(content, io.LimitReader(file, left+1))
 		if left -= n; err == nil && left < 0 {
-			err = fmt.Errorf("there are more than %d MiB", maxGenerated>>20)
+			err = fmt.Errorf("the files exceed %d MiB", maxGenerated>>20)
 		}
 		if err == nil {
 			_, err = fmt.Fprintf(sum, "%q %x\n", name, content.Sum(nil))

@@ -35,5 +35,5 @@ type Edited struct {
 type ChangedError struct{ Path, Was, Is string }
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("%s is %q by now, and was to be %q", e.Path, e.Is, e.Was)
+	return fmt.Sprintf("%s is %q; expected %q", e.Path, e.Is, e.Was)
 }

@@ -37,12 +37,12 @@ func plain(name string) bool {
 	return filepath.IsLocal(name) && !strings.ContainsAny(name, "/\\\x00") && name != "." && !strings.EqualFold(name, ".git")
 }
 
-func noName(name string) error { return fmt.Errorf("it has a file %q, which is no name", name) }
+func noName(name string) error { return fmt.Errorf("it has a file with the invalid name %q", name) }
 
 // whole returns an error if the directory of the configuration does not exist.
 func (f *files) whole(of string) error {
 	if info, err := f.root.Stat(filepath.FromSlash(path.Join(".", f.path))); err != nil || !info.IsDir() {
-		return fmt.Errorf("there is no directory %s in %s", entities.Visible(f.path), of)
+		return fmt.Errorf("no directory %s in %s", entities.Visible(f.path), of)
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func (f *files) more(size int64) error {
 // linkFrom writes a link whose target is read from content.
 func (f *files) linkFrom(name string, size int64, content io.Reader) error {
 	if size > maxLink {
-		return f.unlessElsewhere(name, "is a link that leads nowhere")
+		return f.unlessElsewhere(name, "is a link with an invalid target")
 	}
 	target, err := io.ReadAll(io.LimitReader(content, size))
 	if err != nil {
@@ -86,7 +86,7 @@ func (f *files) link(name, target string) error {
 	}
 	within := !path.IsAbs(target) && filepath.IsLocal(path.Join(path.Dir(name), target))
 	if !within || down != ".." && strings.Contains("/"+down+"/", "/../") {
-		return f.unlessElsewhere(name, "is a link that leads out of the repository")
+		return f.unlessElsewhere(name, "is a link to a target outside the repository")
 	}
 	return f.root.Symlink(filepath.FromSlash(target), filepath.FromSlash(name))
 }
@@ -102,7 +102,7 @@ func (f *files) file(name string, size int64, executable bool, content io.Reader
 		return err
 	}
 	if string(start[:n]) == largeFileMark {
-		return f.unlessElsewhere(name, "is kept by Git LFS, and is not fetched")
+		return f.unlessElsewhere(name, "is stored in Git LFS, which is not supported")
 	}
 	mode := os.FileMode(0o600)
 	if executable {

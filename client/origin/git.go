@@ -49,11 +49,11 @@ type repository struct {
 // parseGit reads URL//PATH?ref=REF.
 func parseGit(text string) (Source, error) {
 	wrong := func(what string) error {
-		return fmt.Errorf("%s%s: %s; expected git::https://HOST/REPOSITORY//PATH?ref=REF, with ssh:// or file:// in its place", gitPrefix, withoutSecrets(text), what)
+		return fmt.Errorf("%s%s: %s; expected git::https://HOST/REPOSITORY//PATH?ref=REF, or ssh:// or file:// instead", gitPrefix, withoutSecrets(text), what)
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, wrong("this is no URL")
+		return nil, wrong("not a URL")
 	}
 	query := u.Query()
 	ref := query.Get("ref")
@@ -61,15 +61,15 @@ func parseGit(text string) (Source, error) {
 	_, secret := u.User.Password()
 	switch {
 	case len(query) > 0 || u.Fragment != "":
-		return nil, wrong("only ref can be said behind the path")
+		return nil, wrong("only the parameter ref is allowed")
 	case secret || u.User != nil && u.Scheme != "ssh":
-		return nil, wrong("a password or token in it would be seen by everybody; put it into ~/.netrc")
+		return nil, wrong("a password or token in it would be visible to others; put it into ~/.netrc")
 	case !reachable(u):
-		return nil, wrong("https, ssh and file are possible")
+		return nil, wrong("expected the scheme https, ssh or file")
 	}
 	where, in, _ := strings.Cut(u.Path, "//")
 	if in = strings.Trim(in, "/"); in != "" && (!filepath.IsLocal(in) || path.Clean(in) != in) || strings.Trim(where, "/") == "" {
-		return nil, wrong("the path leads nowhere")
+		return nil, wrong("the path is invalid")
 	}
 	r := &repository{name: gitPrefix + text, ref: ref, path: in}
 	u.Path, u.RawPath, u.RawQuery = where, "", ""
@@ -114,7 +114,7 @@ func (r *repository) Newest(ctx context.Context) (string, error) {
 	defer cancel()
 	if r.local != "" {
 		_, commit, err := r.open()
-		return commit.String(), r.failed("look at", err)
+		return commit.String(), r.failed("read", err)
 	}
 	_, commit, err := r.list(ctx)
 	return commit.String(), r.failed("list", err)

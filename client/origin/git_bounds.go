@@ -16,7 +16,7 @@ import (
 // maxDownload is the limit of one download from a server, in bytes.
 const maxDownload = 256 << 20
 
-var errTooLarge = fmt.Errorf("it sends more than %d MiB", maxDownload>>20)
+var errTooLarge = fmt.Errorf("the download exceeds %d MiB", maxDownload>>20)
 
 // boundHTTP limits the HTTP responses of git servers. go-git has one client per scheme.
 var boundHTTP = sync.OnceFunc(func() {

@@ -16,7 +16,7 @@ import (
 // Reasons why a list of commits is cut short.
 const (
 	cutLong    = "there are more"
-	cutShallow = "the history that is here begins after them"
+	cutShallow = "older commits are not in the local history"
 )
 
 // Limits when a history is read.

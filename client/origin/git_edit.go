@@ -28,7 +28,7 @@ const editTries = 10
 const edited = plumbing.ReferenceName("refs/heads/edited")
 
 // errMoved means that another client pushed.
-var errMoved = errors.New("somebody else pushed to it")
+var errMoved = errors.New("it was changed by another push")
 
 // Edit commits the edit to the branch, and pushes it. It runs neither hooks nor filters.
 func (r *repository) Edit(ctx context.Context, e Edit) (Edited, error) {
@@ -41,7 +41,7 @@ func (r *repository) Edit(ctx context.Context, e Edit) (Edited, error) {
 		}
 		e.Was = &done.Before
 	}
-	return Edited{}, r.failed("edit", fmt.Errorf("%w, %d times meanwhile", errMoved, editTries))
+	return Edited{}, r.failed("edit", fmt.Errorf("%w, %d times", errMoved, editTries))
 }
 
 func (r *repository) edit(ctx context.Context, e Edit) (done Edited, err error) {
@@ -105,7 +105,7 @@ func (r *repository) branch(ctx context.Context) (name plumbing.ReferenceName, e
 		name, err = r.localBranch()
 	}
 	if err == nil && !name.IsBranch() {
-		err = fmt.Errorf("%s is no branch: name one by ?ref=REF", r.ref)
+		err = fmt.Errorf("%s is not a branch: name one with ?ref=REF", r.ref)
 	}
 	return name, err
 }
@@ -184,7 +184,7 @@ func withFile(repo *git.Repository, tree *object.Tree, at []string, file plumbin
 			return plumbing.ZeroHash, err
 		}
 	default:
-		return plumbing.ZeroHash, errors.New("it is a link, which is not written through")
+		return plumbing.ZeroHash, errors.New("it is a link, and links are not followed")
 	}
 	return store(repo, &object.Tree{Entries: entries})
 }

@@ -91,12 +91,12 @@ func TestEditIsACommit_D28(t *testing.T) {
 
 		done, err = s.Edit(t.Context(), price("2"))
 		require.NoError(t, err)
-		require.Empty(t, done.Commit, "it is so already")
+		require.Empty(t, done.Commit, "it has the value already")
 		one := "1"
 		e = price("3")
 		e.Was = &one
 		_, err = s.Edit(t.Context(), e)
-		require.ErrorContains(t, err, `Service/web.custom.env.PRICE is "2" by now, and was to be "1"`)
+		require.ErrorContains(t, err, `Service/web.custom.env.PRICE is "2"; expected "1"`)
 		no := errors.New("not at that price")
 		e = price("3")
 		e.Check = func(context.Context, Tree) error { return no }
@@ -112,7 +112,7 @@ func TestEditAmongOthers_D28(t *testing.T) {
 	cacheHere(t)
 	for _, row := range []struct{ theirs, text, want string }{
 		{fmt.Sprintf(sold, "1", "blue"), fmt.Sprintf(sold, "2", "blue"), ""},
-		{fmt.Sprintf(sold, "7", "red"), fmt.Sprintf(sold, "7", "red"), `PRICE is "7" by now, and was to be "1"`},
+		{fmt.Sprintf(sold, "7", "red"), fmt.Sprintf(sold, "7", "red"), `PRICE is "7"; expected "1"`},
 	} {
 		var r *gittest.Repo
 		pushed := false
@@ -149,9 +149,9 @@ func TestWhatCannotBeEdited(t *testing.T) {
 	for name, want := range map[string]string{
 		r.URL() + "//deploy":                               "main is checked out in",
 		r.Serve(t, nil) + "//deploy?ref=gone":              "it has no branch or tag gone",
-		r.Serve(t, nil) + "//deploy":                       "it is a link, which is not written through",
+		r.Serve(t, nil) + "//deploy":                       "it is a link, and links are not followed",
 		r.URL() + "//deploy?ref=gone":                      "it has no branch gone",
-		r.Serve(t, nil) + "//deploy?ref=" + first.String(): "is no branch",
+		r.Serve(t, nil) + "//deploy?ref=" + first.String(): "is not a branch",
 	} {
 		_, err := editor(t, "git::"+name).Edit(t.Context(), price("2"))
 		require.ErrorContains(t, err, want, name)
@@ -161,5 +161,5 @@ func TestWhatCannotBeEdited(t *testing.T) {
 	require.NoError(t, err)
 	r.Commit(t, "no link", nil)
 	_, err = editor(t, "git::"+r.Serve(t, nil)+"//deploy").Edit(t.Context(), price("2"))
-	require.ErrorContains(t, err, "push:", "its server takes no push")
+	require.ErrorContains(t, err, "push:", "the server accepts no push")
 }

@@ -86,7 +86,7 @@ func (c *checkout) write(name string, entry object.TreeEntry) error {
 	case filemode.Dir:
 		return c.root.Mkdir(filepath.FromSlash(name), 0o700)
 	case filemode.Submodule:
-		return c.unlessElsewhere(name, "is a submodule, which is not fetched")
+		return c.unlessElsewhere(name, "is a submodule, which is not supported")
 	}
 	file, err := c.tree.TreeEntryFile(&entry)
 	if err != nil {

@@ -94,15 +94,15 @@ func TestHostileTrees_G4(t *testing.T) {
 		entries []object.TreeEntry
 		want    string // error; empty: it is fetched
 	}{
-		"link out":                {[]object.TreeEntry{good, link("out", "../out")}, "out is a link that leads out of the repository"},
-		"link to a file":          {[]object.TreeEntry{good, link("out", outside)}, "leads out"},
-		"link as configuration":   {[]object.TreeEntry{link("converge.yaml", outside)}, "leads out"},
-		"link through another":    {[]object.TreeEntry{good, dir("sub", link("up", "..")), link("x", "sub/up/../secret")}, "leads out"},
+		"link out":                {[]object.TreeEntry{good, link("out", "../out")}, "out is a link to a target outside the repository"},
+		"link to a file":          {[]object.TreeEntry{good, link("out", outside)}, "outside the repository"},
+		"link as configuration":   {[]object.TreeEntry{link("converge.yaml", outside)}, "outside the repository"},
+		"link through another":    {[]object.TreeEntry{good, dir("sub", link("up", "..")), link("x", "sub/up/../secret")}, "outside the repository"},
 		"link inside":             {[]object.TreeEntry{good, dir("sub", link("up", "../converge.yaml"))}, ""},
 		"directory behind a link": {[]object.TreeEntry{link("a", "."), dir("a", link("l", "../x")), good}, "exist"},
 		"two of a name":           {[]object.TreeEntry{good, good}, "exist"},
-		"submodule":               {[]object.TreeEntry{good, {Name: "sub", Mode: filemode.Submodule, Hash: good.Hash}}, "sub is a submodule, which is not fetched"},
-		"large file":              {[]object.TreeEntry{good, file("chart.tgz", largeFileMark+"v1\noid sha256:12\nsize 3\n")}, "chart.tgz is kept by Git LFS, and is not fetched"},
+		"submodule":               {[]object.TreeEntry{good, {Name: "sub", Mode: filemode.Submodule, Hash: good.Hash}}, "sub is a submodule, which is not supported"},
+		"large file":              {[]object.TreeEntry{good, file("chart.tgz", largeFileMark+"v1\noid sha256:12\nsize 3\n")}, "chart.tgz is stored in Git LFS, which is not supported"},
 		"dot dot":                 {[]object.TreeEntry{good, dir("..", file("x", ""))}, ".."},
 		"slash":                   {[]object.TreeEntry{good, file("a/../../x", "")}, "a/../../x"},
 		"git directory":           {[]object.TreeEntry{good, dir(".GIT", file("config", ""))}, ".GIT"},
@@ -122,7 +122,7 @@ func TestHostileTrees_G4(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 			left, err := filepath.Glob(filepath.Join(string(s.(*repository).place), treePrefix+"*"))
 			require.NoError(t, err)
-			require.LessOrEqual(t, len(left), 1, "what was not fetched whole is not kept")
+			require.LessOrEqual(t, len(left), 1, "an incomplete fetch is not kept")
 		})
 	}
 }
@@ -147,7 +147,7 @@ func TestOtherDirectoriesAreLeftOut(t *testing.T) {
 	require.Equal(t, "fine", says(t, tree))
 	info, err := os.Stat(filepath.Join(tree.Dir, "converge.yaml"))
 	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "programs stay programs")
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "executables stay executable")
 	left, err := os.ReadDir(tree.Root)
 	require.NoError(t, err)
 	require.Len(t, left, 1)
@@ -210,7 +210,7 @@ func TestCommandsAreBounded_G4(t *testing.T) {
 		"env; exit 3":                       "exited 3",
 		"echo why >&2; exit 1":              "exited 1: why",
 		"yes":                               "printed more than 976 KiB",
-		`ln -s /etc "$CONVERGE_OUTPUT/etc"`: "etc is no file",
+		`ln -s /etc "$CONVERGE_OUTPUT/etc"`: "etc is not a regular file",
 		`echo a; touch "$CONVERGE_OUTPUT/stdout.converge.yaml"`: "stdout.converge.yaml",
 	} {
 		script(t, dir+"/make", text)

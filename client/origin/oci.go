@@ -39,25 +39,25 @@ type artifact struct {
 // parseArtifact parses HOST/REPOSITORY:TAG//PATH?key=FILE, or @DIGEST instead of the tag.
 func parseArtifact(text string) (Source, error) {
 	wrong := func(what string) error {
-		return fmt.Errorf("%s%s: %s; expected oci://HOST/REPOSITORY:TAG//PATH?key=FILE, or @sha256:… in the place of the tag", artifactPrefix, withoutSecrets("://" + text)[3:], what)
+		return fmt.Errorf("%s%s: %s; expected oci://HOST/REPOSITORY:TAG//PATH?key=FILE, or @sha256:… instead of the tag", artifactPrefix, withoutSecrets("://" + text)[3:], what)
 	}
 	where, said, _ := strings.Cut(text, "?")
 	query, err := url.ParseQuery(said)
 	if err != nil {
-		return nil, wrong("what follows ? cannot be read")
+		return nil, wrong("the parameters after ? are invalid")
 	}
 	a := &artifact{name: artifactPrefix + text, key: query.Get("key")}
 	if query.Del("key"); len(query) > 0 {
-		return nil, wrong("only key can be said behind the path")
+		return nil, wrong("only the parameter key is allowed")
 	}
 	where, in, _ := strings.Cut(where, "//")
 	if in = strings.Trim(in, "/"); in != "" && (!filepath.IsLocal(in) || path.Clean(in) != in) {
-		return nil, wrong("the path leads nowhere")
+		return nil, wrong("the path is invalid")
 	}
 	repository, err := remote.NewRepository(where)
 	switch {
 	case strings.Contains(strings.SplitN(where, "/", 2)[0], "@"):
-		return nil, wrong("a password or token in it would be seen by everybody; log in with docker login or oras login")
+		return nil, wrong("a password or token in it would be visible to others; log in with docker login or oras login")
 	case err != nil:
 		return nil, wrong(err.Error())
 	case repository.Reference.Reference == "":
@@ -98,10 +98,10 @@ func (a *artifact) Newest(ctx context.Context) (string, error) {
 	defer cancel()
 	repository, err := a.open()
 	if err != nil {
-		return "", a.failed("look at", err)
+		return "", a.failed("read", err)
 	}
 	found, err := repository.Resolve(ctx, a.reference)
-	return found.Digest.String(), a.failed("look at", err)
+	return found.Digest.String(), a.failed("read", err)
 }
 
 func (a *artifact) failed(doing string, err error) error {
@@ -208,7 +208,7 @@ func (a *artifact) unpack(ctx context.Context, repository *remote.Repository, la
 		return err
 	}
 	if err := verified.Verify(); err != nil {
-		return errors.Join(errors.New("it is not what its digest says"), err)
+		return errors.Join(errors.New("its content does not match its digest"), err)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ const (
 	maxSignatures       = 50
 )
 
-var errUnsigned = errors.New("no signature on it is of that key")
+var errUnsigned = errors.New("no signature matches that key")
 
 // signed returns an error if the digest has no signature of the key. Without a key it does nothing.
 func (a *artifact) signed(ctx context.Context, repository *remote.Repository, is godigest.Digest) error {
@@ -40,7 +40,7 @@ func (a *artifact) signed(ctx context.Context, repository *remote.Repository, is
 	}
 	tag, err := repository.Resolve(ctx, string(is.Algorithm())+"-"+is.Encoded()+".sig")
 	if errors.Is(err, errdef.ErrNotFound) {
-		return fmt.Errorf("it is to be signed by %s, and is not signed", a.key)
+		return fmt.Errorf("it has to be signed by %s, and is not signed", a.key)
 	}
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (a *artifact) signed(ctx context.Context, repository *remote.Repository, is
 			return err
 		}
 	}
-	return fmt.Errorf("it is to be signed by %s: %w", a.key, errUnsigned)
+	return fmt.Errorf("it has to be signed by %s: %w", a.key, errUnsigned)
 }
 
 // signedBy verifies one signature and its content.
@@ -97,7 +97,7 @@ func publicKey(file string) (*ecdsa.PublicKey, error) {
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, errors.New("it is no PEM file")
+		return nil, errors.New("it is not a PEM file")
 	}
 	read, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {

@@ -153,9 +153,9 @@ func TestNamesOfArtifacts(t *testing.T) {
 	cacheHere(t)
 	for text, want := range map[string]string{
 		"oci://ghcr.io/acme/shop":              "it has neither a tag nor a digest",
-		"oci://u:s3cret@ghcr.io/acme/shop:v1":  "a password or token in it would be seen by everybody",
-		"oci://ghcr.io/acme/shop:v1//../b":     "the path leads nowhere",
-		"oci://ghcr.io/acme/shop:v1?ref=main":  "only key can be said behind the path",
+		"oci://u:s3cret@ghcr.io/acme/shop:v1":  "a password or token in it would be visible to others",
+		"oci://ghcr.io/acme/shop:v1//../b":     "the path is invalid",
+		"oci://ghcr.io/acme/shop:v1?ref=main":  "only the parameter key is allowed",
 		"oci://ghcr.io:v1":                     "expected oci://HOST/REPOSITORY:TAG//PATH?key=FILE",
 		"oci://ghcr.io/acme/shop@sha256:12345": "expected oci://HOST/REPOSITORY:TAG//PATH?key=FILE",
 	} {
@@ -208,16 +208,16 @@ func TestHostileArchives_G4(t *testing.T) {
 		want    string // empty: it is taken
 	}{
 		"inside":         {[]tar.Header{good, link("b", "./converge.yaml"), {Typeflag: tar.TypeDir, Name: "./", Mode: 0o755}}, ""},
-		"absolute":       {[]tar.Header{good, tarFile("/etc/x", "")}, `"/etc/x", which is no name`},
-		"up":             {[]tar.Header{good, tarFile("a/../../x", "")}, `"a/../../x", which is no name`},
-		"link out":       {[]tar.Header{good, link("a", "../x")}, "a is a link that leads out of the repository"},
-		"link to /":      {[]tar.Header{good, link("a", "/etc")}, "a is a link that leads out of the repository"},
+		"absolute":       {[]tar.Header{good, tarFile("/etc/x", "")}, `invalid name "/etc/x"`},
+		"up":             {[]tar.Header{good, tarFile("a/../../x", "")}, `invalid name "a/../../x"`},
+		"link out":       {[]tar.Header{good, link("a", "../x")}, "a is a link to a target outside the repository"},
+		"link to /":      {[]tar.Header{good, link("a", "/etc")}, "a is a link to a target outside the repository"},
 		"through a link": {[]tar.Header{good, {Typeflag: tar.TypeDir, Name: "d", Mode: 0o755}, link("a", "d"), tarFile("a/x", "")}, "file exists"},
 		"twice":          {[]tar.Header{good, tarFile("converge.yaml", "other")}, "file exists"},
-		"hard link":      {[]tar.Header{good, {Typeflag: tar.TypeLink, Name: "a", Linkname: "/etc/passwd"}}, "a is no file, no directory and no symbolic link"},
-		"device":         {[]tar.Header{good, {Typeflag: tar.TypeChar, Name: "a"}}, "a is no file"},
-		"git directory":  {[]tar.Header{good, tarFile(".git/config", "")}, "which is no name"},
-		"large file":     {[]tar.Header{good, tarFile("a", largeFileMark+"v1")}, "is kept by Git LFS"},
+		"hard link":      {[]tar.Header{good, {Typeflag: tar.TypeLink, Name: "a", Linkname: "/etc/passwd"}}, "a is neither a file, a directory nor a symbolic link"},
+		"device":         {[]tar.Header{good, {Typeflag: tar.TypeChar, Name: "a"}}, "a is neither a file"},
+		"git directory":  {[]tar.Header{good, tarFile(".git/config", "")}, "invalid name"},
+		"large file":     {[]tar.Header{good, tarFile("a", largeFileMark+"v1")}, "is stored in Git LFS"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a.push(t, "v1", a.blob(t, fluxMedia, archive(t, row.entries...)))
@@ -232,7 +232,7 @@ func TestHostileArchives_G4(t *testing.T) {
 			require.ErrorContains(t, err, row.want)
 			left, err := filepath.Glob(filepath.Join(string(s.(*artifact).place), treePrefix+"*"))
 			require.NoError(t, err)
-			require.LessOrEqual(t, len(left), 1, "what was not fetched whole is not kept")
+			require.LessOrEqual(t, len(left), 1, "an incomplete fetch is not kept")
 		})
 	}
 	layer := a.blob(t, fluxMedia, archive(t, good))
@@ -308,8 +308,8 @@ func TestSignedArtifacts_D8(t *testing.T) {
 	a.sign(t, key, is, is.String())
 	require.NoError(t, fetch())
 	a.say(t, "two")
-	require.ErrorContains(t, fetch(), "is not signed", "the tag stands for something else")
+	require.ErrorContains(t, fetch(), "is not signed", "the tag names other content")
 
 	require.NoError(t, os.WriteFile(file, []byte("none"), 0o600))
-	require.ErrorContains(t, fetch(), "it is no PEM file")
+	require.ErrorContains(t, fetch(), "it is not a PEM file")
 }

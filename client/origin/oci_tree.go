@@ -89,7 +89,7 @@ func (u *unpacked) entry(e *tar.Header, content io.Reader) error {
 	case tar.TypeSymlink:
 		return u.linkFrom(name, int64(len(e.Linkname)), strings.NewReader(e.Linkname))
 	}
-	return u.unlessElsewhere(name, "is no file, no directory and no symbolic link")
+	return u.unlessElsewhere(name, "is neither a file, a directory nor a symbolic link")
 }
 
 // directory creates a directory and its parents.

@@ -83,7 +83,7 @@ func Parse(text string) (Source, error) {
 		return parseArtifact(reference)
 	}
 	if strings.Contains(text, "://") || scpLike.MatchString(text) && !exists(text) {
-		return nil, fmt.Errorf("%s is no directory; a git repository is named git::https://HOST/REPOSITORY//PATH?ref=REF, or git::ssh://git@HOST/…", withoutSecrets(text))
+		return nil, fmt.Errorf("%s is not a directory; a git repository is named git::https://HOST/REPOSITORY//PATH?ref=REF, or git::ssh://git@HOST/…", withoutSecrets(text))
 	}
 	absolute, err := filepath.Abs(text)
 	if err != nil {

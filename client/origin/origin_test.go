@@ -68,14 +68,14 @@ func conform(t *testing.T, k kind) {
 	require.Equal(t, second, two.State)
 	require.Equal(t, "another", says(t, two))
 	require.Equal(t, one.Origin.Path, two.Origin.Path)
-	require.Equal(t, one.Dir, two.Dir, "commands of the configuration start in one place")
+	require.Equal(t, one.Dir, two.Dir, "commands of the configuration start in one directory")
 
 	k.take(t)
 	_, err = s.Newest(t.Context())
 	require.Error(t, err)
 	_, err = s.Fetch(t.Context(), nil)
 	require.Error(t, err)
-	require.Equal(t, "another", says(t, Tree{Dir: whatIsLeft(t, k, two.Dir)}), "what was fetched stays")
+	require.Equal(t, "another", says(t, Tree{Dir: whatIsLeft(t, k, two.Dir)}), "fetched files stay")
 	k.back(t)
 	third, err := s.Newest(t.Context())
 	require.NoError(t, err)
@@ -177,18 +177,18 @@ func put(t *testing.T, dir, name, content string) {
 func TestNamesOfSources(t *testing.T) {
 	cacheHere(t)
 	for text, want := range map[string]string{
-		"git::https://u:s3cret@github.com/acme/shop.git": "git::https://…@github.com/acme/shop.git: a password or token in it would be seen",
-		"git::https://s3cret@github.com/acme/shop.git":   "a password or token in it would be seen",
-		"git::http://github.com/acme/shop":               "https, ssh and file are possible",
-		"git::ext::sh -c touch":                          "https, ssh and file are possible",
-		"git::git@github.com:acme/shop.git":              "this is no URL",
-		"git::https://github.com/acme/shop//a/../../b":   "the path leads nowhere",
-		"git::https://github.com/acme/shop?depth=1":      "only ref can be said behind the path",
-		"git::https://github.com/":                       "the path leads nowhere",
-		"git::file://elsewhere/srv/shop":                 "https, ssh and file are possible",
-		"https://u:s3cret@github.com/acme/shop":          "https://…@github.com/acme/shop is no directory; a git repository is named git::https://",
-		"git@github.com:acme/shop.git":                   "is no directory; a git repository is named git::",
-		"exec:: ":                                        "exec:: names no command",
+		"git::https://u:s3cret@github.com/acme/shop.git": "git::https://…@github.com/acme/shop.git: a password or token in it would be visible",
+		"git::https://s3cret@github.com/acme/shop.git":   "a password or token in it would be visible",
+		"git::http://github.com/acme/shop":               "expected the scheme https, ssh or file",
+		"git::ext::sh -c touch":                          "expected the scheme https, ssh or file",
+		"git::git@github.com:acme/shop.git":              "not a URL",
+		"git::https://github.com/acme/shop//a/../../b":   "the path is invalid",
+		"git::https://github.com/acme/shop?depth=1":      "only the parameter ref is allowed",
+		"git::https://github.com/":                       "the path is invalid",
+		"git::file://elsewhere/srv/shop":                 "expected the scheme https, ssh or file",
+		"https://u:s3cret@github.com/acme/shop":          "https://…@github.com/acme/shop is not a directory; a git repository is named git::https://",
+		"git@github.com:acme/shop.git":                   "is not a directory; a git repository is named git::",
+		"exec:: ":                                        "exec:: without a command",
 	} {
 		_, err := Parse(text)
 		require.ErrorContains(t, err, want, text)
@@ -239,7 +239,7 @@ func TestCommitsAreCauses_D6(t *testing.T) {
 
 		tree, err = s.Fetch(t.Context(), after(strings.Repeat("0123", 10)))
 		require.NoError(t, err)
-		require.Len(t, tree.Causes, 3, "of a commit that is no more all that is known is listed")
+		require.Len(t, tree.Causes, 3, "all known commits are listed after an unknown one")
 	}
 }
 
@@ -301,7 +301,7 @@ func TestCommitsSinceTheLastPublication_A20(t *testing.T) {
 		require.Equal(t, protocol.Commits{Commit: last.String(), All: c.All}, *c)
 
 		c = commits(strings.Repeat("0123", 10))
-		require.Empty(t, c.Since, "%s: of a commit that is no more all there is is listed", name)
+		require.Empty(t, c.Since, "%s: all commits are listed after an unknown one", name)
 		require.Len(t, c.All, len(many)+4)
 
 		c = commits(last.String())

@@ -22,7 +22,7 @@ type place string
 func placeOf(name string) (place, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("find a place for %s: %w", name, err)
+		return "", fmt.Errorf("find the cache directory of %s: %w", name, err)
 	}
 	return place(filepath.Join(cache, "converge", "sources", fmt.Sprintf("%x", sha256.Sum256([]byte(name)))[:16])), nil
 }

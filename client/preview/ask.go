@@ -54,7 +54,7 @@ func options(application, service, what, by string) client.StartWorkflowOptions 
 		ID: protocol.PreviewID(application, service, hex.EncodeToString(id)), TaskQueue: protocol.TaskQueue,
 		WorkflowExecutionTimeout: lifetime,
 		StaticSummary:            what,
-		StaticDetails:            fmt.Sprintf("What %s would change, asked by %s. It changes nothing.", what, by),
+		StaticDetails:            fmt.Sprintf("What %s would change; requested by %s. It changes nothing.", what, by),
 		Memo:                     map[string]any{"by": by},
 	}
 }

@@ -31,7 +31,7 @@ func (p *Planner) Capabilities(ctx context.Context, application string, all []en
 		case answer.Code == protocol.PreviewNoWorker, answer.Code == protocol.PreviewTimeout, answer.Code == protocol.PreviewNotReady, answer.Code == protocol.PreviewNoPlanner:
 			return nil, fmt.Errorf("runtime %s: %s [%s]", definition.Name, answer.Message, answer.Code)
 		default:
-			return nil, fmt.Errorf("runtime %s: the cluster cannot be asked: %s", definition.Name, answer.Message)
+			return nil, fmt.Errorf("runtime %s: the cluster cannot be queried: %s", definition.Name, answer.Message)
 		}
 	}
 	return out, nil

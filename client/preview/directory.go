@@ -73,7 +73,7 @@ func (p *Planner) Directory(ctx context.Context, dir string, newest func(applica
 func (d *directory) compile(ctx context.Context, dir string) error {
 	known, err := d.planner.Store.Runtimes(ctx)
 	if err != nil {
-		return fmt.Errorf("read the runtimes published so far: %w", err)
+		return fmt.Errorf("read the published runtimes: %w", err)
 	}
 	digest, err := d.planner.Store.SecretDigest(ctx)
 	if err != nil {
@@ -264,7 +264,7 @@ func (d *directory) service(ctx context.Context, spec entities.Spec, status prot
 		service.Version, service.Incarnation = version, d.after
 		return service, d.version(ctx, &service, spec, status)
 	case !released:
-		service.Notes = []string{fmt.Sprintf("nothing was released yet: nothing runs until converge release %s/%s VERSION", spec.Application, spec.Title())}
+		service.Notes = []string{fmt.Sprintf("no version was released yet; to deploy one: converge release %s/%s VERSION", spec.Application, spec.Title())}
 		return service, nil
 	}
 	return service, d.configuration(ctx, &service, spec, status)

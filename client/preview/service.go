@@ -73,7 +73,7 @@ func (p *Planner) Release(ctx context.Context, r Release) (*Plan, error) {
 	}
 	service := Service{Service: r.Service, Version: r.Version, Incarnation: draft.Record.Incarnation, Known: draft.Known, Channels: []Channel{}}
 	if draft.Known && draft.Record.Incarnation != spec.Incarnation {
-		service.Notes = append(service.Notes, fmt.Sprintf("%s is known: it goes out as it was made, from incarnation %d; for the configuration of incarnation %d name a new version",
+		service.Notes = append(service.Notes, fmt.Sprintf("%s already exists: it is deployed unchanged, from incarnation %d; to use the configuration of incarnation %d, name a new version",
 			r.Version, draft.Record.Incarnation, spec.Incarnation))
 	}
 	q := &questions{planner: p, application: spec.Application}
@@ -109,7 +109,7 @@ func (p *Plan) entitle(names protocol.ServiceNames) {
 func (p *Planner) spec(ctx context.Context, application protocol.ApplicationStatus, service string) (*entities.Spec, error) {
 	manifest, err := p.Store.Manifest(ctx, application.Manifest)
 	if err != nil {
-		return nil, fmt.Errorf("what is newest of %s: %w", application.Application, err)
+		return nil, fmt.Errorf("the newest incarnation of %s: %w", application.Application, err)
 	}
 	digest, declared := manifest[service]
 	if !declared {

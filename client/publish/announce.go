@@ -37,7 +37,7 @@ func (p *publication) announce(ctx context.Context) error {
 		err = handle.Get(ctx, &answer)
 	}
 	if err != nil {
-		return noAnswer(err, "announce it")
+		return noAnswer(err, "announce the incarnation")
 	}
 	p.result.Incarnation, p.result.Unchanged, p.result.Pinned = answer.Incarnation, answer.Unchanged, answer.Pinned
 	if err := p.store.PutDirectory(ctx, p.application, p.dir); err != nil {

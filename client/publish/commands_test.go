@@ -97,7 +97,7 @@ func TestLibrariesOfARepositoryLieInIt_G4(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(tree.Dir, "converge.yaml"),
 				[]byte(shop+"imports: [{name: common, version: 1, path: "+filepath.ToSlash(relative)+"}]\n"+edge), 0o600))
 			_, err = compile.LoadWith(tree.Dir, config.Options{})
-			require.NoError(t, err, "it would be read otherwise")
+			require.NoError(t, err, "it is read without Within")
 		}
 		_, err = compile.LoadWith(tree.Dir, config.Options{Within: tree.Root})
 		return err

@@ -15,7 +15,7 @@ func (p *publication) sameLibraries(before *incarnation.Incarnation) error {
 	for _, now := range p.imported {
 		for _, library := range before.Imports() {
 			if now.Path == "" && library.Name == now.Name && library.Version == now.Version && library.Digest != now.Digest {
-				return fmt.Errorf("library %s %d was %s when what is newest was published, and is %s in the store now; publish it under another version",
+				return fmt.Errorf("library %s %d had the digest %s in the newest incarnation, and has %s in the store now; publish it under another version",
 					now.Name, now.Version, library.Digest, now.Digest)
 			}
 		}

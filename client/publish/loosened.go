@@ -49,10 +49,10 @@ func (p *publication) loosened(ctx context.Context, last incarnation.Manifest) (
 func (p *publication) loosenedBy(ctx context.Context, service, digest string) ([]entities.Loosening, error) {
 	before, err := p.store.Spec(ctx, digest)
 	if store.IsNotFound(err) || store.IsDamaged(err) {
-		return []entities.Loosening{{Text: "what it asked for is not known any more"}}, nil
+		return []entities.Loosening{{Text: "its previous rules are unknown"}}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("rules of %s so far: %w", service, err)
+		return nil, fmt.Errorf("previous rules of %s: %w", service, err)
 	}
 	check, extension, failed := p.store.Definitions(ctx)
 	now := p.definitions(service)

@@ -119,12 +119,12 @@ type publication struct {
 // compile loads and compiles, with the runtimes that other applications have published.
 func (p *publication) compile(ctx context.Context) error {
 	if i, err := p.store.Installation(ctx); err == nil && i.Exported != "" {
-		return fmt.Errorf("the installation of the store %s was exported by %s at %s, to go on elsewhere; publish there [exported]",
+		return fmt.Errorf("the installation of the store %s was exported by %s at %s, to continue elsewhere; publish there [exported]",
 			p.store.URL(), i.Exported, i.At.Format(time.RFC3339))
 	}
 	known, err := p.store.Runtimes(ctx)
 	if err != nil {
-		return fmt.Errorf("read the runtimes published so far: %w", err)
+		return fmt.Errorf("read the published runtimes: %w", err)
 	}
 	digest, err := p.store.SecretDigest(ctx)
 	if err != nil {
@@ -196,7 +196,7 @@ func (p *publication) compare(ctx context.Context) error {
 	if !p.options.DryRun {
 		gone, unasked := p.missing(ctx, last)
 		if unasked != nil {
-			return noAnswer(unasked, "look which services of "+p.application+" run")
+			return noAnswer(unasked, "list the running services of "+p.application)
 		}
 		p.started, p.result.Started = gone, p.titles(gone)
 	}
@@ -271,10 +271,10 @@ func (p *publication) unfollowed(ctx context.Context, before *incarnation.Incarn
 	for _, from := range p.compiled.Incarnation.Unfollowed() {
 		runs, err := p.runs(ctx, from)
 		if err != nil {
-			return noAnswer(err, "look whether "+from+" runs")
+			return noAnswer(err, "check whether "+from+" runs")
 		}
 		if runs {
-			return fmt.Errorf("%w: the store does not have the newest incarnation, in which %s was called so; publish it there first, with --take-over, and then under the new name [renamed]",
+			return fmt.Errorf("%w: the store does not have the newest incarnation, which contains %s under its old name; publish it there first, with --take-over, and then under the new name [renamed]",
 				ErrRefused, from)
 		}
 	}
@@ -331,12 +331,12 @@ func Status(ctx context.Context, c client.Client, application string) (protocol.
 	case errors.As(err, &absent), errors.Is(err, errNothingKnown):
 		return s, nil
 	case err != nil:
-		return s, noAnswer(err, "ask application/"+application)
+		return s, noAnswer(err, "query application/"+application)
 	}
 	return s, nil
 }
 
-var errNothingKnown = errors.New("it was ended, and knows nothing any more")
+var errNothingKnown = errors.New("the workflow has ended")
 
 func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
 	for _, i := range slices.Backward(s.Incarnations) {
@@ -350,7 +350,7 @@ func newestOf(s protocol.ApplicationStatus) protocol.Incarnation {
 // mend writes lost or damaged objects of the newest incarnation again, as the errors about them promise. Intact objects are read and kept.
 func (p *publication) mend(ctx context.Context) error {
 	if err := p.write(ctx, p.compiled.Incarnation.ServiceKeys()); err != nil {
-		return fmt.Errorf("write what is newest of %s again: %w", p.application, err)
+		return fmt.Errorf("write the newest incarnation of %s again: %w", p.application, err)
 	}
 	return nil
 }

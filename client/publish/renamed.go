@@ -54,7 +54,7 @@ func (p *publication) renamedIn(ctx context.Context, service, digest string) (st
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("rules of %s so far: %w", service, err)
+		return "", fmt.Errorf("previous rules of %s: %w", service, err)
 	}
 	spec := p.specs[service]
 	titled := before.Title() != spec.Title()
@@ -63,7 +63,7 @@ func (p *publication) renamedIn(ctx context.Context, service, digest string) (st
 	}
 	if titled && spec.Title() != service {
 		if other, err := p.runs(ctx, spec.Title()); err != nil || other {
-			return fmt.Sprintf("a service that was called %s before still runs, and would be met by that name; take it down first: converge delete %s/%s",
+			return fmt.Sprintf("a service with the former name %s still runs and would have the same name; delete it first: converge delete %s/%s",
 				spec.Title(), p.application, spec.Title()), err
 		}
 	}
@@ -94,7 +94,7 @@ func (p *publication) state(ctx context.Context, service string) (*state.State, 
 		return nil, nil
 	}
 	if err != nil {
-		return nil, noAnswer(err, "ask "+p.application+"/"+p.titleOf(service))
+		return nil, noAnswer(err, "query "+p.application+"/"+p.titleOf(service))
 	}
 	return &s, nil
 }

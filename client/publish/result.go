@@ -58,7 +58,7 @@ func (l Loosened) String() string {
 // String is the last line of an apply.
 func (r Result) String() string {
 	if len(r.Started) > 0 && !r.DryRun {
-		return r.outcome() + "; started again: " + strings.Join(r.Started, ", ")
+		return r.outcome() + "; restarted: " + strings.Join(r.Started, ", ")
 	}
 	return r.outcome()
 }

@@ -73,7 +73,7 @@ func TestChangesOfAShortTimeAreOne_D6(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &changing{state: steps(map[time.Duration]string{0: "a", 15 * time.Second: "b", 23 * time.Second: "c", 25 * time.Second: "d"})}
 		require.Equal(t, []string{"2s a for 1", "28s d for 3"}, watched(t, c, time.Hour, anything))
-		require.Less(t, c.looks, 400, "one look in an interval while nothing changes")
+		require.Less(t, c.looks, 400, "one poll per interval while nothing changes")
 	})
 }
 

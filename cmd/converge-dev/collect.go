@@ -42,7 +42,7 @@ func (c *collector) run(ctx context.Context) {
 		err := c.collect(ctx)
 		if err != nil && err.Error() != said && ctx.Err() == nil {
 			said = err.Error()
-			fmt.Fprintf(c.out, "the store is not kept small: %v\n", err)
+			fmt.Fprintf(c.out, "the store was not garbage-collected: %v\n", err)
 		}
 	}
 }

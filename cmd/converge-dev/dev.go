@@ -95,7 +95,7 @@ func check(ctx context.Context, dir string, allowCommands bool) error {
 	case !errors.As(err, &problems):
 		return fmt.Errorf("%w; nothing was started", err)
 	case len(problems) == 1 && problems[0].Code == "no-configuration":
-		return fmt.Errorf("%s: %s; expected %s\nwrite one to start from with: converge init %s",
+		return fmt.Errorf("%s: %s; expected %s\ncreate one with: converge init %s",
 			dir, problems[0].Message, problems[0].Expected, dir)
 	}
 	if !slices.ContainsFunc(problems, func(p config.Problem) bool { return p.Code != config.UnknownLibrary }) {
@@ -103,10 +103,10 @@ func check(ctx context.Context, dir string, allowCommands bool) error {
 	}
 	several := slices.DeleteFunc(slices.Clone(problems), func(p config.Problem) bool { return p.Code != "duplicate-application" })
 	if len(several) > 0 { // the other errors are consequences
-		return fmt.Errorf("%s has more than one application in it; nothing was started:\n%w\nname the directory of one, such as: converge dev %s",
+		return fmt.Errorf("%s contains more than one application; nothing was started:\n%w\nname the directory of one of them, such as: converge dev %s",
 			dir, several, filepath.Join(dir, filepath.Dir(several[0].File)))
 	}
-	return fmt.Errorf("%s has mistakes; nothing was started:\n%w", dir, err)
+	return fmt.Errorf("%s is invalid; nothing was started:\n%w", dir, err)
 }
 
 // serve runs the worker and the follower on a server that is up.
@@ -158,7 +158,7 @@ func serve(ctx context.Context, o options, server *embedded.Server, store string
 	go (&collector{client: c, payloads: payloads, store: store, out: out}).run(ctx)
 	f := &follower{client: c, dir: o.dir, store: store, out: out, allowCommands: o.allowCommands, report: newReport(c, o, out)}
 	err = f.follow(ctx)
-	fmt.Fprintln(out, "\nstopping; what was started keeps running, and goes on being looked after when you start again")
+	fmt.Fprintln(out, "\nstopping; deployed services keep running, and are managed again after the next start")
 	return err
 }
 
@@ -188,11 +188,11 @@ func makeHome(dir string) (string, error) {
 	}
 	home := filepath.Join(dir, ".converge")
 	if err := os.MkdirAll(home, 0o700); err != nil {
-		return "", fmt.Errorf("make a place for state: %w", err)
+		return "", fmt.Errorf("create the state directory: %w", err)
 	}
 	ignore := filepath.Join(home, ".gitignore")
 	if err := os.WriteFile(ignore, []byte("*\n"), 0o644); err != nil {
-		return "", fmt.Errorf("make a place for state: %w", err)
+		return "", fmt.Errorf("create the state directory: %w", err)
 	}
 	return home, nil
 }

@@ -32,17 +32,16 @@ func command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "dev [DIR]",
-		Short: "Run Temporal, its Web UI and a worker here, apply DIR and follow it",
-		Long: `Run Temporal, its Web UI and a worker in one process, apply the configuration in
-DIR (default: the working directory), and follow it: a saved file is compiled
-and applied again. State is kept in DIR/.converge between runs. Ctrl-C stops
-cleanly and leaves what was started running; started again, everything goes on
-where it was.`,
+		Short: "Run Temporal, its Web UI and a worker locally, and publish DIR when it changes",
+		Long: `Run Temporal, its Web UI and a worker in one process, publish the configuration in DIR
+(default: the working directory), and publish it again whenever a file is saved. State is
+kept in DIR/.converge between runs. Ctrl-C stops the server and the worker; deployed
+services keep running, and the next start resumes from the saved state.`,
 		Example: `  converge dev examples/hello
   converge dev --port 7300 --ui-port 8300`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return fmt.Errorf("usage: converge dev [DIR]; %d directories were given, one is followed", len(args))
+				return fmt.Errorf("usage: converge dev [DIR]; got %d directories, expected at most one", len(args))
 			}
 			return nil
 		},
@@ -65,9 +64,9 @@ where it was.`,
 	// The launcher passes all arguments after the program's name, including the verb.
 	cmd.Flags().IntVar(&o.port, "port", 7233, "port of Temporal on the loopback address")
 	cmd.Flags().IntVar(&o.uiPort, "ui-port", 8233, "port of the Web UI on the loopback address")
-	cmd.Flags().StringSliceVar(&o.allowEnv, "allow-env", nil, "variables of this environment that a configuration may name by workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)")
-	cmd.Flags().StringSliceVar(&o.allowSecret, "allow-secret", nil, "secrets that a configuration may name: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN, * at the end for all that begin so (CONVERGE_ALLOW_SECRET)")
-	cmd.Flags().StringArrayVar(&o.ageKeys, "sops-age-key-file", nil, "file of age identities for what SOPS encrypted: FILE for all applications, or APPLICATION=FILE; repeatable (default: SOPS_AGE_KEY_FILE and SOPS_AGE_KEY)")
+	cmd.Flags().StringSliceVar(&o.allowEnv, "allow-env", nil, "environment variables that a configuration may reference with workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)")
+	cmd.Flags().StringSliceVar(&o.allowSecret, "allow-secret", nil, "secrets that a configuration may reference: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN; a trailing * matches any suffix (CONVERGE_ALLOW_SECRET)")
+	cmd.Flags().StringArrayVar(&o.ageKeys, "sops-age-key-file", nil, "file of age identities that decrypt SOPS files: FILE for all applications, or APPLICATION=FILE; repeatable (default: SOPS_AGE_KEY_FILE and SOPS_AGE_KEY)")
 	cmd.Flags().StringVar(&o.metrics, "metrics", "", "serve /metrics, /healthz and /readyz at PORT, on the loopback address only, or at HOST:PORT (CONVERGE_METRICS)")
 	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, "run the generators and validators that the configuration declares, on this machine")
 	cmd.Flags().StringVar(&o.db, "db", "", "SQLite file (default: in DIR/.converge)")

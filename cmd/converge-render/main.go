@@ -11,6 +11,6 @@ import (
 
 func main() {
 	render.Serve()
-	fmt.Fprintln(os.Stderr, "converge-render: converge starts this program by itself, for Helm charts and kustomizations")
+	fmt.Fprintln(os.Stderr, "converge-render: converge starts this program to render Helm charts and kustomizations; do not run it directly")
 	os.Exit(2)
 }

@@ -23,9 +23,9 @@ const usage = `usage:
   converge-wrapper exec [flags] -- command [argument…]
   converge-wrapper --version
 
-Runs the command and prints, when it has ended, one line of JSON about it (converge.command/v1).
-Exits as the command did; 124 after the timeout, 125 when the wrapper itself could not do its work,
-126 when the command is not executable, 127 when it is not found, 128 and its number after a signal.
+Runs the command and, when it has ended, prints one line of JSON about it (converge.command/v1).
+Exits with the exit code of the command; 124 after the timeout, 125 if the wrapper itself failed,
+126 if the command is not executable, 127 if it is not found, 128 plus the number of a signal.
 
 `
 
@@ -63,11 +63,11 @@ func parse(args []string, stderr io.Writer) (command, error) {
 	flags := flag.NewFlagSet("converge-wrapper exec", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() { fmt.Fprint(stderr, usage); flags.PrintDefaults() }
-	flags.DurationVar(&c.timeout, "timeout", 0, "end the command after this long")
-	deadline := flags.String("deadline", "", "end the command at this time (RFC 3339)")
-	flags.DurationVar(&c.grace, "grace", 5*time.Second, "between SIGTERM and SIGKILL")
-	flags.IntVar(&c.limit, "limit", report.LimitStdout, "bytes to keep of the end of stdout")
-	flags.BoolVar(&c.stopAtLimit, "stop-at-limit", false, "end a command that prints more than that to stdout")
+	flags.DurationVar(&c.timeout, "timeout", 0, "terminate the command after this duration")
+	deadline := flags.String("deadline", "", "terminate the command at this time (RFC 3339)")
+	flags.DurationVar(&c.grace, "grace", 5*time.Second, "time between SIGTERM and SIGKILL")
+	flags.IntVar(&c.limit, "limit", report.LimitStdout, "number of bytes to keep from the end of stdout")
+	flags.BoolVar(&c.stopAtLimit, "stop-at-limit", false, "terminate a command that prints more than --limit to stdout")
 	if len(args) == 0 || args[0] != "exec" {
 		flags.Usage()
 		if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
@@ -81,16 +81,16 @@ func parse(args []string, stderr io.Writer) (command, error) {
 	if *deadline != "" {
 		at, err := time.Parse(time.RFC3339, *deadline)
 		if err != nil {
-			return c, fmt.Errorf("--deadline %q; expected RFC 3339, like 2006-01-02T15:04:05Z", *deadline)
+			return c, fmt.Errorf("--deadline %q: expected RFC 3339, such as 2006-01-02T15:04:05Z", *deadline)
 		}
 		c.deadline = at
 	}
 	c.argv = flags.Args()
 	switch {
 	case len(c.argv) == 0 || c.argv[0] == "":
-		return c, errors.New("there is no command; expected one after --")
+		return c, errors.New("no command given; expected one after --")
 	case c.limit < 0 || c.timeout < 0 || c.grace < 0:
-		return c, errors.New("a limit, a timeout or a grace is negative")
+		return c, errors.New("--limit, --timeout and --grace must not be negative")
 	}
 	return c, nil
 }

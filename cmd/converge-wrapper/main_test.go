@@ -126,7 +126,7 @@ func TestSignals(t *testing.T) {
 		{syscall.SIGINT, `trap 'echo cleaned; exit 8' INT; `, 8, "", "cleaned\n"},
 		{syscall.SIGTERM, ``, 143, "terminated", ""},
 		{syscall.SIGTERM, `trap '' TERM; `, 137, "killed", ""},
-		{syscall.SIGUSR1, `trap 'echo told; exit 0' USR1; `, 0, "", "told\n"},
+		{syscall.SIGUSR1, `trap 'echo notified; exit 0' USR1; `, 0, "", "notified\n"},
 	} {
 		cmd := wrapper(t, "exec", "--grace", "300ms", "--", "sh", "-c", row.script+`exec 3>alive; while :; do read -r _ <hold; done`)
 		require.NoError(t, syscall.Mkfifo(filepath.Join(cmd.Dir, "hold"), 0o600))
@@ -217,6 +217,6 @@ func gone(t *testing.T, opened <-chan *os.File) {
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
-		t.Fatal("a process is left")
+		t.Fatal("a process is still running")
 	}
 }

@@ -25,11 +25,11 @@ type acceptanceOptions struct {
 func newCmdAcceptance(f *Factory, runF func(context.Context, *acceptanceOptions) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "acceptance",
-		Short: "Try a real cluster or account with a tiny service of its own",
-		Long: `Try everything that a place has to do, where it really is: a service of its own is
-released, released again, broken, taken back and removed, by the verbs that people use
-and the workers that run. Each thing is printed with whether it held. What was made for
-it is removed, whatever happened; the application stays, without services.`,
+		Short: "Run acceptance tests against a real cluster or account",
+		Long: `Test a real cluster or account end to end: release a small test service, release a second
+version, release a broken one, roll back, and delete the service, with the same verbs and
+workers that users have. Each step is printed with its result. What the test created is
+removed, even after a failure; the test application stays, without services.`,
 		Example: `  converge acceptance kubernetes --context eks-eu
   converge acceptance ecs --cluster test --region eu-west-1`,
 		Args: cobra.NoArgs,
@@ -44,7 +44,7 @@ func newCmdAcceptanceKubernetes(f *Factory, runF func(context.Context, *acceptan
 	var at acceptance.Kubernetes
 	cmd := &cobra.Command{
 		Use:     "kubernetes",
-		Short:   "Try a cluster",
+		Short:   "Test a Kubernetes cluster",
 		Example: `  converge acceptance kubernetes --context eks-eu --in default`,
 		Args:    cobra.NoArgs,
 		RunE: running(o, runF, o.run, func([]string) (err error) {
@@ -56,16 +56,16 @@ func newCmdAcceptanceKubernetes(f *Factory, runF func(context.Context, *acceptan
 		}),
 	}
 	cmd.Flags().StringVar(&at.Context, "context", "", "context in the kubeconfig of the workers (default: its current one)")
-	cmd.Flags().StringVar(&at.Namespace, "in", "default", "namespace of the cluster, which has to exist")
-	cmd.Flags().StringVar(&at.Image, "image", "registry.k8s.io/pause", "image that can be pulled there")
+	cmd.Flags().StringVar(&at.Namespace, "in", "default", "namespace to deploy to, which must exist")
+	cmd.Flags().StringVar(&at.Image, "image", "registry.k8s.io/pause", "image that the cluster can pull, without a tag")
 	o.flags(cmd, 10*time.Minute)
 	return cmd
 }
 
 func (o *acceptanceOptions) flags(cmd *cobra.Command, patience time.Duration) {
-	cmd.Flags().StringSliceVar(&o.versions, "versions", []string{"3.9", "3.10"}, "two tags of the image that work")
-	cmd.Flags().StringVar(&o.broken, "broken", "nopull", "a tag of it that does not exist")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", patience, "for each thing that is tried")
+	cmd.Flags().StringSliceVar(&o.versions, "versions", []string{"3.9", "3.10"}, "two working tags of the image")
+	cmd.Flags().StringVar(&o.broken, "broken", "nopull", "a tag of the image that does not exist")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", patience, "timeout of each step")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 }
 
@@ -75,7 +75,7 @@ func (o *acceptanceOptions) check() error {
 		return errors.New("--versions: expected two different tags")
 	}
 	if o.f.givesToken() {
-		return errors.New("a token serves one request, and this makes several: log in with converge login instead")
+		return errors.New("a token is valid for one request, and acceptance tests send several: use converge login instead")
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (o *acceptanceOptions) run(ctx context.Context) error {
 	if !holds {
 		return exit(exitFailed)
 	}
-	return console.Lines("all of it holds")
+	return console.Lines("all steps passed")
 }
 
 // acceptanceConsole carries out command lines in this process.

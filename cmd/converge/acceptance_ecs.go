@@ -15,16 +15,16 @@ func newCmdAcceptanceECS(f *Factory, runF func(context.Context, *acceptanceOptio
 	var at acceptance.ECS
 	cmd := &cobra.Command{
 		Use:   "ecs",
-		Short: "Try a cluster of Amazon ECS",
-		Long: `Try a cluster of Amazon ECS with a service of one task. Without --subnet the task runs on
-the cluster's own instances, with it on Fargate. ECS finds out in its own time that an image
-cannot be pulled: allow for a quarter of an hour.`,
+		Short: "Test an Amazon ECS cluster",
+		Long: `Test an Amazon ECS cluster with a service of one task. Without --subnet the task runs on
+the cluster's own instances, with --subnet on Fargate. ECS is slow to report an image that
+cannot be pulled: expect about 15 minutes.`,
 		Example: `  converge acceptance ecs --cluster test --region eu-west-1
   converge acceptance ecs --cluster test --region eu-west-1 --subnet subnet-0a1b2c3d --public-ip`,
 		Args: cobra.NoArgs,
 		RunE: running(o, runF, o.run, func([]string) (err error) {
 			if at.Cluster == "" || at.Region == "" {
-				return errors.New("--cluster and --region say where")
+				return errors.New("--cluster and --region are required")
 			}
 			if err := o.check(); err != nil {
 				return err
@@ -35,11 +35,11 @@ cannot be pulled: allow for a quarter of an hour.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&at.Cluster, "cluster", "", "name of the cluster (required)")
-	flags.StringVar(&at.Region, "region", "", "its region (required)")
+	flags.StringVar(&at.Region, "region", "", "region of the cluster (required)")
 	flags.StringVar(&at.Role, "role-arn", "", "role that the workers assume (default: their own credentials)")
-	flags.StringVar(&at.Image, "image", "registry.k8s.io/pause", "image that can be pulled there")
-	flags.StringArrayVar(&at.Subnets, "subnet", nil, "subnet of the task, which then runs on Fargate (repeatable)")
-	flags.BoolVar(&at.Public, "public-ip", false, "with --subnet: give the task a public address, where nothing else leads to the registry")
+	flags.StringVar(&at.Image, "image", "registry.k8s.io/pause", "image that the cluster can pull, without a tag")
+	flags.StringArrayVar(&at.Subnets, "subnet", nil, "subnet of the task, which runs it on Fargate (repeatable)")
+	flags.BoolVar(&at.Public, "public-ip", false, "with --subnet: give the task a public address, if it has no other route to the registry")
 	o.flags(cmd, 30*time.Minute)
 	return cmd
 }

@@ -75,7 +75,7 @@ func (f *Factory) act(ctx context.Context, n serviceName, verb, requestID string
 	case errors.Is(err, errNotFound):
 		return f.missing(ctx, n)
 	case transient(err):
-		return fmt.Errorf("%s %s: %w; whether it was accepted is not known: see converge status %s, and converge doctor where that does not answer", verb, n, err, n)
+		return fmt.Errorf("%s %s: %w; it may have been accepted: see converge status %s, or converge doctor if that gets no answer", verb, n, err, n)
 	}
 	return err
 }
@@ -97,13 +97,13 @@ func (f *Factory) send(ctx context.Context, workflowID, verb, requestID string, 
 			if payload, err = withoutToken(payload); err != nil {
 				return err
 			}
-			f.note("%s knows no issuer of tokens: asked as %s, without your login", workflowID, f.by())
+			f.note("%s declares no token issuer: sent as %s, without your login", workflowID, f.by())
 			continue
 		}
 		if !errors.Is(err, errLost) || attempt == actAttempts {
 			return err
 		}
-		f.note("%v; trying again", err)
+		f.note("%v; retrying", err)
 		if f.Sleep(ctx, time.Second) != nil {
 			return err
 		}

@@ -17,11 +17,11 @@ import (
 type whole struct{ name, id, absent string }
 
 func wholeApplication(name string) whole {
-	return whole{name, protocol.ApplicationID(name), "there is none"}
+	return whole{name, protocol.ApplicationID(name), "not found"}
 }
 
 func wholeRuntime(name string) whole {
-	return whole{"runtime/" + name, protocol.RuntimeID(name), "there is none"}
+	return whole{"runtime/" + name, protocol.RuntimeID(name), "not found"}
 }
 
 func wholeInstallation() whole {
@@ -36,7 +36,7 @@ func (f *Factory) actOnWhole(ctx context.Context, w whole, verb string, act prot
 	case errors.Is(err, errNotFound):
 		return fmt.Errorf("%s %s: %s", verb, w.name, w.absent)
 	case transient(err):
-		return fmt.Errorf("%s %s: %w; whether it was accepted is not known", verb, w.name, err)
+		return fmt.Errorf("%s %s: %w; it may have been accepted", verb, w.name, err)
 	case err != nil:
 		return err
 	}
@@ -81,9 +81,9 @@ func (f *Factory) servicesOf(ctx context.Context, application string) ([]service
 // on its applies has no workflow until its first pause. The workflow is started only if some service uses the runtime.
 func (o *scopeOptions) onRuntime(ctx context.Context) error {
 	if o.channel != "" {
-		return fmt.Errorf("--channel: a runtime is paused as a whole; for one channel name the service")
+		return fmt.Errorf("--channel: a runtime can only be paused as a whole; name a service to pause one channel")
 	}
-	if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("%s whatever runs on runtime %s", o.verb, o.runtime)); err != nil {
+	if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("%s everything on runtime %s", o.verb, o.runtime)); err != nil {
 		return err
 	}
 	act, w := o.f.newAct(o.reason), wholeRuntime(o.runtime)
@@ -98,7 +98,7 @@ func (o *scopeOptions) onRuntime(ctx context.Context) error {
 // alone refuses --all together with a name, and --except without --all.
 func (o *scopeOptions) alone(args []string) error {
 	if !o.all {
-		return fmt.Errorf("--except: expected --all beside it, of which it leaves something alone")
+		return fmt.Errorf("--except requires --all")
 	}
 	for _, name := range o.except {
 		if err := checkName("an application", name); err != nil {
@@ -106,7 +106,7 @@ func (o *scopeOptions) alone(args []string) error {
 		}
 	}
 	if len(args) > 0 || o.channel != "" {
-		return fmt.Errorf("--all: that is everything; name nothing beside it")
+		return fmt.Errorf("--all takes no arguments and no --channel")
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (o *scopeOptions) alone(args []string) error {
 func (o *scopeOptions) everything(ctx context.Context) error {
 	question := o.verb + " all services of all applications"
 	if len(o.except) > 0 {
-		question += " but " + strings.Join(o.except, ", ")
+		question += " except " + strings.Join(o.except, ", ")
 	}
 	if err := o.spared(ctx); err != nil {
 		return err
@@ -141,11 +141,11 @@ func (o *scopeOptions) spared(ctx context.Context) error {
 	}
 	known, err := api.Applications(ctx)
 	if err != nil {
-		return fmt.Errorf("which applications there are: %w", err)
+		return fmt.Errorf("list applications: %w", err)
 	}
 	for _, name := range o.except {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("--except %s: there is no such application%s", name, suggestion(name, known))
+			return fmt.Errorf("--except %s: no such application%s", name, suggestion(name, known))
 		}
 	}
 	return nil
@@ -177,7 +177,7 @@ func (f *Factory) runtimeThere(ctx context.Context, name, id string) error {
 	}
 	slices.Sort(used)
 	if used = slices.Compact(used); !slices.Contains(used, name) {
-		return errors.Join(fmt.Errorf("no service uses a runtime %s%s", name, suggestion(name, used)), err)
+		return errors.Join(fmt.Errorf("no service uses runtime %s%s", name, suggestion(name, used)), err)
 	}
 	return api.Start(ctx, id, protocol.RuntimeWorkflow, protocol.RuntimeInput{Runtime: name, Beginning: protocol.Beginning{Adopt: true}})
 }
@@ -199,15 +199,15 @@ func orApplication(f *Factory, cmd *cobra.Command) *cobra.Command {
 	short := "unpin APP"
 	if o.verb == protocol.Pin {
 		short = "pin APP --incarnation N"
-		cmd.Flags().Int64Var(&o.incarnation, "incarnation", 0, "keep all services of an application at this incarnation")
+		cmd.Flags().Int64Var(&o.incarnation, "incarnation", 0, "pin all services of the application to this incarnation")
 	}
 	cmd.Use += " | " + short
-	cmd.Long = strings.TrimSpace(cmd.Long + "\n\nOf an application: its services go back, or on, to an incarnation, as a change of\nconfiguration does; what is published waits until it is unpinned.")
+	cmd.Long = strings.TrimSpace(cmd.Long + "\n\nFor an application: pin moves all its services to an incarnation, like a change of the\nconfiguration; what is published afterwards waits until unpin.")
 	cmd.Example += "\n  converge " + strings.Replace(strings.Replace(short, "APP", "shop", 1), "N", "41", 1)
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before touching more than one service")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation if more than one service is affected")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		if len(given) > 1 && o.incarnation != 0 {
-			return fmt.Errorf("--incarnation is for a whole application: converge %s", short)
+			return fmt.Errorf("--incarnation applies to an application only: converge %s", short)
 		}
 		if len(given) > 1 {
 			return service(cmd, given)
@@ -224,7 +224,7 @@ func (o *incarnationOptions) run(ctx context.Context) error {
 		return err
 	}
 	if o.verb == protocol.Pin && o.incarnation < 1 {
-		return fmt.Errorf("which incarnation? usage: converge pin %s --incarnation N; see: converge incarnations %s", o.application, o.application)
+		return fmt.Errorf("--incarnation is required: converge pin %s --incarnation N; see: converge incarnations %s", o.application, o.application)
 	}
 	names, err := o.f.servicesOf(ctx, o.application)
 	if err != nil {

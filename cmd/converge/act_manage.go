@@ -21,12 +21,12 @@ type manageOptions struct {
 
 func newCmdUnmanage(f *Factory, runF func(context.Context, *manageOptions) error) *cobra.Command {
 	return newManageCmd(f, protocol.Unmanage, runF, cobra.Command{
-		Short: "Keep a service, or all of an application, down",
-		Long: `Keep a service, or all of an application, down until: converge manage. Its workflow
-is ended, what runs is left as it is: nobody observes it, repairs it or applies to
-it, and an apply under way is ended. What is known of it is kept, and what is
-published meanwhile reaches it once it is managed again. Most often a pause is what
-you want, which goes on observing: converge pause.`,
+		Short: "Stop managing a service or an application",
+		Long: `Stop managing a service, or all services of an application, until converge manage. The
+workflow ends. What is deployed keeps running, but is no longer observed, repaired or
+updated; an apply in progress is ended. The state is kept, and what is published in the
+meantime reaches the service once it is managed again. To only stop updates, use converge
+pause, which continues to observe.`,
 		Example: `  converge unmanage shop/web --reason "moves to another team"
   converge unmanage shop --reason "drill" --yes`,
 	})
@@ -34,10 +34,10 @@ you want, which goes on observing: converge pause.`,
 
 func newCmdManage(f *Factory, runF func(context.Context, *manageOptions) error) *cobra.Command {
 	return newManageCmd(f, protocol.Manage, runF, cobra.Command{
-		Short: "Look after a service again that was unmanaged",
-		Long: `Look after a service, or all of an application, again: it goes on from what was known
-of it. A service that was unmanaged by itself stays so when its application is managed
-again.`,
+		Short: "Resume managing a service",
+		Long: `Resume managing a service, or all services of an application, from the state that was
+kept. A service that was unmanaged individually stays unmanaged when its application is
+managed again.`,
 		Example: `  converge manage shop/web`,
 	})
 }
@@ -51,14 +51,14 @@ func newManageCmd(f *Factory, verb string, runF func(context.Context, *manageOpt
 		o.target, err = f.parseTarget(args[0])
 		return err
 	})
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before touching more than one service")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, shown to other users")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation if more than one service is affected")
 	return cmd
 }
 
 func (o *manageOptions) run(ctx context.Context) (err error) {
 	if o.verb == protocol.Unmanage && o.reason == "" {
-		return errors.New("--reason is missing: whoever finds a service down wants to know why")
+		return errors.New("--reason is required: it tells others why the service is unmanaged")
 	}
 	if o.target, err = o.f.meant(ctx, o.target); err != nil {
 		return err

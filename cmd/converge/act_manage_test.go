@@ -19,13 +19,13 @@ func TestUnmanage(t *testing.T) {
 	}{
 		{line: "unmanage shop/web --reason moving", want: "done\n", sent: []string{`application/shop unmanage ` + who + `,"reason":"moving","service":"web"}`}},
 		{line: "unmanage shop --reason drill --yes", want: "done\n", sent: []string{`application/shop unmanage ` + who + `,"reason":"drill"}`}},
-		{line: "unmanage shop --reason drill", code: 1, want: "! converge: unmanage all services of shop needs --yes when nobody can be asked\n"},
-		{line: "unmanage shop/web", code: 1, want: "! converge: --reason is missing: whoever finds a service down wants to know why\n"},
+		{line: "unmanage shop --reason drill", code: 1, want: "! converge: unmanage all services of shop requires --yes when not running interactively\n"},
+		{line: "unmanage shop/web", code: 1, want: "! converge: --reason is required: it tells others why the service is unmanaged\n"},
 		{line: "unmanage shop/wob --reason x", code: 1, want: "! converge: no service shop/wob; did you mean shop/web?\n"},
 		{line: "manage shop/api", want: "done\n", sent: []string{`application/shop manage ` + who + `,"service":"api"}`}},
 		{line: "manage shop --yes", want: "done\n", sent: []string{`application/shop manage ` + who + `}`}},
-		{line: "manage shap --yes", code: 1, want: "! converge: manage shap: there is none\n", sent: []string{`application/shap manage ` + who + `}`}},
-		{line: "pause shop/api", code: 1, want: "! converge: shop/api cannot be asked for anything: unmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge manage shop/api\n", sent: []string{`service/shop/api pause ` + who + `}`}},
+		{line: "manage shap --yes", code: 1, want: "! converge: manage shap: not found\n", sent: []string{`application/shap manage ` + who + `}`}},
+		{line: "pause shop/api", code: 1, want: "! converge: shop/api accepts no requests: unmanaged by bob: drill; since 1970-01-01 00:00 UTC; until: converge manage shop/api\n", sent: []string{`service/shop/api pause ` + who + `}`}},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			api := withUnmanaged()
@@ -84,7 +84,7 @@ func TestStatusOfUnmanaged(t *testing.T) {
 	all := protocol.UnmanagedServices{protocol.AllServices: {By: "bob", Reason: "drill"}}
 	down := &fakeAPI{statuses: map[string][]any{"application/shop": {protocol.ApplicationStatus{Unmanaged: all}}}}
 	_, said := newConsole(t, down).run(t, "status shop")
-	require.Equal(t, header+"*\t-\tUNMANAGED\t\t\t\t"+whole, said, "the server has forgotten their runs")
+	require.Equal(t, header+"*\t-\tUNMANAGED\t\t\t\t"+whole, said, "the server no longer has their runs")
 	down.gone = []serviceName{{"shop", "api"}}
 	_, said = newConsole(t, down).run(t, "status")
 	require.Equal(t, header+"api\t-\tUNMANAGED\t\t\t\t"+whole, said)
@@ -95,5 +95,5 @@ func TestStatusOfAnExportedInstallation_F4(t *testing.T) {
 	api := &fakeAPI{gone: []serviceName{{"shop", "web"}}, ended: "installation I" + protocol.ExportedBy + "alice"}
 	code, said := newConsole(t, api).run(t, "status shop")
 	require.Zero(t, code)
-	require.Equal(t, header+"web\t-\tUNMANAGED\t\t\t\tinstallation I exported by alice, to go on elsewhere; nothing is looked after here any more\n", said)
+	require.Equal(t, header+"web\t-\tUNMANAGED\t\t\t\tinstallation I exported by alice, to continue elsewhere; nothing is managed here any more\n", said)
 }

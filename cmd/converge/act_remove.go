@@ -28,26 +28,26 @@ func newCmdDelete(f *Factory, runF func(context.Context, *deleteOptions) error) 
 	o := &deleteOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "delete SVC [CHANNEL]",
-		Short: "Take down one channel, or a service that is no longer declared",
-		Long: `Take down what a service runs, in every channel. It must no longer be declared: a
-service that vanishes from the configuration is left running, as orphaned, until this
-is asked for. Its history stays.
+		Short: "Delete what runs in a channel, or an undeclared service",
+		Long: `Delete what a service runs, in every channel. The service must no longer be declared: one
+that disappears from the configuration keeps running, as orphaned, until it is deleted.
+Its history is kept.
 
-With CHANNEL: take down what runs in that channel, which stays declared. Nothing enters it
-until converge restart SVC CHANNEL brings back what was there.
+With CHANNEL: delete what runs in that channel, which stays declared. Nothing is deployed
+there until converge restart SVC CHANNEL restores it.
 
-With --dry-run: show what would be removed (-), what would be left in place (o) and why, and
-what the server would refuse (!), as the workers find it, and change nothing. Where delete
-would be refused at present the reason is shown too, and the exit status is 1.`,
+With --dry-run: show what would be removed (-), what would be left in place (o) and why,
+and what the server would refuse (!), as the workers see it, and change nothing. If delete
+would be refused now, the reason is shown too, and the exit status is 1.`,
 		Example: `  converge delete shop/web --reason "replaced by shop/site" --yes
   converge delete shop/web canary --reason "it eats the orders"
   converge delete shop/web canary --dry-run`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func(args []string) error { return f.readService(args, &o.service, &o.channel) }),
 	}
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before taking it down")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be removed and what would stay, and change nothing")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, shown to other users")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be removed and what would stay; change nothing")
 	return cmd
 }
 
@@ -55,7 +55,7 @@ func (o *deleteOptions) run(ctx context.Context) error {
 	if o.dryRun {
 		return o.preview(ctx)
 	}
-	what := fmt.Sprintf("take down all that %s runs", o.service)
+	what := fmt.Sprintf("delete everything that %s runs", o.service)
 	if o.channel != "" {
 		what += " in " + o.channel
 	}
@@ -116,9 +116,9 @@ type removal struct {
 }
 
 func (r *removal) flags(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&r.given, "remove", nil, "take down this service, which is no longer declared (repeatable)")
-	cmd.Flags().StringVar(&r.reason, "reason", "", "with --remove: why, shown to everybody who asks")
-	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "with --remove: do not ask")
+	cmd.Flags().StringArrayVar(&r.given, "remove", nil, "delete this service, which is no longer declared (repeatable)")
+	cmd.Flags().StringVar(&r.reason, "reason", "", "with --remove: reason, shown to other users")
+	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "with --remove: skip the confirmation")
 }
 
 // prepare determines what to remove, and asks for confirmation, before anything is published.
@@ -133,7 +133,7 @@ func (r *removal) prepare(ctx context.Context, f *Factory, dir string) error {
 			return err
 		}
 		if application != "" && n.application != application {
-			return fmt.Errorf("--remove %s: it is no service of %s", n, application)
+			return fmt.Errorf("--remove %s: not a service of %s", n, application)
 		}
 		r.names = append(r.names, n)
 	}
@@ -141,13 +141,13 @@ func (r *removal) prepare(ctx context.Context, f *Factory, dir string) error {
 		return nil
 	}
 	if f.givesToken() {
-		return fmt.Errorf("--remove: a token serves one request, and publishing is one: leave it out, and then, with another token: converge delete %s", r.names[0])
+		return fmt.Errorf("--remove: a token is valid for one request, which publishing uses: publish without --remove, and then, with another token: converge delete %s", r.names[0])
 	}
 	words := make([]string, len(r.names))
 	for i, n := range r.names {
 		words[i] = n.String()
 	}
-	return f.confirm(ctx, r.yes, "take down all that "+strings.Join(words, ", ")+" runs")
+	return f.confirm(ctx, r.yes, "delete everything that "+strings.Join(words, ", ")+" runs")
 }
 
 // carryOut removes the named services. A service that does not yet know that it is no longer declared would refuse.
@@ -156,7 +156,7 @@ func (r *removal) carryOut(ctx context.Context, f *Factory, notified bool) error
 	case len(r.names) == 0:
 		return nil
 	case !notified:
-		return fmt.Errorf("nothing is taken down: services are not notified yet; later: converge delete %s", r.names[0])
+		return fmt.Errorf("nothing was deleted: services are not notified yet; run later: converge delete %s", r.names[0])
 	}
 	return f.takeDown(ctx, r.names, "", r.reason)
 }

@@ -39,7 +39,7 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 	cmd.Use = verb + " " + cmd.Use
 	ofRelease := len(words) > 0 && words[0] == &o.version // the release may be a joint one
 	if ofRelease {
-		cmd.Long += "\n\nOf a release of several services give APP@ID in the place of SVC VERSION."
+		cmd.Long += "\n\nFor a joint release, give APP@ID in place of SVC VERSION."
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if ofRelease {
@@ -68,9 +68,9 @@ func newServiceCmd[R any](f *Factory, verb string, runF func(context.Context, *s
 		}
 		switch {
 		case verb == protocol.Bypass && o.reason == "":
-			return errors.New("a bypass needs a reason that others will read; give one with --reason")
+			return errors.New("a bypass requires a reason that others can read: --reason")
 		case verb == protocol.Cancel && given(o.version, o.olderThan, o.except) != 1:
-			return errors.New("give one of VERSION, --older-than and --except")
+			return errors.New("expected one of VERSION, --older-than and --except")
 		}
 		return nil
 	})
@@ -92,12 +92,12 @@ func (o *serviceOptions) read(args []string, words []*string, ofRelease bool) er
 
 func newCmdApprove(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newApprovalCmd(f, protocol.Approve, runF, cobra.Command{
-		Short: "Approve a release, for one channel or one shared approval",
-		Long: `Approve a release. TOPIC is what converge explain names: a release channel, a shared
-approval such as go-live, or apply/CHANNEL where every apply is approved.
+		Short: "Approve a release for a channel or a shared approval",
+		Long: `Approve a release. TOPIC is the name that converge explain shows: a release channel, a
+shared approval such as go-live, or apply/CHANNEL if every apply needs approval.
 
-Where the application asks for proof of who approves, give an OIDC ID token with
---token or CONVERGE_TOKEN.`,
+If the application requires proof of identity, pass an OIDC ID token with --token or
+CONVERGE_TOKEN.`,
 		Example: `  converge approve shop/web v9 go-live --comment "tested by QA"
   converge approve shop@autumn go-live`,
 	})
@@ -105,9 +105,9 @@ Where the application asks for proof of who approves, give an OIDC ID token with
 
 func newCmdReject(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newApprovalCmd(f, protocol.Reject, runF, cobra.Command{
-		Short: "Reject a release for good, in the channels of one approval",
-		Long: `Reject a release: it does not enter the channels that the approval is for. That is
-final; releases after it are not delayed.`,
+		Short: "Reject a release permanently, in the channels of an approval",
+		Long: `Reject a release: it does not enter the channels that need this approval. A rejection is
+final; it does not delay later releases.`,
 		Example: `  converge reject shop/web v9 go-live --comment "wrong prices"`,
 	})
 }
@@ -118,7 +118,7 @@ func newApprovalCmd(f *Factory, verb string, runF func(context.Context, *service
 	cmd, o := newServiceCmd(f, verb, runF, texts, func(o *serviceOptions, act protocol.Act) protocol.ApprovalRequest {
 		return protocol.ApprovalRequest{Act: act, Version: o.version, Topic: o.topic, Comment: o.comment}
 	})
-	cmd.Flags().StringVar(&o.comment, "comment", "", "what others should know, kept in the history")
+	cmd.Flags().StringVar(&o.comment, "comment", "", "comment, kept in the history")
 	return cmd
 }
 
@@ -136,25 +136,24 @@ func given(texts ...string) (n int) {
 func newCmdBypass(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	cmd, o := newServiceCmd(f, protocol.Bypass, runF, cobra.Command{
 		Use:   "SVC VERSION CHANNEL CONDITION",
-		Short: "Let one release pass one condition of one channel",
-		Long: `Let one release pass one condition of one release channel, whatever the condition
-says. CONDITION is what converge explain names. Who did it and why stays visible with
-the release and in converge history.`,
+		Short: "Bypass a condition of a channel for one release",
+		Long: `Let one release pass one condition of one release channel, regardless of its result.
+CONDITION is the name that converge explain shows. Who bypassed it and why stays visible
+with the release and in converge history.`,
 		Example: `  converge bypass shop/web v9 prod-eu office-hours --reason "incident 12"`,
 	}, func(o *serviceOptions, act protocol.Act) protocol.BypassRequest {
 		return protocol.BypassRequest{Act: act, Version: o.version, Channel: o.channel, Condition: o.condition}
 	})
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why (required)")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason (required)")
 	return cmd
 }
 
 func newCmdPin(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newPinCmd(f, protocol.Pin, runF, cobra.Command{
 		Use:   "SVC CHANNEL [VERSION]",
-		Short: "Keep a channel at a version, whatever is released",
-		Long: `Keep a release channel at the version that it has, or return it to one that was good
-there before, and keep it there until it is unpinned. Releases wait meanwhile. Without
-VERSION: the one that is there.`,
+		Short: "Pin a channel to a version",
+		Long: `Pin a release channel to its current version, or return it to a version that was good
+there before, until converge unpin. Releases wait. Without VERSION: the current version.`,
 		Example: `  converge pin shop/web prod-eu v7 --reason "v8 breaks printing"
   converge pin shop/web prod-eu --reason "weekend"`,
 	})
@@ -163,9 +162,9 @@ VERSION: the one that is there.`,
 func newCmdUnpin(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	return newPinCmd(f, protocol.Unpin, runF, cobra.Command{
 		Use:   "SVC CHANNEL",
-		Short: "Let releases into a pinned channel again",
-		Long: `End a pin: releases that wait go on. Where none waits, what was there before the pin
-comes back once all gates pass; with --stay it does not.`,
+		Short: "Unpin a channel",
+		Long: `End a pin: waiting releases continue. If none waits, the version before the pin is
+deployed again once all gates pass; --stay prevents that.`,
 		Example: `  converge unpin shop/web prod-eu
   converge unpin shop/web prod-eu --stay`,
 	})
@@ -177,9 +176,9 @@ func newPinCmd(f *Factory, verb string, runF func(context.Context, *serviceOptio
 		return protocol.PinRequest{Act: act, Channel: o.channel, Version: o.version, Stay: o.stay}
 	})
 	if verb == protocol.Unpin {
-		cmd.Flags().BoolVar(&o.stay, "stay", false, "keep what it was pinned to, until something newer is released")
+		cmd.Flags().BoolVar(&o.stay, "stay", false, "stay at the pinned version until a newer release")
 	}
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, shown to other users")
 	return cmd
 }
 
@@ -187,41 +186,41 @@ func newPinCmd(f *Factory, verb string, runF func(context.Context, *serviceOptio
 func newCmdRestart(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	cmd, o := newServiceCmd(f, protocol.RestartService, runF, cobra.Command{
 		Use:   "SVC [CHANNEL]",
-		Short: "Have a service begin anew at the version that is there",
-		Long: `Apply the version that is there once more, so that what runs begins anew: on Kubernetes
-pods are replaced as by kubectl rollout restart, on ECS by a new deployment, and a
-command sees PVN_RESTART=1. No gate is asked. A pause holds it, a pin does not.
+		Short: "Restart a service at its current version",
+		Long: `Apply the current version again, so that its workloads restart: on Kubernetes, pods are
+replaced as by kubectl rollout restart; ECS starts a new deployment; a command sees
+PVN_RESTART=1. No gate is evaluated. A pause holds the restart, a pin does not.
 
-A channel that was taken down comes back by it, at the version that was there.`,
+A channel that was deleted is restored at its last version.`,
 		Example: `  converge restart shop/web prod-eu --reason "rotated the database password"
   converge restart shop/web`,
 	}, func(o *serviceOptions, act protocol.Act) protocol.ScopeRequest {
 		return protocol.ScopeRequest{Act: act, Channel: o.channel}
 	})
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept in the history")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, kept in the history")
 	return cmd
 }
 
 func newCmdRollback(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	cmd, o := newServiceCmd(f, protocol.Rollback, runF, cobra.Command{
 		Use:   "SVC [VERSION]",
-		Short: "Take a release back where it is, to what was good before",
-		Long: `Return every release channel that a release entered and that is still at it to the
-target that was good there before. Without VERSION: the newest release that entered
-any channel. No gate is asked; paused and pinned channels are left alone, and named. With
---while-paused a channel, or service, that is paused by itself goes back too, and stays
-paused.
-Below the version that the service names as noRollbackBelow nothing goes without a bypass
-of no-rollback-below. Of APP@ID the parts that entered no channel yet are cancelled.
+		Short: "Roll back a release to the last good target",
+		Long: `Return every release channel that the release entered, and that is still at it, to its
+last good target. Without VERSION: the newest release that entered any channel. No gate is
+evaluated; paused and pinned channels are skipped and listed. With --while-paused, a
+channel or a service that is paused itself is rolled back too, and stays paused.
 
-The release does not come back by itself; a newer one goes on as usual.`,
+Nothing is rolled back below the version in noRollbackBelow without a bypass of
+no-rollback-below. With APP@ID, parts that entered no channel yet are cancelled.
+
+The release is not deployed again automatically; newer releases continue as usual.`,
 		Example: `  converge rollback shop/web --reason "errors in checkout"
   converge rollback shop/web v9 --channel prod-eu --while-paused`,
 	}, func(o *serviceOptions, act protocol.Act) protocol.RollbackRequest {
 		return protocol.RollbackRequest{Act: act, Version: o.version, Channel: o.channel, WhilePaused: o.whilePaused}
 	})
 	versionFlags(cmd, o)
-	cmd.Flags().BoolVar(&o.whilePaused, "while-paused", false, "also where the channel, or the service, is paused; it stays so")
+	cmd.Flags().BoolVar(&o.whilePaused, "while-paused", false, "also roll back paused channels and services; they stay paused")
 	return cmd
 }
 
@@ -229,16 +228,18 @@ The release does not come back by itself; a newer one goes on as usual.`,
 func newCmdCancel(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	cmd, o := newServiceCmd(f, protocol.Cancel, runF, cobra.Command{
 		Use:   "SVC [VERSION]",
-		Short: "Stop a release, or many that wait, and end what runs for it",
-		Long: `Stop a release from going any further, and ask its extensions and applies that run to
-end: a command gets SIGTERM, and its time. With --terminate it gets none. Also for what was
-cancelled before and does not end.
+		Short: "Cancel a release, or several that wait",
+		Long: `Cancel a release, and ask its running extensions and applies to end: a command gets
+SIGTERM and its grace period. With --terminate it gets none. This also works for a release
+that was cancelled before and does not end.
 
 Where the release had not succeeded yet, nothing of it is applied any more, and neither a
-rollback nor an unpin leads back to it. Where it had, it stays, and is still enforced.
+rollback nor an unpin returns to it. Where it had succeeded, it stays, and is still
+enforced.
 
-With --older-than, end all that waits and was released before a version; with --except,
-all that waits but that version. What is just going out to a channel goes on there.`,
+--older-than cancels all waiting releases that are older than a version; --except cancels
+all waiting releases except that version. A release in progress in a channel continues
+there.`,
 		Example: `  converge cancel shop/web v9 --reason "wrong build"
   converge cancel shop/web v9 --terminate
   converge cancel shop/web --older-than v51
@@ -250,20 +251,20 @@ all that waits but that version. What is just going out to a channel goes on the
 		}
 	})
 	versionFlags(cmd, o)
-	cmd.Flags().BoolVar(&o.terminate, "terminate", false, "end what runs for it at once, whatever it is in the middle of")
-	cmd.Flags().StringVar(&o.olderThan, "older-than", "", "end all that waits and was released before this version")
-	cmd.Flags().StringVar(&o.except, "except", "", "end all that waits but this version")
+	cmd.Flags().BoolVar(&o.terminate, "terminate", false, "terminate its running commands at once")
+	cmd.Flags().StringVar(&o.olderThan, "older-than", "", "cancel all waiting releases that are older than this version")
+	cmd.Flags().StringVar(&o.except, "except", "", "cancel all waiting releases except this version")
 	return cmd
 }
 
 func newCmdRetry(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	cmd, o := newServiceCmd(f, protocol.Retry, runF, cobra.Command{
 		Use:   "SVC VERSION",
-		Short: "Start a failed release again",
-		Long: `Start a release again where it failed. Where it is still the target, it is applied again,
-and no gate is asked. Where it was rolled back, it is to enter once more: every gate is
-asked anew, approvals included, and bypass lets it pass one. Where the rollback to the
-version failed, that is tried again. In the channels behind, what failed is approved anew.`,
+		Short: "Retry a failed release",
+		Long: `Retry a release where it failed. Where it is still the target, it is applied again, and no
+gate is evaluated. Where it was rolled back, it is queued again: every gate is evaluated
+again, approvals included, and bypass lets it pass one. Where the rollback to the version
+failed, the rollback is retried. In the channels behind, what failed needs a new approval.`,
 		Example: `  converge retry shop/web v9 --channel canary`,
 	}, func(o *serviceOptions, act protocol.Act) protocol.VersionRequest {
 		return protocol.VersionRequest{Act: act, Version: o.version, Channel: o.channel}
@@ -275,5 +276,5 @@ version failed, that is tried again. In the channels behind, what failed is appr
 // versionFlags adds the flags of verbs that concern one release.
 func versionFlags(cmd *cobra.Command, o *serviceOptions) {
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "in this release channel only")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept in the history")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, kept in the history")
 }

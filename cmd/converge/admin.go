@@ -21,10 +21,10 @@ const localServer = "dev"
 func newCmdAdmin(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
-		Short: "Move the whole installation, back it up, or set its rules",
-		Long: `Take the whole installation, all applications and services with what is in flight, to
-another store and another Temporal namespace; make a backup of it; or say who may do what
-with runtimes and with everything.`,
+		Short: "Move, back up and configure the installation",
+		Long: `Move the installation, with all applications, services and releases in flight, to another
+store and another Temporal namespace; back it up; or set who may do what with runtimes and
+the whole installation.`,
 		Example: `  converge admin export --from dev | converge admin import --profile prod --store s3://releases
   converge admin export backup.tar.gz`,
 	}
@@ -44,17 +44,17 @@ func newCmdExport(f *Factory, runF func(context.Context, *exportOptions) error) 
 	o := &exportOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "export [FILE]",
-		Short: "Write the whole installation to an archive",
-		Long: `Write the whole installation to an archive, FILE or the standard output: what was
-released, approved, paused and pinned, what waits, what each version means, and who did
-what. It is read from the store, at any time, and nothing notices.
+		Short: "Export the installation to an archive",
+		Long: `Write the installation to an archive, FILE or standard output: releases, approvals, pauses
+and pins, waiting releases, the content of each version, and the audit trail. It reads the
+store, at any time, and disturbs nothing.
 
-With --from it is a move: the installation ends where it is, and goes on where the archive
-is imported. Nothing is applied from there any more, the workflows are ended, and what they
-had accepted comes along. --from dev is converge dev of the working directory; any other
-name is a profile of Temporal's configuration file.
+With --from, the export is a move: the installation stops where it is, and continues where
+the archive is imported. Nothing is applied from the old store any more, its workflows
+end, and what they had accepted is in the archive. --from dev means converge dev of the
+working directory; any other name is a profile of Temporal's configuration file.
 
-It holds what the store holds: keep it where only those can read it who may read that.`,
+The archive contains all that the store contains: restrict access to it in the same way.`,
 		Example: `  converge admin export backup.tar.gz
   converge admin export --from dev | converge admin import --profile prod --store s3://releases`,
 		Args: asUsed,
@@ -63,20 +63,20 @@ It holds what the store holds: keep it where only those can read it who may read
 				o.file = args[0]
 			}
 			if o.from != "" && o.f.conn.profile != "" {
-				return errors.New("admin export: --from and --profile both say where it is; expected one")
+				return errors.New("admin export: expected only one of --from and --profile")
 			}
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&o.from, "from", "", "end it there and take it along: dev, or a profile")
-	cmd.Flags().StringVar(&o.store, "store", "", "its store: a URL or a directory (CONVERGE_STORE; default: .converge/store of the directory's application)")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before ending it")
+	cmd.Flags().StringVar(&o.from, "from", "", "move the installation away from here: dev, or a profile")
+	cmd.Flags().StringVar(&o.store, "store", "", "store of the installation: a URL or a directory (CONVERGE_STORE; default: .converge/store of the directory's application)")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation")
 	return cmd
 }
 
 func (o *exportOptions) run(ctx context.Context) error {
 	if o.file == "" && o.f.screen().TTY {
-		return errors.New("admin export: an archive is no text for a terminal; name a file, or: converge admin export … | converge admin import …")
+		return errors.New("admin export: an archive cannot be written to a terminal; name a file, or: converge admin export … | converge admin import …")
 	}
 	location, err := o.where()
 	if err != nil {
@@ -93,7 +93,7 @@ func (o *exportOptions) run(ctx context.Context) error {
 	defer s.Close() // all writes are complete
 	c, namespace := api.Temporal()
 	if o.from != "" {
-		question := fmt.Sprintf("end the installation of %s in the namespace %s, to go on elsewhere", s.URL(), namespace)
+		question := fmt.Sprintf("stop the installation of %s in the namespace %s, to continue elsewhere", s.URL(), namespace)
 		if err := o.f.confirm(ctx, o.yes, question); err != nil {
 			return err
 		}
@@ -103,12 +103,12 @@ func (o *exportOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("admin export: %w", err)
 	}
-	o.f.note("exported installation %s: %d workflows, %d messages that no checkpoint has", out.Installation.ID, out.Workflows, out.Messages)
+	o.f.note("exported installation %s: %d workflows, %d messages newer than their checkpoints", out.Installation.ID, out.Workflows, out.Messages)
 	for id, why := range out.Damaged {
-		o.f.note("%s is left out: %v", id, why)
+		o.f.note("%s is omitted: %v", id, why)
 	}
 	if o.from != "" {
-		o.f.note("what ran there can be stopped; if the archive is lost, it goes on with: converge worker --take-over --store %s", s.URL())
+		o.f.note("its workers can be stopped; if the archive is lost, resume with: converge worker --take-over --store %s", s.URL())
 	}
 	if len(out.Damaged) > 0 {
 		return exit(exitFailed)
@@ -136,7 +136,7 @@ func (o *exportOptions) where() (string, error) {
 	}
 	_, root := publish.FindApplication(dir)
 	if root == "" {
-		return "", errors.New("admin export: no store; name one with --store or CONVERGE_STORE, or go to the directory that converge dev follows")
+		return "", errors.New("admin export: no store; name one with --store or CONVERGE_STORE, or run this in the directory of converge dev")
 	}
 	return filepath.Join(root, ".converge", "store"), nil
 }
@@ -169,15 +169,15 @@ func newCmdImport(f *Factory, runF func(context.Context, *importOptions) error) 
 	o := &importOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "import [FILE]",
-		Short: "Go on with an installation from its archive",
-		Long: `Fill an empty store from an archive, FILE or the standard input, and make it that of a
-namespace where nothing of Converge runs yet. Workers that are started on it look after
-everything within a minute. The installation keeps its id; its epoch rises, so that what
-may still run elsewhere is refused.
+		Short: "Import an installation from an archive",
+		Long: `Fill an empty store from an archive, FILE or standard input, and bind it to a namespace in
+which no Converge workflow runs yet. Workers that are started on it resume everything
+within a minute. The installation keeps its id; its epoch rises, so that requests of the
+old one are refused.
 
-With --restore the archive may be a backup, of an installation that is lost. What was done
-since is not known then: everything comes back paused. Where only the store is lost, and the
-workflows still run, they go on with what they know.`,
+With --restore, the archive may be a backup of a lost installation. What happened after
+the backup is unknown: everything is restored paused. If only the store is lost and the
+workflows still run, they continue with their own state.`,
 		Example: `  converge admin import --restore --store s3://releases backup.tar.gz
   converge admin export --from dev | converge admin import --profile prod --store s3://releases`,
 		Args: asUsed,
@@ -188,8 +188,8 @@ workflows still run, they go on with what they know.`,
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&o.store, "store", "", "the store to fill: a URL or a directory (CONVERGE_STORE)")
-	cmd.Flags().BoolVar(&o.restore, "restore", false, "the archive is a backup of what is lost")
+	cmd.Flags().StringVar(&o.store, "store", "", "store to fill: a URL or a directory (CONVERGE_STORE)")
+	cmd.Flags().BoolVar(&o.restore, "restore", false, "the archive is a backup of a lost installation")
 	return cmd
 }
 
@@ -223,12 +223,12 @@ func (o *importOptions) run(ctx context.Context) error {
 	o.f.note("imported installation %s of %s by %s: %d workflows, epoch %d, namespace %s", out.Installation.ID,
 		out.Header.At.Local().Format("2006-01-02 15:04 MST"), out.Header.By, len(out.Workflows), out.Installation.Epoch, namespace)
 	if out.InPlace {
-		o.f.note("the workflows of the namespace go on with what they know")
+		o.f.note("the running workflows of the namespace continue with their own state")
 	} else {
 		if !out.Installation.BackupOf.IsZero() {
-			o.f.note("everything is paused, since what was done after the backup is not known here: look, then converge resume --all")
+			o.f.note("everything is paused, since changes after the backup are unknown: check, then run converge resume --all")
 		}
-		o.f.note("they are looked after again within a minute of: converge worker --store %s", s.URL())
+		o.f.note("services are managed again within a minute of: converge worker --store %s", s.URL())
 	}
 	return nil
 }

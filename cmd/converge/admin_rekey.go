@@ -19,16 +19,15 @@ func newCmdRekey(f *Factory, runF func(context.Context, *rekeyOptions) error) *c
 	o := &rekeyOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "rekey",
-		Short: "Encrypt what the store has of Secrets with its newest key",
-		Long: `Encrypt all that the store has of Secrets with the first of the keys that
-CONVERGE_STORE_KEY refers to, as in file:/etc/converge/new.key,file:/etc/converge/old.key.
-Afterwards the others are needed no more. It may run beside workers, and again after it
-was cut off.`,
+		Short: "Re-encrypt stored secrets with the current key",
+		Long: `Re-encrypt all Secrets in the store with the first key that CONVERGE_STORE_KEY refers to,
+as in file:/etc/converge/new.key,file:/etc/converge/old.key. Afterwards the other keys are
+no longer needed. It can run while workers run, and again after an interruption.`,
 		Example: `  converge admin rekey --store s3://releases`,
 		Args:    asUsed,
 		RunE:    running(o, runF, o.run, func([]string) error { return nil }),
 	}
-	cmd.Flags().StringVar(&o.store, "store", "", "the store: a URL or a directory (CONVERGE_STORE)")
+	cmd.Flags().StringVar(&o.store, "store", "", "store: a URL or a directory (CONVERGE_STORE)")
 	return cmd
 }
 
@@ -46,9 +45,9 @@ func (o *rekeyOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("admin rekey: %w", err)
 	}
-	o.f.note("%d bundles that were encrypted with older keys are encrypted with the newest", written)
+	o.f.note("%d bundles were re-encrypted with the newest key", written)
 	for _, why := range damaged {
-		o.f.note("left as it is: %v", why)
+		o.f.note("unchanged: %v", why)
 	}
 	if len(damaged) > 0 {
 		return exit(exitFailed)

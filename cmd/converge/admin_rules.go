@@ -28,13 +28,14 @@ func newCmdRules(f *Factory, runF func(context.Context, *rulesOptions) error) *c
 	o := &rulesOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "rules [FILE]",
-		Short: "Show or set who may do what with everything, and what every application gets",
-		Long: `Show the rules of the installation: who may pause and resume a runtime or everything, take
-a lease back or let one go out of turn, publish a new application, and change these rules;
-how callers prove who they are; and the baseline, protections, approvals and limits that
-every application gets and none can loosen. With FILE, one document of kind Installation,
-set them. Those that hold so far say who may. What is no verb of them is free to all who
-can signal a workflow. Another baseline holds at once, for what is published already too.`,
+		Short: "Show or set installation-wide permissions and the baseline",
+		Long: `Show the rules of the installation: who may pause and resume a runtime or everything,
+revoke a lease or grant one out of order, publish a new application, and change these
+rules; how callers prove who they are; and the baseline: protections, approvals and limits
+that apply to every application and that none can loosen. With FILE, one document of kind
+Installation, set them. The current rules decide who may do that. A verb that they do not
+name is open to everyone who can signal a workflow. A new baseline takes effect at once,
+also for applications that are already published.`,
 		Example: `  converge admin rules
   converge admin rules installation.yaml --reason "only the platform team pauses everything"`,
 		Args: asUsed,
@@ -45,8 +46,8 @@ can signal a workflow. Another baseline holds at once, for what is published alr
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept with the change")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before changing them")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, kept with the change")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation")
 	return cmd
 }
 
@@ -60,7 +61,7 @@ func (o *rulesOptions) run(ctx context.Context) error {
 	}
 	question := "set the rules of the installation to:\n" + rulesText(rules) + "\n"
 	if change := o.change(ctx, rules); change != "" {
-		question += "of the baseline: " + change + "\n"
+		question += "changes of the baseline: " + change + "\n"
 	}
 	if err := o.f.confirm(ctx, o.yes, question); err != nil {
 		return err
@@ -97,7 +98,7 @@ func (o *rulesOptions) show(ctx context.Context) error {
 	case o.f.json():
 		return o.f.screen().JSON(s.Rules)
 	case s.Rules.Number == 0:
-		return o.f.screen().Lines("none: whoever can signal a workflow may pause runtimes and everything; set some with: converge admin rules FILE")
+		return o.f.screen().Lines("none: everyone who can signal a workflow may pause runtimes and everything; set rules with: converge admin rules FILE")
 	}
 	r := s.Rules
 	return o.f.screen().Lines(fmt.Sprintf("rules %d, set by %s at %s", r.Number, nameOfWho(r.By), r.At.Local().Format("2006-01-02 15:04 MST")), rulesText(r.Rules))
@@ -117,7 +118,7 @@ func rulesText(r entities.Rules) string {
 	if i := r.Identity; i != nil {
 		text := "identity: tokens of " + i.Issuer + " for " + i.Audience
 		if len(i.Required) > 0 {
-			text += ", needed to " + strings.Join(i.Required, ", ")
+			text += ", required to " + strings.Join(i.Required, ", ")
 		}
 		lines = append(lines, text)
 	}
@@ -150,13 +151,13 @@ func baselineText(b *entities.Baseline) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%s (%s)%s", c.ID, c.Kind, whereText(c.Where)))
 	}
 	for _, a := range b.Approvals {
-		by := "anybody"
+		by := "anyone"
 		if len(a.Approvers) > 0 {
 			by = strings.Join(a.Approvers, ", ")
 		}
 		text := fmt.Sprintf("%s from %d of %s", a.ID, a.MinApprovers, by)
 		if a.NotReleaser {
-			text += " but for who released"
+			text += " except the releaser"
 		}
 		lines = append(lines, text+whereText(a.Where))
 	}
@@ -164,7 +165,7 @@ func baselineText(b *entities.Baseline) (lines []string) {
 		lines = append(lines, "bypassed by "+strings.Join(b.Bypass, ", "))
 	}
 	if len(b.Required) > 0 {
-		lines = append(lines, "proof in every application to "+strings.Join(b.Required, ", "))
+		lines = append(lines, "proof of identity required in every application to "+strings.Join(b.Required, ", "))
 	}
 	if n := b.Limits.Services; n > 0 {
 		lines = append(lines, fmt.Sprintf("at most %d services in an application", n))
@@ -173,7 +174,7 @@ func baselineText(b *entities.Baseline) (lines []string) {
 		lines = append(lines, fmt.Sprintf("at most %d release channels in an application", n))
 	}
 	if len(b.Limits.RuntimesOf) > 0 {
-		lines = append(lines, "runtimes of "+strings.Join(b.Limits.RuntimesOf, ", ")+" alone")
+		lines = append(lines, "only runtimes of "+strings.Join(b.Limits.RuntimesOf, ", "))
 	}
 	for n := range lines {
 		lines[n] = "baseline: " + lines[n]

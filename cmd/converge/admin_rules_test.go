@@ -28,10 +28,10 @@ baseline:
 	require.Equal(t, `publish of any new application: alice
 publish of application/shop-*: group:shop
 baseline: baseline/year-end (allowedTimes) everywhere
-baseline: approval/baseline/go-live from 2 of group:sre but for who released in channels prod-* on runtimes eks-*
+baseline: approval/baseline/go-live from 2 of group:sre except the releaser in channels prod-* on runtimes eks-*
 baseline: bypassed by group:platform
-baseline: proof in every application to approve
+baseline: proof of identity required in every application to approve
 baseline: at most 50 services in an application
 baseline: at most 10 release channels in an application
-baseline: runtimes of platform alone`, rulesText(rules))
+baseline: only runtimes of platform`, rulesText(rules))
 }

@@ -11,8 +11,8 @@ import (
 // An invalid command line of admin is refused before anything is queried, terminated or written.
 func TestAdminRefuses(t *testing.T) {
 	for _, tt := range []struct{ line, want string }{
-		{"admin export backup.tar.gz", "! converge: admin export: no store; name one with --store or CONVERGE_STORE, or go to the directory that converge dev follows\n"},
-		{"admin export --from dev --profile prod x", "! converge: admin export: --from and --profile both say where it is; expected one\n"},
+		{"admin export backup.tar.gz", "! converge: admin export: no store; name one with --store or CONVERGE_STORE, or run this in the directory of converge dev\n"},
+		{"admin export --from dev --profile prod x", "! converge: admin export: expected only one of --from and --profile\n"},
 		{"admin import", "! converge: admin import: no store; name the one to fill with --store or CONVERGE_STORE\n"},
 		{"admin import --store STORE nowhere.tar.gz", "! converge: open nowhere.tar.gz: no such file or directory\n"},
 		{"admin export a b", "! converge: usage: converge admin export [FILE]\n"},
@@ -31,15 +31,15 @@ func TestAdminExportAsks(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("yesterday's"), 0o600))
 	code, said := c.run(t, "admin export --from dev --store "+store+" "+file)
 	require.Equal(t, exitError, code)
-	require.Contains(t, said, "to go on elsewhere needs --yes when nobody can be asked")
+	require.Contains(t, said, "to continue elsewhere requires --yes when not running interactively")
 	c = newConsole(t, &fakeAPI{})
 	code, said = c.run(t, "admin export --store "+store+" "+file)
 	require.Equal(t, exitError, code)
-	require.Contains(t, said, "belongs to no installation yet: no worker has ever served from it")
+	require.Contains(t, said, "belongs to no installation yet: no worker has used it")
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "yesterday's", string(data))
 	entries, err := os.ReadDir(filepath.Dir(file))
 	require.NoError(t, err)
-	require.Len(t, entries, 1, "nothing half written is left behind")
+	require.Len(t, entries, 1, "no partial file remains")
 }

@@ -160,7 +160,7 @@ func cause(err error) string {
 		}
 	}
 	if strings.Contains(text, "no children to pick from") { // gRPC's message for an unreachable server
-		return "there is no such host"
+		return "no such host"
 	}
 	return strings.TrimPrefix(strings.TrimPrefix(strings.Trim(text, `"`), "failed reaching server: "), "connect: ")
 }
@@ -368,7 +368,7 @@ func (a *temporalAPI) translate(workflowID string, err error) error {
 	case errors.As(err, &late), errors.Is(err, context.DeadlineExceeded), isQueryNotPolled(err):
 		return a.late(workflowID)
 	case errors.As(err, &notReady) && strings.Contains(err.Error(), "failed state"):
-		return fmt.Errorf("%w for %s: a worker failed at it%s; see the worker's log", errNoWorker, workflowID, a.stuck(workflowID))
+		return fmt.Errorf("%w for %s: a worker failed on it%s; see the worker's log", errNoWorker, workflowID, a.stuck(workflowID))
 	case errors.As(err, &unavailable), errors.As(err, &exhausted), errors.As(err, &notReady):
 		return fmt.Errorf("%w: Temporal server at %s: %s", errLost, a.address, cause(err))
 	case workflowID != "": // for example a worker that cannot replay it; the id says which of many services failed
@@ -389,7 +389,7 @@ func (a *temporalAPI) late(workflowID string) error {
 		return fmt.Errorf("%w: no answer from the Temporal server at %s", errLost, a.address)
 	}
 	if attempt := about.GetPendingWorkflowTask().GetAttempt(); attempt > 1 {
-		return fmt.Errorf("%w for %s: a worker failed at it, this is attempt %d%s; see the worker's log", errNoWorker, workflowID, attempt, a.stuck(workflowID))
+		return fmt.Errorf("%w for %s: a worker failed on it, attempt %d%s; see the worker's log", errNoWorker, workflowID, attempt, a.stuck(workflowID))
 	}
 	return fmt.Errorf("%w for %s; start one with: converge worker", errNoWorker, workflowID)
 }

@@ -51,7 +51,7 @@ func (a *temporalAPI) known(ctx context.Context, workflowID string, call func(id
 // noteName prints the current name of a service that the user addressed by its first name.
 func (f *Factory) noteName(n serviceName, s protocol.Status) {
 	if s.Key != "" && s.Key == n.service {
-		f.note("%s is called %s/%s by now", n, s.Application, s.Service)
+		f.note("%s was renamed to %s/%s", n, s.Application, s.Service)
 	}
 }
 

@@ -27,14 +27,14 @@ func newCmdApply(f *Factory, runF func(context.Context, *applyOptions) error) *c
 	cmd := &cobra.Command{
 		Use:   "apply [SOURCE]",
 		Short: "Publish a configuration as the newest incarnation",
-		Long: `Compile a configuration and publish it: it becomes the newest incarnation of its
-application, as a whole or not at all. Rules take effect at once; what a service runs
-changes through its release channels. What it asks for less than before is said before it
-is published, since releases that wait need not pass it any more: the history of each
-service names who published it. Content that is newest already is not published again.
+		Long: `Compile a configuration and publish it as the newest incarnation of its application,
+completely or not at all. Rules take effect at once; what a service runs changes through
+its release channels. Rules that become less strict are printed before publishing, since
+waiting releases no longer have to pass them: the history of each service records who
+published it. Content that is already the newest is not published again.
 
 ` + sourceUsage + `
-Of a repository the commits since what is newest are kept as causes.`,
+For a repository, the commits since the newest incarnation are kept as causes.`,
 		Example: `  converge apply examples/hello --dry-run
   converge apply examples/hello
   converge apply 'git::https://github.com/acme/shop//deploy?ref=main'`,
@@ -42,11 +42,11 @@ Of a repository the commits since what is newest are kept as causes.`,
 		RunE: running(o, runF, o.run, readDir(&o.source)),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
-	cmd.Flags().StringArrayVar(&o.causes, "cause", nil, "what led to it, kept with the incarnation (repeatable)")
+	cmd.Flags().StringArrayVar(&o.causes, "cause", nil, "cause of the change, kept with the incarnation (repeatable)")
 	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "compile and compare, publish nothing")
 	o.removal.flags(cmd)
-	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "although the application came from another directory or store")
+	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "publish although the application came from another directory or store")
 	return cmd
 }
 
@@ -100,7 +100,7 @@ func (o *applyOptions) run(ctx context.Context) error {
 func (f *Factory) publish(ctx context.Context, options publish.Options) (publish.Result, error) {
 	result, err := publish.Publish(ctx, options)
 	if f.vain(err) {
-		f.note("the application knows no issuer of tokens: published as %s, without your login", options.By)
+		f.note("the application declares no token issuer: published as %s, without your login", options.By)
 		options.Token, options.Before = "", nil
 		result, err = publish.Publish(ctx, options)
 	}
@@ -141,12 +141,12 @@ func (f *Factory) loosened(r publish.Result) {
 		f.note("warning: %s", warning)
 	}
 	if r.SecretsInClear {
-		f.note("the Secrets of %s lie in the store in clear: give this command and all workers a key for it, by CONVERGE_STORE_KEY", r.Application)
+		f.note("the Secrets of %s are stored unencrypted: set a key in CONVERGE_STORE_KEY, for this command and all workers", r.Application)
 	}
 	for _, d := range r.Baseline {
 		f.note("%s", d)
 	}
 	for _, l := range r.Loosened {
-		f.note("asks for less: %s", l)
+		f.note("less strict: %s", l)
 	}
 }

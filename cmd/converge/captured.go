@@ -24,10 +24,10 @@ func newCmdCaptured(f *Factory, runF func(context.Context, *capturedOptions) err
 	o := &capturedOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "captured APP CHANNEL [SERVICE]",
-		Short: "Show what plans captured when services were set up, encrypted",
-		Long: `List the services of which a plan captured secrets when they were set up, or print the file
-of one: a Kubernetes Secret that is encrypted as SOPS does it, which sops decrypts for those
-who have one of the age identities. Nothing is decrypted here.`,
+		Short: "Show the encrypted secrets that plans captured during setup",
+		Long: `List the services whose secrets a plan captured during setup, or print the file of one: a
+Kubernetes Secret encrypted with SOPS, which sops decrypts with one of the age identities.
+Nothing is decrypted here.`,
 		Example: `  converge captured home production
   converge captured home production prowlarr > prowlarr.sops.yaml`,
 		Args: asUsed,
@@ -64,7 +64,7 @@ func (o *capturedOptions) run(ctx context.Context) error {
 	for _, name := range names {
 		c, err := at.Captured(ctx, o.application, o.channel, name)
 		if store.IsNotFound(err) {
-			return fmt.Errorf("nothing was captured of service %s of %s in %s", name, o.application, o.channel)
+			return fmt.Errorf("no secrets were captured of service %s of %s in %s", name, o.application, o.channel)
 		}
 		if err != nil {
 			return err

@@ -57,7 +57,7 @@ func TestAPIKeyGoesOverTLS(t *testing.T) {
 	require.Equal(t, "releases.a1b2c", o.Namespace)
 	_, err = client.Dial(o)
 	require.Error(t, err)
-	require.Nil(t, plain.key.Load(), "it was sent in clear")
+	require.Nil(t, plain.key.Load(), "the key was sent unencrypted")
 
 	t.Setenv("TEMPORAL_ADDRESS", at)
 	t.Setenv("TEMPORAL_TLS_SERVER_CA_CERT_PATH", certificate)

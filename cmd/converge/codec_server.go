@@ -30,27 +30,27 @@ func newCmdCodecServer(f *Factory, runF func(context.Context, *codecServerOption
 	cmd := &cobra.Command{
 		Use:   "codec-server",
 		Short: "Decrypt payloads for the temporal CLI and the Temporal UI",
-		Long: `Decrypt payloads, with the keys that CONVERGE_STORE_KEY refers to, for who may see them:
+		Long: `Decrypt payloads, with the keys that CONVERGE_STORE_KEY refers to, for authorized callers:
 temporal --codec-endpoint http://127.0.0.1:8234 --codec-auth "Bearer …", the Temporal UI,
-and converge itself where it has no key (TEMPORAL_CODEC_ENDPOINT, TEMPORAL_CODEC_AUTH).
+and converge itself if it has no key (TEMPORAL_CODEC_ENDPOINT, TEMPORAL_CODEC_AUTH).
 
-Who asks proves who they are by an OIDC ID token of --issuer, or knows the secret that
---secret refers to; without either it does not start. What they send is encrypted with
---encrypt-payloads, and else goes as it is. Where it is to be asked from elsewhere, put it
-behind a proxy with TLS, and say by --host how it is called there.`,
+Callers authenticate with an OIDC ID token of --issuer, or with the secret that --secret
+refers to; without either, the server does not start. Payloads that callers send are
+encrypted with --encrypt-payloads, and otherwise stay as they are. To expose the server to
+other machines, put it behind a proxy with TLS, and name its public host with --host.`,
 		Example: `  converge codec-server --secret file:/etc/converge/codec.secret
   converge codec-server --issuer https://id.shop.dev --to group:sre --origin https://temporal.shop.dev --host codec.shop.dev`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func([]string) error { return nil }),
 	}
-	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8234", "where to listen, host:port")
-	cmd.Flags().StringVar(&o.identity.Issuer, "issuer", "", "who issues the tokens of those who may ask")
-	cmd.Flags().StringVar(&o.identity.Audience, "audience", "converge", "whom the tokens are for")
-	cmd.Flags().StringVar(&o.identity.KeysURL, "keys-url", "", "where the issuer's keys are (default: by discovery)")
-	cmd.Flags().StringArrayVar(&o.to, "to", nil, "who may ask: a name, or group:NAME; repeatable, with --issuer")
-	cmd.Flags().StringVar(&o.secret, "secret", "", "what everybody knows who may ask: file:/path or env:NAME (CONVERGE_CODEC_SECRET)")
-	cmd.Flags().StringArrayVar(&o.origins, "origin", nil, "page that a browser lets ask, as https://temporal.shop.dev; repeatable")
-	cmd.Flags().StringArrayVar(&o.hosts, "host", nil, "name by which it is asked, beside those of this machine; repeatable")
+	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8234", "address to listen on, host:port")
+	cmd.Flags().StringVar(&o.identity.Issuer, "issuer", "", "URL of the issuer of the callers' tokens")
+	cmd.Flags().StringVar(&o.identity.Audience, "audience", "converge", "audience of the tokens")
+	cmd.Flags().StringVar(&o.identity.KeysURL, "keys-url", "", "URL of the issuer's keys (default: by discovery)")
+	cmd.Flags().StringArrayVar(&o.to, "to", nil, "allowed caller: a name, or group:NAME (repeatable, with --issuer)")
+	cmd.Flags().StringVar(&o.secret, "secret", "", "reference to the callers' shared secret: file:/path or env:NAME (CONVERGE_CODEC_SECRET)")
+	cmd.Flags().StringArrayVar(&o.origins, "origin", nil, "allowed browser origin, such as https://temporal.shop.dev (repeatable)")
+	cmd.Flags().StringArrayVar(&o.hosts, "host", nil, "additional host name of this server (repeatable)")
 	return cmd
 }
 
@@ -64,7 +64,7 @@ func (o *codecServerOptions) run(ctx context.Context) error {
 		return fmt.Errorf("codec-server: %w", err)
 	}
 	s := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
-	o.f.note("decrypting at http://%s. Ctrl-C ends it.", listener.Addr())
+	o.f.note("decrypting at http://%s. Ctrl-C stops it.", listener.Addr())
 	context.AfterFunc(ctx, func() { _ = s.Close() }) // callers whose request is interrupted retry
 	if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("codec-server: %w", err)
@@ -102,7 +102,7 @@ func (f *Factory) referred(reference string) (string, error) {
 	case kind == "env":
 		text = f.Env(name)
 	default: // it may be the secret itself
-		return "", errors.New("a secret is named by reference; expected file:/path or env:NAME")
+		return "", errors.New("expected a reference to a secret: file:/path or env:NAME")
 	}
 	if text = strings.TrimSpace(text); text == "" {
 		return "", fmt.Errorf("the secret %s is empty", reference)

@@ -33,13 +33,14 @@ func newCmdDeploy(f *Factory, runF func(context.Context, *deployOptions) error) 
 	o := &deployOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "deploy APP CHANNEL",
-		Short: "Run the plan of a release channel, again or for the first time",
-		Long: `Run the plan of the newest incarnation in a release channel: services enter in the order of
-what they require, and what fits them together runs after them. What is deployed already is
-done at once; commands run again. A plan that runs is joined, whatever the flags say.
+		Short: "Run the plan of a release channel",
+		Long: `Run the plan of the newest incarnation in a release channel: services are deployed in the
+order of their requirements, and then integrated. What is already deployed is done at
+once; commands run again. If the plan is already running, the flags are ignored.
 
-Publishing and releasing run plans by themselves. This is for one that failed or was
-cancelled, and for what services do not bring with them, such as another DNS command.`,
+Publishing and releasing start plans automatically. Use this command for a plan that
+failed or was cancelled, and for changes that no service carries, such as another DNS
+command.`,
 		Example: `  converge deploy home production --wait
   converge deploy home production --changed sonarr,traefik
   converge deploy home production --max-parallelism 1 --wait
@@ -53,16 +54,16 @@ cancelled, and for what services do not bring with them, such as another DNS com
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&o.changed, "changed", nil, "only what is necessary when these services have changed")
-	flags.StringSliceVar(&o.recapture, "recapture", nil, "capture the secrets of these services anew")
-	flags.IntVar(&o.parallelism, "max-parallelism", 0, "how many nodes run at once (default: as is declared)")
+	flags.StringSliceVar(&o.changed, "changed", nil, "run only what changes of these services require")
+	flags.StringSliceVar(&o.recapture, "recapture", nil, "capture the secrets of these services again")
+	flags.IntVar(&o.parallelism, "max-parallelism", 0, "maximum number of concurrent nodes (default: as declared)")
 	flags.BoolVar(&o.eager, "eager-reconcile", false, "reconcilers do not wait for aggregators")
-	flags.StringVar(&o.name, "plan", "", "with --show: the plan of that name (default: that of the newest incarnation)")
-	flags.BoolVar(&o.show, "show", false, "say how far the plan is, and do nothing")
-	flags.BoolVarP(&o.wait, "wait", "w", false, "wait until nothing more comes of it")
-	flags.BoolVar(&o.watch, "watch", false, "show it until nothing more comes of it")
+	flags.StringVar(&o.name, "plan", "", "with --show: name of the plan (default: that of the newest incarnation)")
+	flags.BoolVar(&o.show, "show", false, "show the progress of the plan; start nothing")
+	flags.BoolVarP(&o.wait, "wait", "w", false, "wait until the plan ends")
+	flags.BoolVar(&o.watch, "watch", false, "show the progress until the plan ends")
 	flags.StringVar(&o.format, "format", "", "with --show: "+strings.Join(graphFormats, ", "))
-	flags.DurationVar(&o.timeout, "timeout", 0, "exit 3 after this long (default: never)")
+	flags.DurationVar(&o.timeout, "timeout", 0, "give up after this duration, with exit status 3 (default: never)")
 	return cmd
 }
 
@@ -71,7 +72,7 @@ func (o *deployOptions) environment() error {
 	if text := o.f.Env("PSW_MAX_PARALLELISM"); text != "" && o.parallelism == 0 {
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return fmt.Errorf("PSW_MAX_PARALLELISM: %q is no number", text)
+			return fmt.Errorf("PSW_MAX_PARALLELISM: invalid number %q", text)
 		}
 		o.parallelism = n
 	}
@@ -83,10 +84,10 @@ func (o *deployOptions) environment() error {
 		o.eager = eager
 	}
 	if o.parallelism < 0 {
-		return fmt.Errorf("--max-parallelism: %d at once are not possible; expected at least 1", o.parallelism)
+		return fmt.Errorf("--max-parallelism %d: expected at least 1", o.parallelism)
 	}
 	if (o.name != "" || o.format != "") && !o.show {
-		return errors.New("--plan and --format go with --show")
+		return errors.New("--plan and --format require --show")
 	}
 	o.format = cmp.Or(o.format, o.f.format, "text")
 	if !slices.Contains(graphFormats, o.format) {
@@ -120,7 +121,7 @@ func (o *deployOptions) run(ctx context.Context) error {
 	if !o.wait && !o.watch {
 		status, err := o.ask(ctx, ref)
 		if err != nil && !o.show {
-			return o.f.screen().Lines("plan " + ref.Name + " of " + o.application + " in " + o.channel + " begins")
+			return o.f.screen().Lines("plan " + ref.Name + " of " + o.application + " in " + o.channel + " started")
 		}
 		if err != nil {
 			return err
@@ -147,7 +148,7 @@ func (o *deployOptions) ask(ctx context.Context, ref protocol.PlanRef) (s protoc
 	}
 	err = api.Query(ctx, ref.ID(), protocol.QueryStatus, &s)
 	if errors.Is(err, errNotFound) {
-		err = fmt.Errorf("there is no plan %s of %s in %s", ref.Name, ref.Application, ref.Channel)
+		err = fmt.Errorf("no plan %s of %s in %s", ref.Name, ref.Application, ref.Channel)
 	}
 	return s, err
 }

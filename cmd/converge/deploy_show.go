@@ -61,7 +61,7 @@ func runText(screen show.Screen, s protocol.PlanStatus) string {
 	}
 	text := screen.String(t)
 	if screen.TTY {
-		text += "* is on the longest way\n"
+		text += "* is on the longest path\n"
 	}
 	return text + lined([]string{explain.Plan(s)})
 }

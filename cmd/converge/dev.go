@@ -21,13 +21,13 @@ func newCmdDev(f *Factory, runF func(context.Context, *devOptions) error) *cobra
 	o := &devOptions{f: f, exec: program.Dev.Exec}
 	return &cobra.Command{
 		Use:   "dev [DIR] [flags]",
-		Short: "Run everything in one process and follow a directory",
+		Short: "Run a server and a worker locally, and publish a directory when it changes",
 		Long: `Run a Temporal server, its Web UI and a worker in one process, publish the
-configuration in DIR and follow it: a saved file is compiled and published again.
-Everything is kept in DIR/.converge; started again, it goes on where it was.
+configuration in DIR, and publish it again whenever a file is saved. All state is kept
+in DIR/.converge; the next start resumes from it.
 
-The server is in a program of its own, converge-dev, which is built when it is not
-installed. Its flags:
+The server is a separate program, converge-dev, which is built if it is not installed.
+Its flags:
       --port int       port of Temporal on the loopback address (default 7233)
       --ui-port int    port of the Web UI on the loopback address (default 8233)
       --db string      SQLite file (default: in DIR/.converge)
@@ -35,7 +35,7 @@ installed. Its flags:
                        serve /metrics, /healthz and /readyz at PORT or HOST:PORT
       --allow-commands run the generators and validators that the configuration declares
       --allow-env strings
-                       variables of this environment that a configuration may name by
+                       environment variables that a configuration may reference with
                        workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)
       --allow-secret strings
                        secrets of clusters and AWS that it may name (CONVERGE_ALLOW_SECRET)

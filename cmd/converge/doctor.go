@@ -28,20 +28,20 @@ func newCmdDoctor(f *Factory, runF func(context.Context, *doctorOptions) error) 
 	o := &doctorOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is wrong with the server, the workers and what they need",
-		Long: `Look at an installation from outside, where no workflow can tell: whether the server
-answers and the namespace is as it is to be, whether anybody serves it, which versions
-of workers hold workflows, what an operator pinned, which workflows fail again and
-again or were ended, which runtimes cannot be read, and whether the store can. It says
-what it looked at, changes nothing, and lists each finding with a code that scripts can
-rely on, and with what to do. What cannot be looked at is a finding too.`,
+		Short: "Diagnose the server, the workers and the store",
+		Long: `Examine an installation from outside, where no workflow can: whether the server answers
+and the namespace is set up correctly, whether a worker polls it, which worker versions
+hold workflows, what an operator pinned, which workflows fail repeatedly or were
+terminated, which runtimes cannot be read, and whether the store can. It prints what it
+examined, changes nothing, and lists each finding with a stable code for scripts and with
+what to do. What cannot be examined is a finding too.`,
 		Example: `  converge doctor
   converge doctor --exit-code --output json`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, func([]string) error { return nil }),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
-	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "end with 2 when something is found")
+	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with status 2 if there are findings")
 	return cmd
 }
 
@@ -65,7 +65,7 @@ func (o *doctorOptions) examine(ctx context.Context) deployment.Report {
 	api, err := o.f.client(ctx)
 	if err != nil {
 		report := deployment.Report{Looked: []string{}, Findings: []deployment.Finding{}}
-		report.Found(deployment.NoConnection, "the Temporal server", err.Error(), "look at --address, --profile and the TEMPORAL_ variables of this command, and at the server")
+		report.Found(deployment.NoConnection, "the Temporal server", err.Error(), "check --address, --profile and the TEMPORAL_ variables of this command, and the server")
 		o.examineStore(ctx, o.f.storeNamed(o.store), "", &report)
 		return report
 	}
@@ -73,7 +73,7 @@ func (o *doctorOptions) examine(ctx context.Context) deployment.Report {
 	report := deployment.Namespace{Client: c, Name: namespace, Attributes: worker.SearchAttributes()}.Examine(ctx)
 	at, err := o.storeInUse(ctx, api)
 	if err != nil {
-		report.Saw("the store: not from here, %v", err)
+		report.Saw("the store: not examined, %v", err)
 		return report
 	}
 	d, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
@@ -113,15 +113,15 @@ const lookAtStore = 10 * time.Second
 // examineStore reads from a store which installation owns it. It does not create a missing directory.
 func (o *doctorOptions) examineStore(ctx context.Context, at, namespaceID string, report *deployment.Report) {
 	if at == "" {
-		report.Saw("the store: none is named, nor in use")
+		report.Saw("the store: none is configured or in use")
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookAtStore)
 	defer cancel()
-	next := "look at the credentials and the network of this command; workers read the same store by their own"
+	next := "check the credentials and the network of this command; workers read the same store with their own"
 	if path := strings.TrimPrefix(at, "file://"); !strings.Contains(path, "://") {
 		if _, err := os.Stat(filepath.FromSlash(path)); err != nil {
-			report.Found(deployment.UnreachableStore, at, err.Error(), "name the store that the workers have: --store, or CONVERGE_STORE")
+			report.Found(deployment.UnreachableStore, at, err.Error(), "name the store of the workers: --store, or CONVERGE_STORE")
 			return
 		}
 	}
@@ -134,12 +134,12 @@ func (o *doctorOptions) examineStore(ctx context.Context, at, namespaceID string
 	whose, err := s.Installation(ctx)
 	switch {
 	case store.IsNotFound(err):
-		report.Found(deployment.UnreachableStore, at, "it is empty, or no store of Converge: no worker has ever worked from it", "name the store that the workers have, or fill it from a backup: converge admin import --restore")
+		report.Found(deployment.UnreachableStore, at, "it is empty, or not a store of Converge: no worker has used it yet", "name the store of the workers, or fill this one from a backup: converge admin import --restore")
 	case err != nil:
 		report.Found(deployment.UnreachableStore, at, err.Error(), next)
 	case namespaceID != "" && whose.NamespaceID != namespaceID:
 		report.Found(deployment.StoreOfAnother, at, fmt.Sprintf("it belongs to the namespace %s (%s)", whose.Namespace, whose.NamespaceID),
-			"name that namespace, or another store; if that one is gone for good: converge worker --take-over")
+			"name that namespace, or another store; if that namespace no longer exists: converge worker --take-over")
 	default:
 		report.Saw("the store %s", at)
 	}
@@ -150,9 +150,9 @@ func (o *doctorOptions) write(report deployment.Report) error {
 	if o.f.json() {
 		return o.f.screen().JSON(report)
 	}
-	o.f.note("looked at %s", strings.Join(report.Looked, "; "))
+	o.f.note("examined: %s", strings.Join(report.Looked, "; "))
 	if len(report.Findings) == 0 {
-		o.f.note("nothing found")
+		o.f.note("no findings")
 		return nil
 	}
 	t := show.Table{Header: []string{"CODE", "WHAT", "WHY", "NEXT"}}

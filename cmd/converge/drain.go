@@ -25,10 +25,10 @@ type drainOptions struct {
 
 func newCmdDrain(f *Factory, runF func(context.Context, *drainOptions) error) *cobra.Command {
 	return newDrainCmd(f, protocol.Drain, runF, cobra.Command{
-		Short: "Take a runtime out of service",
-		Long: `Take a runtime out of service, as for maintenance: what runs there is removed, service by
+		Short: "Drain a runtime for maintenance",
+		Long: `Drain a runtime in preparation for maintenance: what runs there is removed, service by
 service, those that others depend on last, each once the rest of its channel is stable and
-suffices. Releases go on elsewhere. It stays so until: converge turnup.`,
+sufficient. Releases continue elsewhere. The runtime stays drained until converge turnup.`,
 		Example: `  converge drain eks-eu --dry-run
   converge drain eks-eu --yes --reason "new nodes"`,
 	})
@@ -36,9 +36,9 @@ suffices. Releases go on elsewhere. It stays so until: converge turnup.`,
 
 func newCmdTurnUp(f *Factory, runF func(context.Context, *drainOptions) error) *cobra.Command {
 	return newDrainCmd(f, protocol.TurnUp, runF, cobra.Command{
-		Short: "Bring a runtime back that was drained",
-		Long: `Bring a runtime back that was drained: what had left comes back at what its channel has by
-now, service by service, each once those that it depends on are stable there.`,
+		Short: "Return a drained runtime to service",
+		Long: `Return a drained runtime to service: what was removed is deployed again, at the current
+version of its channel, service by service, each once its dependencies are stable there.`,
 		Example: `  converge turnup eks-eu`,
 	})
 }
@@ -51,14 +51,14 @@ func newDrainCmd(f *Factory, verb string, runF func(context.Context, *drainOptio
 		o.runtime = strings.TrimPrefix(args[0], "runtime/")
 		return checkName("a runtime", o.runtime)
 	})
-	force := "all come back at once, whatever they depend on"
+	force := "deploy all services at once, regardless of their dependencies"
 	if verb == protocol.Drain {
-		force = "also what runs nowhere else, or more than the rest can do without"
-		cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would leave in which order, or how far that is, and do nothing")
+		force = "also remove what runs nowhere else, or more than the rest can do without"
+		cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would be removed in which order, or how far that is; change nothing")
 	}
 	cmd.Flags().BoolVar(&o.force, "force", false, force)
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before touching more than one service")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, shown to other users")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation if more than one service is affected")
 	return cmd
 }
 
@@ -78,7 +78,7 @@ func (o *drainOptions) run(ctx context.Context) error {
 	for _, step := range steps {
 		services += len(step)
 	}
-	if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("drain runtime %s, which takes %d services away from it", o.runtime, services)); err != nil {
+	if err := o.f.confirm(ctx, o.yes, fmt.Sprintf("drain runtime %s, which removes %d services from it", o.runtime, services)); err != nil {
 		return err
 	}
 	api, err := o.f.client(ctx)
@@ -122,7 +122,7 @@ func (o *drainOptions) placed(ctx context.Context) ([]protocol.Placed, error) {
 	}
 	slices.Sort(used)
 	if used = slices.Compact(used); !slices.Contains(used, o.runtime) {
-		return nil, fmt.Errorf("no service uses a runtime %s%s", o.runtime, suggestion(o.runtime, used))
+		return nil, fmt.Errorf("no service uses runtime %s%s", o.runtime, suggestion(o.runtime, used))
 	}
 	return all, nil
 }
@@ -146,7 +146,7 @@ func (o *drainOptions) show(placed []protocol.Placed, steps [][]string) error {
 			}
 			l := leaving{Step: step + 1, Service: protocol.ShortID(p.Service), Instance: i.Name, Note: i.Says}
 			if l.Note == "" && i.Stays != "" {
-				l.Note = "stays, as " + i.Stays
+				l.Note = "stays: " + i.Stays
 			}
 			lines = append(lines, l)
 		}
@@ -167,7 +167,7 @@ func (o *drainOptions) show(placed []protocol.Placed, steps [][]string) error {
 		text = append(text, line)
 	}
 	if alone := drain.Alone(o.runtime, placed); alone != "" {
-		text = append(text, "nothing would be left of "+alone+": refused without --force")
+		text = append(text, "no instance would remain of "+alone+": refused without --force")
 	}
 	return o.f.screen().Lines(text...)
 }

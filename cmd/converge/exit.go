@@ -18,7 +18,7 @@ const (
 )
 
 const exitFooter = `Exit status: 0 converged or done (skipped included), 1 error, 2 failed or rolled
-back, 3 timed out, 8 only a person can move it, 130 interrupted.`
+back, 3 timed out, 8 waits for a person, 130 interrupted.`
 
 // exitErr ends the program with an exit code. Without an error, nothing more is printed.
 type exitErr struct {

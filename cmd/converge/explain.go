@@ -21,10 +21,10 @@ func newCmdExplain(f *Factory, runF func(context.Context, *explainOptions) error
 	o := &explainOptions{f: f}
 	return &cobra.Command{
 		Use:   "explain SVC|APP@ID [CHANNEL]",
-		Short: "Say why a service is as it is, and what would change that",
-		Long: `Say for each channel what runs, which conditions are unmet and since when, what
-failed and with which message, what moves next and when, and the command that helps. What
-waits for others is followed to the channel or the service that holds all of them.`,
+		Short: "Explain the state of a service, and what would change it",
+		Long: `Explain for each channel what runs, which conditions are unmet and since when, what failed
+and with which message, what happens next and when, and the command that helps. A channel
+that waits for others is traced to the channel or the service that blocks all of them.`,
 		Example: `  converge explain shop/web
   converge explain web prod-eu
   converge explain shop@autumn`,

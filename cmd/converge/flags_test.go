@@ -89,7 +89,7 @@ func TestFlags(t *testing.T) {
 	check("doctor", &doctorOptions{f: f, exitCode: true}, doctor, err)
 	dev, err := parsed(t, f, newCmdDev, "dir", "--port", "7300")
 	require.NoError(t, err)
-	require.Equal(t, []string{"dir", "--port", "7300"}, dev.args, "dev hands its flags on")
+	require.Equal(t, []string{"dir", "--port", "7300"}, dev.args, "dev passes its flags on")
 }
 
 // Inside a directory that defines an application, a word is one of its services or its own name.
@@ -145,7 +145,7 @@ func TestValidateSaysWhereRuntimesOfOthersAre_A3(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.converge.yaml"), []byte(text), 0o600))
 	require.Error(t, (&sourceOptions{f: c.Factory, source: dir}).validate(t.Context()))
 	require.Contains(t, c.err.String(), `there is no runtime "edge"`)
-	require.Contains(t, c.err.String(), "name the store that they are applied to: --store URL")
+	require.Contains(t, c.err.String(), "name the store of those applications: --store URL")
 }
 
 func TestParams(t *testing.T) {

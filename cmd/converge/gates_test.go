@@ -81,9 +81,9 @@ func TestGateVerbs(t *testing.T) { // A14, A15, A17, A22
 			require.Equal(t, exitDone, code)
 			require.Equal(t, []string{"service/shop/web " + want}, c.api.updates)
 
-			c = newConsole(t, &fakeAPI{statuses: services, refuse: []error{&refusedError{"bob is not among those who approve go-live: group:sre"}}})
+			c = newConsole(t, &fakeAPI{statuses: services, refuse: []error{&refusedError{"bob may not approve go-live; allowed: group:sre"}}})
 			code, said = c.run(t, line)
-			require.Equal(t, "! converge: refused: bob is not among those who approve go-live: group:sre\n", said)
+			require.Equal(t, "! converge: refused: bob may not approve go-live; allowed: group:sre\n", said)
 			require.Equal(t, exitError, code)
 		})
 	}
@@ -92,9 +92,9 @@ func TestGateVerbs(t *testing.T) { // A14, A15, A17, A22
 // Invalid input is refused before anything is sent.
 func TestGateVerbsRefuse(t *testing.T) {
 	for line, want := range map[string]string{
-		"bypass shop/web v9 prod hours":            "a bypass needs a reason that others will read; give one with --reason",
+		"bypass shop/web v9 prod hours":            "a bypass requires a reason that others can read: --reason",
 		"approve shop/web v9":                      "usage: converge approve SVC VERSION TOPIC",
-		"pin shop/web prod v7 --incarnation 3":     "--incarnation is for a whole application: converge pin APP --incarnation N",
+		"pin shop/web prod v7 --incarnation 3":     "--incarnation applies to an application only: converge pin APP --incarnation N",
 		"simulate shop/web v9 --at later":          `--at "later": expected a time such as 2026-12-23T16:00, or RFC 3339`,
 		"simulate shop/web v9 --zone Mars/Olympus": `--zone "Mars/Olympus": expected an IANA time zone such as Europe/Paris`,
 		"rollback shop/wob v9":                     "no service shop/wob; did you mean shop/web?",
@@ -123,7 +123,7 @@ func TestReleaseWaitsForApproval_A14(t *testing.T) {
 	require.Equal(t, `release 19: web v9 from incarnation 42
 10:50:05 UTC prod  CONVERGED at v9
 web v9 converged in prod.
-! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live. Ctrl-C stops watching; the release goes on.
+! web v9 waits for an approval in prod. Next: converge approve shop/web v9 go-live. Ctrl-C stops watching; the release continues.
 `, said)
 	require.Equal(t, exitDone, code)
 	// While the release is in progress, an earlier release may wait for an approval there. That is not an approval of this release,
@@ -172,7 +172,7 @@ func TestHistory(t *testing.T) {
 	_, said = run("history shop/web --kind pin --kind bypass --last 1")
 	require.Equal(t, stamp(third)+"\tbob?\tpin\tprod\tv9\tpinned to v7 (printing)\n", said)
 	_, said = run("history shop/web --channel staging")
-	require.Equal(t, "! nothing of that kind happened to shop/web\n", said)
+	require.Equal(t, "! no matching entries for shop/web\n", said)
 }
 
 // A timeline shows the content of the history, as text and as a picture.
@@ -272,11 +272,11 @@ all		3	2	3.5	4h	1	33%	1	1h
 	require.Equal(t, "! converge: --channel prd: shop has no such release channel; did you mean prod?\n", said)
 	lost = true
 	_, said = run("report shop/web")
-	require.Contains(t, said, "! web: what it is now is not known: connection lost; channels that others wait for may be counted too\n")
+	require.Contains(t, said, "! web: the current state is unknown: connection lost; channels that others wait for may be counted too\n")
 	_, said = run("timeline shop/web")
-	require.Contains(t, said, "! web: what it is now is not known: connection lost\n")
+	require.Contains(t, said, "! web: the current state is unknown: connection lost\n")
 	_, said = run("report shop/web -o json")
-	require.Contains(t, said, `"problem": "what it is now is not known: connection lost;`)
+	require.Contains(t, said, `"problem": "the current state is unknown: connection lost;`)
 }
 
 // The schema of a report names all fields of its JSON.
@@ -339,11 +339,11 @@ func TestHistoryOfWhatIsWider_G7(t *testing.T) {
 		"history shop":                       {"incarnation 1", "incarnation 2", "incarnation 3"},
 		"history runtime/edge":               {"a lease", "runtime edge paused"},
 		"history --installation":             {"everything paused"},
-		"history shop/web --verify":          {"shop/web: 2 lines; as they were noted, up to line 2"},
-		"history runtime/edge --verify":      {"runtime/edge: 2 lines; whole in themselves, but nobody says where they end"},
-		"history --installation shop":        {"! converge: --installation: name nothing beside it"},
-		"history shop/web --verify --last 3": {"! converge: --verify: expected none of --channel, --kind and --last beside it; a trail is verified as a whole"},
-		"history runtime/Edge":               {`! converge: "Edge" is no name of a runtime; expected lower-case letters, digits and hyphens`},
+		"history shop/web --verify":          {"shop/web: 2 lines; verified up to line 2"},
+		"history runtime/edge --verify":      {"runtime/edge: 2 lines; consistent, but their end cannot be verified"},
+		"history --installation shop":        {"! converge: --installation takes no arguments"},
+		"history shop/web --verify --last 3": {"! converge: --verify cannot be combined with --channel, --kind and --last; a history is verified as a whole"},
+		"history runtime/Edge":               {`! converge: "Edge" is not a valid name of a runtime; expected lower-case letters, digits and hyphens`},
 		"history runtime/edge --kind gossip": {"! converge: --kind gossip: expected one of " + strings.Join(entities.EventKinds(), ", ")},
 	} {
 		_, said := run(line)

@@ -17,8 +17,8 @@ import (
 func newCmdGet(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "get",
-		Short:   "Read what an incarnation is made of, as JSON",
-		Long:    `Read incarnations as other programs want them: as JSON, part by part.`,
+		Short:   "Show the contents of an incarnation",
+		Long:    `Show the contents of an incarnation as JSON, for other programs.`,
 		Example: `  converge get assets shop --kind Service`,
 	}
 	cmd.AddCommand(newCmdGetAssets(f, nil))
@@ -44,10 +44,10 @@ func newCmdGetAssets(f *Factory, runF func(context.Context, *assetsOptions) erro
 	cmd := &cobra.Command{
 		Use:   "assets [APP]",
 		Short: "Print the assets of an incarnation as JSON",
-		Long: `Print what an incarnation is made of: release channels, services, and the instances of
+		Long: `Print the assets of an incarnation: release channels, services, and the instances of
 services in channels, each with an id, a kind, labels, a payload and the addons of a
-service. The newest is meant unless one is named. With --watch one line of JSON is printed
-for the newest incarnation, and one more whenever there is a newer one. APP may be dropped
+service. The default is the newest incarnation. With --watch, one line of JSON is printed
+for the newest incarnation, and another one for each newer incarnation. APP may be omitted
 inside a directory that defines it.`,
 		Example: `  converge get assets shop --kind Instance --label tier=prod
   converge get assets shop --addon example.com/oncall
@@ -59,12 +59,12 @@ inside a directory that defines it.`,
 			return err
 		}),
 	}
-	cmd.Flags().Int64Var(&o.incarnation, "incarnation", 0, "the incarnation of that number (default: the newest)")
-	cmd.Flags().StringVar(&o.kind, "kind", "", "only assets of that kind: "+kindsOfAssets())
-	cmd.Flags().StringArrayVarP(&o.labels, "label", "l", nil, "only assets with that label, NAME=VALUE (repeatable)")
-	cmd.Flags().StringVar(&o.addon, "addon", "", "only services with an addon of that type")
+	cmd.Flags().Int64Var(&o.incarnation, "incarnation", 0, "number of the incarnation (default: the newest)")
+	cmd.Flags().StringVar(&o.kind, "kind", "", "only assets of this kind: "+kindsOfAssets())
+	cmd.Flags().StringArrayVarP(&o.labels, "label", "l", nil, "only assets with this label, NAME=VALUE (repeatable)")
+	cmd.Flags().StringVar(&o.addon, "addon", "", "only services with an addon of this type")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
-	cmd.Flags().BoolVar(&o.watch, "watch", false, "go on with each newer incarnation")
+	cmd.Flags().BoolVar(&o.watch, "watch", false, "also print each newer incarnation")
 	return cmd
 }
 
@@ -122,7 +122,7 @@ func (o *assetsOptions) wanted() (func(incarnation.Asset) bool, error) {
 		return nil, fmt.Errorf("--kind %q: expected one of %s", o.kind, kindsOfAssets())
 	}
 	if o.watch && o.incarnation != 0 {
-		return nil, fmt.Errorf("--incarnation %d never changes; expected it, or --watch", o.incarnation)
+		return nil, fmt.Errorf("--incarnation %d cannot be combined with --watch", o.incarnation)
 	}
 	labels := map[string]string{}
 	for _, label := range o.labels {

@@ -37,15 +37,15 @@ func newCmdHistory(f *Factory, runF func(context.Context, *historyOptions) error
 	o := &historyOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "history SVC|APP|runtime/NAME",
-		Short: "Show who and what changed a service, and why",
-		Long: `Show every decision that changed a target, every act of a person and every bypass,
-oldest first: when, who, what and why. It is kept in the store for good. An identity
+		Short: "Show the audit trail: who changed what, when and why",
+		Long: `Show every decision that changed a target, every action of a person and every bypass,
+oldest first: when, who, what and why. It is kept in the store permanently. An identity
 that was not proven by a token is marked with a question mark. What people did to the
-application of a service, to its runtimes and to everything is shown among its own;
-an application, a runtime and the installation have histories of their own.
+application of a service, to its runtimes and to the installation is included; an
+application, a runtime and the installation have histories of their own.
 
-With --verify all of it is read from the store and compared with what was noted: lines
-that were changed, removed, inserted or cut off at the end are named, and the exit
+With --verify, the history is read from the store and compared with its recorded hashes:
+lines that were changed, removed, inserted or cut off at the end are named, and the exit
 status is 1.`,
 		Example: `  converge history shop/web
   converge history web --channel prod-eu --kind bypass --kind rollback -o json
@@ -60,11 +60,11 @@ status is 1.`,
 		},
 		RunE: running(o, runF, o.run, o.read),
 	}
-	cmd.Flags().BoolVar(&o.all, "installation", false, "of the installation: what concerns everything")
-	cmd.Flags().BoolVar(&o.verify, "verify", false, "compare what the store has with what was noted")
-	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "of this release channel only")
-	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "of these kinds only (release, target, approval, bypass, rollback…)")
-	cmd.Flags().IntVar(&o.last, "last", 0, "the last so many only")
+	cmd.Flags().BoolVar(&o.all, "installation", false, "show the history of the installation")
+	cmd.Flags().BoolVar(&o.verify, "verify", false, "verify the stored history against its recorded hashes")
+	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "only this release channel")
+	cmd.Flags().StringSliceVar(&o.kinds, "kind", nil, "only these kinds (release, target, approval, bypass, rollback…)")
+	cmd.Flags().IntVar(&o.last, "last", 0, "only the last N entries")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	return cmd
 }
@@ -76,12 +76,12 @@ func (o *historyOptions) read(args []string) error {
 		}
 	}
 	if o.verify && (o.channel != "" || len(o.kinds) > 0 || o.last != 0) {
-		return errors.New("--verify: expected none of --channel, --kind and --last beside it; a trail is verified as a whole")
+		return errors.New("--verify cannot be combined with --channel, --kind and --last; a history is verified as a whole")
 	}
 	if o.all {
 		o.whole = protocol.InstallationID()
 		if len(args) > 0 {
-			return fmt.Errorf("--installation: name nothing beside it")
+			return fmt.Errorf("--installation takes no arguments")
 		}
 		return nil
 	}
@@ -116,7 +116,7 @@ func (o *historyOptions) run(ctx context.Context) (err error) {
 		})
 	}
 	if len(lines) == 0 {
-		o.f.note("nothing of that kind happened to %s", o.name())
+		o.f.note("no matching entries for %s", o.name())
 		return nil
 	}
 	table := show.Table{Header: []string{"TIME", "WHO", "WHAT", "CHANNEL", "VERSION", "TEXT"}}
@@ -170,10 +170,10 @@ func newCmdLogs(f *Factory, runF func(context.Context, *logsOptions) error) *cob
 	o := &logsOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "logs SVC CHANNEL",
-		Short: "Show what the last applies, fetches and extensions printed",
-		Long: `Show what commands printed in a channel: the last applies, the last fetches that said
-something new and the last runs of extensions, oldest first, bounded and without secrets;
-then what the runtime reports of each object, with links to logs elsewhere.`,
+		Short: "Show the output of the last applies, fetches and extensions",
+		Long: `Show the output of commands in a channel: the last applies, the last fetches with a new
+result and the last runs of extensions, oldest first, truncated and without secrets; then
+what the runtime reports of each object, with links to logs elsewhere.`,
 		Example: `  converge logs shop/web staging
   converge logs web prod-eu --kind apply --last 1`,
 		Args: asUsed,
@@ -188,8 +188,8 @@ then what the runtime reports of each object, with links to logs elsewhere.`,
 		}),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
-	cmd.Flags().StringVar(&o.kind, "kind", "", "apply, fetch or extension only")
-	cmd.Flags().IntVar(&o.last, "last", 0, "the last so many only")
+	cmd.Flags().StringVar(&o.kind, "kind", "", "only apply, fetch or extension")
+	cmd.Flags().IntVar(&o.last, "last", 0, "only the last N entries")
 	return cmd
 }
 
@@ -219,7 +219,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 		return o.f.screen().JSON(entries)
 	}
 	if len(entries) == 0 {
-		o.f.note("nothing kept of %s in %s", o.service, o.channel)
+		o.f.note("no output was kept of %s in %s", o.service, o.channel)
 	}
 	for _, e := range entries {
 		if err := o.f.screen().Lines(logLines(e, o.f.Now())...); err != nil {

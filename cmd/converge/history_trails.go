@@ -86,7 +86,7 @@ func (o *historyOptions) storeOfAny(ctx context.Context) (string, error) {
 		}
 	}
 	if err == nil {
-		err = errors.New("no application says where the store is; name it with --store or CONVERGE_STORE")
+		err = errors.New("no application reports its store; name it with --store or CONVERGE_STORE")
 	}
 	return "", err
 }

@@ -37,18 +37,18 @@ func (o *historyOptions) say(r trail.Report) error {
 	}
 	text := fmt.Sprintf("%s: %s", o.name(), count(r.Lines, "line"))
 	if r.Beside > 0 {
-		text += fmt.Sprintf(", %d of a run that was ended, beside the chain", r.Beside)
+		text += fmt.Sprintf(", %d of a terminated run, outside the chain", r.Beside)
 	}
 	if r.Earlier > 0 {
-		text += fmt.Sprintf(", %d of before it began with line 1, which nothing vouches for", r.Earlier)
+		text += fmt.Sprintf(", %d from before line 1, which cannot be verified", r.Earlier)
 	}
 	switch {
 	case len(r.Problems) > 0:
 		text += fmt.Sprintf("; %s", count(len(r.Problems), "problem"))
 	case r.End > 0:
-		text += fmt.Sprintf("; as they were noted, up to line %d", r.End)
+		text += fmt.Sprintf("; verified up to line %d", r.End)
 	default:
-		text += "; whole in themselves, but nobody says where they end"
+		text += "; consistent, but their end cannot be verified"
 	}
 	lines := []string{text}
 	for _, p := range r.Problems {

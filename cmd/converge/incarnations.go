@@ -103,9 +103,9 @@ func newCmdIncarnations(f *Factory, runF func(context.Context, *incarnationsOpti
 	cmd := &cobra.Command{
 		Use:   "incarnations [APP]",
 		Short: "List the published configurations of an application",
-		Long: `List the incarnations of an application, newest first: number, hash, when, by whom,
-from where, and why; or write one of them as JSON, for other tools to read. APP may be
-dropped inside a directory that defines it.`,
+		Long: `List the incarnations of an application, newest first: number, hash, age, author, source
+and causes; or write one of them as JSON, for other tools. APP may be omitted inside a
+directory that defines it.`,
 		Example: `  converge incarnations shop --last 5
   converge incarnations shop --export 42 > incarnation-42.json`,
 		Args: asUsed,
@@ -115,8 +115,8 @@ dropped inside a directory that defines it.`,
 		}),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
-	cmd.Flags().Int64Var(&o.export, "export", 0, "write the incarnation of that number as JSON")
-	cmd.Flags().IntVar(&o.last, "last", 20, "the last so many; 0 for all")
+	cmd.Flags().Int64Var(&o.export, "export", 0, "write the incarnation with this number as JSON")
+	cmd.Flags().IntVar(&o.last, "last", 20, "number of incarnations to show; 0 for all")
 	return cmd
 }
 
@@ -205,17 +205,17 @@ func newCmdDiff(f *Factory, runF func(context.Context, *diffOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "diff [APP] A [B]",
 		Short: "Compare two incarnations of an application",
-		Long: `Compare two incarnations by number, the second being the newest when it is left out.
-Payload changes are what a service receives: they open a release. Changed rules take effect
-at once and release nothing. What led to what came after the first is named before: commits,
-of a repository. APP may be dropped inside a directory that defines it.`,
+		Long: `Compare two incarnations by number; B defaults to the newest. Payload changes are what a
+service receives: they open a release. Changed rules take effect at once and release
+nothing. The commits that led from A to B are listed first, if the configuration comes
+from a repository. APP may be omitted inside a directory that defines it.`,
 		Example: `  converge diff shop 41 42
   converge diff shop 41 --exit-code`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, o.parse),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
-	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit 2 when they differ")
+	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with status 2 if they differ")
 	return cmd
 }
 
@@ -234,7 +234,7 @@ func (o *diffOptions) parse(args []string) (err error) {
 	numbers := []*int64{&o.from, &o.to}
 	for i, a := range args {
 		if *numbers[i], err = strconv.ParseInt(a, 10, 64); err != nil || *numbers[i] < 1 {
-			return fmt.Errorf("%q is no number of an incarnation; see: converge incarnations %s", a, o.application)
+			return fmt.Errorf("%q is not an incarnation number; see: converge incarnations %s", a, o.application)
 		}
 	}
 	return nil

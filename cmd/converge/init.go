@@ -30,14 +30,15 @@ func newCmdInit(f *Factory, runF func(context.Context, *initOptions) error) *cob
 	o := &initOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Write a small application to start from, or one of what runs",
-		Long: `Write converge.yaml and a custom runtime of a few lines, which work as they are.
-With --from ecs, write what runs on a cluster of Amazon ECS instead, as it is: taking it
-over registers and rolls nothing. With --from meta, write what the meta.yml in each of the
-directory's folders says: what its services require and feed, as a plan. With --from helm,
-kustomize, argocd or flux, write what that deploys to Kubernetes from the files of the
-directory: environments become release channels, what exists is adopted, and what cannot be
-carried over is listed. Nothing that exists is overwritten.`,
+		Short: "Create an application, or import an existing one",
+		Long: `Create converge.yaml and a custom runtime of a few lines, which work as they are.
+
+With --from ecs, import what runs on an Amazon ECS cluster instead, unchanged: adopting it
+registers and rolls nothing. With --from meta, import the meta.yml in each subdirectory:
+what its service requires and feeds, as a plan. With --from helm, kustomize, argocd or
+flux, import what the files of the directory deploy to Kubernetes: environments become
+release channels, existing objects are adopted, and what cannot be imported is listed.
+Existing files are not overwritten.`,
 		Example: `  converge init shop && cd shop && converge dev
   converge init shop --from ecs --cluster prod --region eu-west-1
   converge init services --from meta
@@ -45,10 +46,10 @@ carried over is listed. Nothing that exists is overwritten.`,
 		Args: asUsed,
 		RunE: running(o, runF, o.run, readDir(&o.dir)),
 	}
-	cmd.Flags().StringVar(&o.from, "from", "", "write what runs there, or is said there, instead: ecs, meta, helm, kustomize, argocd or flux")
-	cmd.Flags().StringVar(&o.cluster, "cluster", "", "with --from ecs: the cluster")
-	cmd.Flags().StringVar(&o.region, "region", "", "with --from ecs: its region")
-	cmd.Flags().StringVar(&o.role, "role-arn", "", "with --from ecs: a role to assume, now and by the workers")
+	cmd.Flags().StringVar(&o.from, "from", "", "import from: ecs, meta, helm, kustomize, argocd or flux")
+	cmd.Flags().StringVar(&o.cluster, "cluster", "", "with --from ecs: name of the cluster")
+	cmd.Flags().StringVar(&o.region, "region", "", "with --from ecs: region of the cluster")
+	cmd.Flags().StringVar(&o.role, "role-arn", "", "with --from ecs: role to assume, now and by the workers")
 	cmd.Flags().StringVar(&o.name, "name", "", "name of the application (default: that of the directory)")
 	return cmd
 }
@@ -60,7 +61,7 @@ func (o *initOptions) run(ctx context.Context) error {
 	case o.from != "" && o.from != "meta" && !importer.Tool(o.from).Known():
 		return fmt.Errorf("--from %q: expected ecs, meta, helm, kustomize, argocd or flux", o.from)
 	case o.cluster+o.region+o.role != "":
-		return errors.New("--cluster, --region and --role-arn go with --from ecs")
+		return errors.New("--cluster, --region and --role-arn require --from ecs")
 	case o.from == "meta":
 		return o.fromMeta()
 	case o.from != "":

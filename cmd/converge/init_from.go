@@ -22,7 +22,7 @@ func (o *initOptions) fromECS(ctx context.Context) error {
 		return err
 	}
 	if o.region == "" {
-		return errors.New("--region says where the cluster is")
+		return errors.New("--region is required")
 	}
 	written, err := importer.FromECS(ctx, to, importer.Cluster{Name: o.cluster, Region: o.region, Role: o.role})
 	if err != nil {
@@ -30,7 +30,7 @@ func (o *initOptions) fromECS(ctx context.Context) error {
 	}
 	return o.imported(written,
 		fmt.Sprintf("application %s in %s, with %d of the cluster's %d services", to.Application, o.dir, written.Services, written.Found),
-		"next: converge validate "+o.dir+", then converge apply "+o.dir+"; what runs is taken over as it is")
+		"next: converge validate "+o.dir+", then converge apply "+o.dir+"; what runs is adopted unchanged")
 }
 
 func (o *initOptions) fromMeta() error {
@@ -44,7 +44,7 @@ func (o *initOptions) fromMeta() error {
 	}
 	return o.imported(written,
 		fmt.Sprintf("application %s in %s, with %s", to.Application, o.dir, count(written.Services, "service")),
-		"next: say in "+filepath.Join(o.dir, "work")+" what is done, then converge validate "+o.dir+" and converge plan "+o.dir+" --graph")
+		"next: define the commands in "+filepath.Join(o.dir, "work")+", then converge validate "+o.dir+" and converge plan "+o.dir+" --graph")
 }
 
 func (o *initOptions) fromFiles(ctx context.Context) error {
@@ -61,13 +61,13 @@ func (o *initOptions) fromFiles(ctx context.Context) error {
 	}
 	return o.imported(written,
 		fmt.Sprintf("application %s in %s, with %s in %s", to.Application, o.dir, count(written.Services, "service"), count(written.Channels, "release channel")),
-		"next: converge validate "+o.dir+", then converge plan "+o.dir+": it says whose fields are taken over, and what goes")
+		"next: converge validate "+o.dir+", then converge plan "+o.dir+": it shows whose fields are taken over, and what is removed")
 }
 
 // imported prints what an import leaves out, and what it writes.
 func (o *initOptions) imported(written importer.Result, lines ...string) error {
 	for _, line := range written.Left {
-		o.f.note("left out: %s", line)
+		o.f.note("omitted: %s", line)
 	}
 	return o.f.screen().Lines(lines...)
 }

@@ -48,7 +48,7 @@ func readParts(words, params []string) (map[string]protocol.ServiceVersion, erro
 	for _, word := range words {
 		service, version, ok := strings.Cut(word, "=")
 		if !ok || version == "" {
-			return nil, fmt.Errorf("%q: expected SVC=VERSION, as all services of a release have one id", word)
+			return nil, fmt.Errorf("%q: expected SVC=VERSION, since all services of a joint release share one id", word)
 		}
 		if _, twice := parts[service]; twice {
 			return nil, fmt.Errorf("%s is named twice", service)
@@ -61,7 +61,7 @@ func readParts(words, params []string) (map[string]protocol.ServiceVersion, erro
 	for _, flag := range params {
 		service, param, ok := strings.Cut(flag, "/")
 		if _, named := parts[service]; !ok || !named {
-			return nil, fmt.Errorf("-p %s: expected SVC/name=value or SVC/CHANNEL:name=value, of a service of the release", flag)
+			return nil, fmt.Errorf("-p %s: expected SVC/name=value or SVC/CHANNEL:name=value, for a service of the release", flag)
 		}
 		of[service] = append(of[service], param)
 	}
@@ -79,7 +79,7 @@ func readParts(words, params []string) (map[string]protocol.ServiceVersion, erro
 // readJoint reads [APP] SVC=VERSION... of a release. The application is optional inside a directory that defines it.
 func (o *releaseOptions) readJoint(args []string) error {
 	if o.strategy != "" {
-		return errors.New("--strategy is for a release of one service; each of several goes by its own (maestro.strategy)")
+		return errors.New("--strategy applies to a release of one service; in a joint release each service uses its own (maestro.strategy)")
 	}
 	if !strings.Contains(args[0], "=") {
 		o.service.application, o.parts = args[0], args[1:]
@@ -90,7 +90,7 @@ func (o *releaseOptions) readJoint(args []string) error {
 		return err
 	}
 	if o.service.application, _ = publish.FindApplication(dir); o.service.application == "" {
-		return errors.New("which application? it may be dropped only inside a directory that defines it")
+		return errors.New("no application given; it may be omitted only inside a directory that defines it")
 	}
 	o.parts = args
 	return nil
@@ -108,7 +108,7 @@ func (o *releaseOptions) jointly(ctx context.Context) error {
 	case errors.Is(err, errNotFound):
 		return fmt.Errorf("release %s: %s", w.name, w.absent)
 	case transient(err):
-		return fmt.Errorf("release %s: %w; whether it was accepted is not known: see converge status %s", w.name, err, w.name)
+		return fmt.Errorf("release %s: %w; it may have been accepted: see converge status %s", w.name, err, w.name)
 	case err != nil:
 		return err
 	}
@@ -171,7 +171,7 @@ func (f *Factory) partsOf(ctx context.Context, j jointName) ([]serviceName, erro
 			continue
 		}
 		if r.Phase == protocol.JointAborted {
-			return nil, fmt.Errorf("release %s was refused whole: %s", j, r.Why)
+			return nil, fmt.Errorf("joint release %s was refused: %s", j, r.Why)
 		}
 		for _, service := range entities.SortedKeys(r.Services) {
 			names = append(names, serviceName{j.application, service})
@@ -189,7 +189,7 @@ func (f *Factory) partsOf(ctx context.Context, j jointName) ([]serviceName, erro
 		}
 	}
 	if err == nil && len(names) == 0 {
-		err = fmt.Errorf("no service of %s knows a release %s; those that are over are forgotten after a while", j.application, j.id)
+		err = fmt.Errorf("no service of %s has a release %s; finished releases are forgotten after a while", j.application, j.id)
 	}
 	return names, err
 }
@@ -211,7 +211,7 @@ func (f *Factory) statusOfParts(ctx context.Context, j jointName) ([]protocol.St
 // partsText shows the progress of each part of a joint release, one line per service.
 func partsText(j jointName, all []protocol.Status) (lines []string) {
 	for _, s := range all {
-		part := "not begun"
+		part := "not started"
 		if len(s.Releases) > 0 {
 			r := s.Releases[0]
 			var phases []string

@@ -18,7 +18,7 @@ func autumn(web, api string, journal ...string) map[string][]any {
 	application := protocol.ApplicationStatus{Application: "shop", Releases: []protocol.JointStatus{{
 		ID: "autumn", Phase: protocol.JointCommitted, Services: map[string]string{"web": "v9", "api": "w2"},
 	}, {
-		ID: "winter", Phase: protocol.JointAborted, Why: "api: nobody looks after it", Services: map[string]string{"web": "v10", "api": "w3"},
+		ID: "winter", Phase: protocol.JointAborted, Why: "api: it is not managed", Services: map[string]string{"web": "v10", "api": "w3"},
 	}}}
 	return map[string][]any{
 		"application/shop": {application}, "service/shop/web": {of("web", "v9", web)}, "service/shop/api": {of("api", "w2", api)},
@@ -80,8 +80,8 @@ func TestVerbsActOnAReleaseByID_B8(t *testing.T) {
 		{"cancel shop@autumn --reason wrong", "shop/api: done\nshop/web: done\n", 0, both("cancel", `{"by":"alice","requestId":"ID","reason":"wrong","version":"@autumn"}`)},
 		{"rollback shop@autumn", "shop/api: done\nshop/web: done\n", 0, both("rollback", `{"by":"alice","requestId":"ID","version":"@autumn"}`)},
 		{"retry shop@autumn -c prod", "shop/api: done\nshop/web: done\n", 0, both("retry", `{"by":"alice","requestId":"ID","version":"@autumn","channel":"prod"}`)},
-		{"cancel shop@winter", "! converge: release shop@winter was refused whole: api: nobody looks after it\n", 1, nil},
-		{"cancel shop@spring", "! converge: no service of shop knows a release spring; those that are over are forgotten after a while\n", 1, nil},
+		{"cancel shop@winter", "! converge: joint release shop@winter was refused: api: it is not managed\n", 1, nil},
+		{"cancel shop@spring", "! converge: no service of shop has a release spring; finished releases are forgotten after a while\n", 1, nil},
 		{"wait shop@autumn -c staging", "api w2 converged in staging.\nweb v9 converged in staging.\n", 0, nil},
 		{"status shop@autumn", `RELEASE autumn api w2: staging succeeded
 RELEASE autumn web v9: staging succeeded, prod pending
@@ -100,5 +100,5 @@ RELEASE autumn web v9: staging succeeded, prod pending
 	c := newConsole(t, &fakeAPI{statuses: autumn(web, api), answer: protocol.Answer{Message: "done"}, refuse: []error{nil, &refusedError{"w2 is over"}}})
 	code, said := c.run(t, "cancel shop@autumn")
 	require.Equal(t, exitError, code)
-	require.Regexp(t, `^shop/(api|web): done\n! converge: shop/(api|web): refused: w2 is over\n$`, said, "who refused is named")
+	require.Regexp(t, `^shop/(api|web): done\n! converge: shop/(api|web): refused: w2 is over\n$`, said, "the service that refused is named")
 }

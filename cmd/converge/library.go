@@ -22,9 +22,9 @@ import (
 func newCmdLibrary(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "library",
-		Short: "Publish what applications share: release channels and protections",
+		Short: "Publish and list libraries of release channels and protections",
 		Long: `Publish libraries: release channels and protections that applications import by name and
-version, so that each need not say them itself. A version means one content, for good.`,
+version instead of declaring them. The content of a version never changes.`,
 		Example: `  converge library publish libraries/org
   converge library list`,
 	}
@@ -46,19 +46,19 @@ func newCmdLibraryPublish(f *Factory, runF func(context.Context, *libraryOptions
 	o := &libraryOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "publish [DIR]",
-		Short: "Publish a library under its name and version",
-		Long: `Check the library in a directory, print everything that is wrong with it, and publish it
-under the name and the version that it has. Another content under the same version is
-refused; the same one is nothing new. Who may is said by the rules of the installation.
-No application changes by it: each names the version that it imports.`,
+		Short: "Publish a library",
+		Long: `Validate the library in a directory, print all errors, and publish it under its name and
+version. Other content under the same version is refused; the same content changes
+nothing. The rules of the installation define who may publish. No application changes:
+each names the version that it imports.`,
 		Example: `  converge library publish libraries/org --dry-run
   converge library publish libraries/org --reason "a freeze at the end of the year"`,
 		Args: asUsed,
 		RunE: running(o, runF, o.publish, readDir(&o.dir)),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept with the audit line")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "check it and print its digest, publish nothing; no server is needed")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, kept in the audit trail")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "validate and print the digest; publish nothing (needs no server)")
 	return cmd
 }
 
@@ -66,8 +66,8 @@ func newCmdLibraryList(f *Factory, runF func(context.Context, *libraryOptions) e
 	o := &libraryOptions{f: f}
 	cmd := &cobra.Command{
 		Use:     "list [NAME]",
-		Short:   "List the libraries that are published",
-		Long:    `List the versions of all libraries, or of one, oldest first: digest, when, and by whom.`,
+		Short:   "List published libraries",
+		Long:    `List the versions of all libraries, or of one, oldest first: digest, age and author.`,
 		Example: `  converge library list org`,
 		Args:    asUsed,
 		RunE: running(o, runF, o.list, func(args []string) error {
@@ -83,16 +83,16 @@ func newCmdLibraryGet(f *Factory, runF func(context.Context, *libraryOptions) er
 	o := &libraryOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "get NAME VERSION DIR",
-		Short: "Write a library that is published to a directory",
-		Long: `Write the files of a library to a directory, to be read from there by the path of an
-import where no store can be reached. One below a directory whose name begins with a dot
-may lie within that of the application. Files that are there are left alone.`,
+		Short: "Download a published library",
+		Long: `Write the files of a library to a directory, from which applications can import it by path
+where no store can be reached. A directory below one whose name begins with a dot may be
+inside that of the application. Existing files are not overwritten.`,
 		Example: `  converge library get org 3 .libraries/org`,
 		Args:    asUsed,
 		RunE: running(o, runF, o.get, func(args []string) (err error) {
 			o.name, o.dir = args[0], args[2]
 			if o.version, err = strconv.ParseInt(args[1], 10, 64); err != nil {
-				return fmt.Errorf("library get: %q is no version; expected a whole number", args[1])
+				return fmt.Errorf("library get: invalid version %q; expected an integer", args[1])
 			}
 			return nil
 		}),
@@ -141,7 +141,7 @@ func (o *libraryOptions) open(ctx context.Context) (*store.Store, error) {
 	}
 	if first(o.store, o.f.Env("CONVERGE_STORE")) == "" {
 		if at, err = o.f.storeRead("", at); err != nil {
-			return nil, errors.New("no application says where the store is; name it with --store or CONVERGE_STORE")
+			return nil, errors.New("no application reports its store; name it with --store or CONVERGE_STORE")
 		}
 	}
 	return store.Open(ctx, at)

@@ -30,16 +30,16 @@ func newCmdLock(f *Factory, runF func(context.Context, *lockOptions) error) *cob
 	o := &lockOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "lock [DIR]",
-		Short: "Write which versions and digests the charts have that a configuration names",
-		Long: `Look up the charts that services name by repository and version, or by oci:// and version,
-and write version and digest of each to converge.lock in the directory. Compiling uses the
-charts of this file and no others, so commit it. What is locked stays as it is; --update
-looks up all of it anew, newer versions of ranges included, and says what changed.
+		Short: "Lock the versions and digests of charts",
+		Long: `Resolve the charts that services name by repository and version, or by oci:// and version,
+and write version and digest of each to converge.lock in the directory. Compiling uses
+only the charts in this file, so commit it. What is locked stays as it is; --update
+resolves all of it again, newer versions of ranges included, and prints what changed.
 
-With --capabilities: have the workers ask the clusters of the configuration's runtimes for
-their version and their APIs, and write these there, for charts to see them as
-.Capabilities; compiling asks no cluster. What a runtime declares itself (kubeVersion,
-apiVersions) goes before. Charts stay as they are locked.
+With --capabilities: let the workers query the clusters of the configuration's runtimes
+for their version and their APIs, and write these to the file, for charts to see them as
+.Capabilities; compiling queries no cluster. What a runtime declares itself (kubeVersion,
+apiVersions) takes precedence. Charts stay as they are locked.
 
 Credentials are those of docker login and of netrc.`,
 		Example: `  converge lock examples/kubernetes
@@ -49,9 +49,9 @@ Credentials are those of docker login and of netrc.`,
 		RunE: running(o, runF, o.run, readDir(&o.dir)),
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", "store with the libraries that are imported (CONVERGE_STORE)")
-	cmd.Flags().BoolVar(&o.update, "update", false, "look up again what is locked")
-	cmd.Flags().BoolVar(&o.capabilities, "capabilities", false, "capture what the clusters of its runtimes can do")
-	cmd.Flags().StringArrayVar(&o.runtimes, "runtime", nil, "with --capabilities: of this runtime alone (repeatable)")
+	cmd.Flags().BoolVar(&o.update, "update", false, "resolve locked charts again")
+	cmd.Flags().BoolVar(&o.capabilities, "capabilities", false, "capture the capabilities of the runtimes' clusters")
+	cmd.Flags().StringArrayVar(&o.runtimes, "runtime", nil, "with --capabilities: only of this runtime (repeatable)")
 	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
 	return cmd
 }
@@ -61,7 +61,7 @@ func (o *lockOptions) run(ctx context.Context) error {
 		return o.capture(ctx)
 	}
 	if len(o.runtimes) > 0 {
-		return errors.New("--runtime goes with --capabilities")
+		return errors.New("--runtime requires --capabilities")
 	}
 	var locked compile.Locked
 	err := o.f.withSources(ctx, origin.Tree{}, o.store, o.allowCommands, func(options config.Options) (err error) {

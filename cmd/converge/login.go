@@ -33,12 +33,11 @@ func newCmdLogin(f *Factory, runF func(context.Context, *loginOptions) error) *c
 	o := &loginOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "login ISSUER",
-		Short: "Prove who you are to an issuer of tokens, for the verbs that follow",
-		Long: `Prove who you are to the issuer that an application's identity names. Open the page that
-is printed in a browser on this machine; with --device, enter a code on another one.
-
-What it answers is kept in a file that only you can read, until converge logout. Each verb
-takes a token of its own from there, unless --token or CONVERGE_TOKEN gives one, or none.`,
+		Short: "Log in to a token issuer",
+		Long: `Log in to the issuer that an application's identity names. Open the printed page in a
+browser on this machine; with --device, enter a code on another one. The credentials are
+kept in a file that only you can read, until converge logout. Each verb gets a token of
+its own with them, unless --token or CONVERGE_TOKEN is set.`,
 		Example: `  converge login https://id.shop.dev
   converge login https://id.shop.dev --device --client-id converge-cli`,
 		Args: cobra.ExactArgs(1),
@@ -47,19 +46,19 @@ takes a token of its own from there, unless --token or CONVERGE_TOKEN gives one,
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&o.clientID, "client-id", "converge", "what the issuer knows this program by; tokens are for it (identity.audience)")
-	cmd.Flags().StringSliceVar(&o.scopes, "scope", []string{"email", "groups", oidc.ScopeOfflineAccess}, "what to ask for beside openid")
-	cmd.Flags().BoolVar(&o.device, "device", false, "enter a code on another device")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the person")
+	cmd.Flags().StringVar(&o.clientID, "client-id", "converge", "OAuth client id, which is the audience of the tokens (identity.audience)")
+	cmd.Flags().StringSliceVar(&o.scopes, "scope", []string{"email", "groups", oidc.ScopeOfflineAccess}, "scopes to request in addition to openid")
+	cmd.Flags().BoolVar(&o.device, "device", false, "log in by entering a code on another device")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the login")
 	return cmd
 }
 
 func newCmdLogout(f *Factory, _ func(context.Context) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logout",
-		Short: "Forget what login kept",
-		Long: `Forget what converge login kept on this machine. Verbs then go without a token, unless
---token or CONVERGE_TOKEN gives one.`,
+		Short: "Log out",
+		Long: `Delete the credentials that converge login kept on this machine. Verbs then send no token,
+unless --token or CONVERGE_TOKEN is set.`,
 		Example: "  converge logout",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -73,7 +72,7 @@ func newCmdLogout(f *Factory, _ func(context.Context) error) *cobra.Command {
 }
 
 func (o *loginOptions) run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("nobody logged in within %s", o.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no login within %s", o.timeout))
 	defer cancel()
 	l := login{Issuer: o.issuer, ClientID: o.clientID, Scopes: o.scopes}
 	config, provider, err := l.config(ctx)
@@ -100,7 +99,7 @@ func (o *loginOptions) run(ctx context.Context) error {
 	}
 	o.f.note("logged in as %s", nameIn(id))
 	if l.Refresh == "" {
-		o.f.note("%s gave nothing to renew it with: it serves one verb, until %s", o.issuer, l.Expiry.Local().Format(time.TimeOnly+" MST"))
+		o.f.note("%s issued no refresh token: the login is valid for one verb, until %s", o.issuer, l.Expiry.Local().Format(time.TimeOnly+" MST"))
 	}
 	return nil
 }
@@ -116,7 +115,7 @@ func ended(ctx context.Context) error {
 // code logs in with a code that the user enters on another device (RFC 8628).
 func (o *loginOptions) code(ctx context.Context, config *oauth2.Config, _ string) (*oauth2.Token, error) {
 	if config.Endpoint.DeviceAuthURL == "" {
-		return nil, errors.New("it has no login by another device")
+		return nil, errors.New("it does not support a login by another device")
 	}
 	device, err := config.DeviceAuth(ctx)
 	if err != nil {
@@ -142,7 +141,7 @@ func (o *loginOptions) browser(ctx context.Context, config *oauth2.Config, nonce
 	select {
 	case answer := <-back.answers:
 		if answer.refusal != "" {
-			return nil, fmt.Errorf("it refused: %s", answer.refusal)
+			return nil, fmt.Errorf("it was refused: %s", answer.refusal)
 		}
 		return config.Exchange(ctx, answer.code, oauth2.VerifierOption(verifier))
 	case <-ctx.Done():
@@ -173,13 +172,13 @@ func (b returning) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	answer := returned{code: r.FormValue("code"), refusal: strings.TrimSpace(r.FormValue("error") + " " + r.FormValue("error_description"))}
 	if r.FormValue("state") != b.state || answer == (returned{}) {
-		http.Error(w, "this is no answer to converge login", http.StatusBadRequest)
+		http.Error(w, "this is not an answer to converge login", http.StatusBadRequest)
 		return
 	}
 	select {
 	case b.answers <- answer:
 	default:
-		http.Error(w, "this login is over", http.StatusGone)
+		http.Error(w, "this login has ended", http.StatusGone)
 		return
 	}
 	if answer.refusal != "" {
@@ -237,7 +236,7 @@ func (l *login) renewed(ctx context.Context, now time.Time) error {
 	}
 	again := "converge login " + l.Issuer
 	if l.Refresh == "" {
-		why := "your login has served a verb already"
+		why := "your login was already used for a verb"
 		if l.Token != "" {
 			why = "your login expired at " + l.Expiry.Local().Format(dateTime)
 		}
@@ -249,7 +248,7 @@ func (l *login) renewed(ctx context.Context, now time.Time) error {
 	}
 	token, err := config.TokenSource(ctx, &oauth2.Token{RefreshToken: l.Refresh}).Token()
 	if refused := new(oauth2.RetrieveError); errors.As(err, &refused) {
-		return fmt.Errorf("your login is over (%s); log in again: %s", cmp.Or(refused.ErrorCode, refused.Response.Status), again)
+		return fmt.Errorf("your login has ended (%s); log in again: %s", cmp.Or(refused.ErrorCode, refused.Response.Status), again)
 	}
 	if err == nil {
 		_, err = l.take(ctx, provider, token)

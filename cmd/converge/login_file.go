@@ -17,7 +17,7 @@ func (f *Factory) loginFile() (string, error) {
 	if dir == "" {
 		base, err := os.UserConfigDir()
 		if err != nil {
-			return "", fmt.Errorf("where to keep a login: %w; set CONVERGE_CONFIG_DIR", err)
+			return "", fmt.Errorf("find a directory for the login: %w; set CONVERGE_CONFIG_DIR", err)
 		}
 		dir = filepath.Join(base, "converge")
 	}
@@ -63,7 +63,7 @@ func locked(ctx context.Context, name string) (unlock func(), err error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("another command has your login (%s): %w", name, ctx.Err())
+			return nil, fmt.Errorf("another command holds your login (%s): %w", name, ctx.Err())
 		case <-time.After(lockAsked):
 		}
 	}
@@ -115,7 +115,7 @@ func (f *Factory) loginToken(ctx context.Context) (token string, err error) {
 			err = json.Unmarshal(data, &l)
 		}
 		if err != nil {
-			return fmt.Errorf("read your login: %w; forget it with: converge logout", err)
+			return fmt.Errorf("read your login: %w; delete it with: converge logout", err)
 		}
 		if err := l.renewed(ctx, f.Now().Add(time.Second)); err != nil {
 			return err

@@ -71,14 +71,14 @@ func TestLogin(t *testing.T) {
 			require.NotEqual(t, first, second, "a token serves one request")
 			kept, err := os.ReadFile(file)
 			require.NoError(t, err)
-			require.NotContains(t, string(kept), second, "what was used is not kept")
+			require.NotContains(t, string(kept), second, "a used token is not kept")
 			c.token = noToken
 			require.Empty(t, c.newAct("").Token)
 			c.token = ""
 
 			issuer.Revoke()
 			require.Equal(t, exitError, run(t.Context(), c.Factory, []string{"pause", "shop/web"}))
-			require.Contains(t, c.err.String(), "your login is over (invalid_grant); log in again: converge login "+issuer.URL)
+			require.Contains(t, c.err.String(), "your login has ended (invalid_grant); log in again: converge login "+issuer.URL)
 
 			require.Equal(t, 0, run(t.Context(), c.Factory, []string{"logout"}))
 			require.NoFileExists(t, file)
@@ -104,7 +104,7 @@ func TestLoginWhereNoIdentityIsKnown(t *testing.T) {
 	require.Contains(t, sent[0], `"token":"`)
 	require.NotContains(t, sent[1], "token")
 	require.Contains(t, sent[1], `"reason":"drill"`)
-	require.Contains(t, c.err.String(), "service/shop/web knows no issuer of tokens: asked as ")
+	require.Contains(t, c.err.String(), "service/shop/web declares no token issuer: sent as ")
 
 	c.api, c.Factory.api = &fakeAPI{refuse: []error{refusal}}, nil
 	require.Equal(t, exitError, run(t.Context(), c.Factory, []string{"pause", "shop/web", "--token", "a.b.c"}))
@@ -116,10 +116,10 @@ func TestLoginThatIsNotRenewed(t *testing.T) {
 	issuer := idptest.New(t)
 	issuer.NoRefresh = true
 	c := loggedIn(t, issuer, "--device")
-	require.Contains(t, c.err.String(), "it serves one verb, until ")
+	require.Contains(t, c.err.String(), "the login is valid for one verb, until ")
 	require.NotEmpty(t, c.proof())
 	require.Empty(t, c.proof())
-	require.EqualError(t, c.unproven, "your login has served a verb already; log in again: converge login "+issuer.URL)
+	require.EqualError(t, c.unproven, "your login was already used for a verb; log in again: converge login "+issuer.URL)
 
 	c = loggedIn(t, issuer, "--device")
 	c.Now = func() time.Time { return time.Now().Add(time.Hour) }
@@ -154,7 +154,7 @@ func TestLockOfALoginThatNobodyHas(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = locked(ctx, name)
-	require.ErrorContains(t, err, "another command has your login ("+name+")")
+	require.ErrorContains(t, err, "another command holds your login ("+name+")")
 	unlock()
 	require.NoFileExists(t, name)
 
@@ -173,7 +173,7 @@ func TestLoginThatIsRefused(t *testing.T) {
 	issuer.Refuses = "access_denied"
 	c := withBrowser(t)
 	require.Equal(t, exitError, run(t.Context(), c.Factory, []string{"login", issuer.URL, "--timeout", "20s"}))
-	require.Contains(t, c.err.String(), "login at "+issuer.URL+": it refused: access_denied")
+	require.Contains(t, c.err.String(), "login at "+issuer.URL+": it was refused: access_denied")
 }
 
 // A command that makes several requests uses no single-use token, and runs without any.

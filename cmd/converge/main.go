@@ -73,10 +73,10 @@ func programVersion() string {
 func newRoot(f *Factory) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "converge",
-		Short: "Release services through channels, and see why they do not move",
+		Short: "Release services through channels, and see what blocks them",
 		Long: `Converge releases services through release channels, durably, on Temporal.
 
-SVC is application/service; the application may be dropped inside a directory that
+SVC is application/service; the application may be omitted inside a directory that
 defines it. The connection follows the temporal CLI: --address, --namespace and
 --profile, the TEMPORAL_* variables, or a profile file (API key and TLS included).`,
 		Version:       programVersion(),
@@ -93,7 +93,7 @@ defines it. The connection follows the temporal CLI: --address, --namespace and
 	})
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitFooter + "\n")
 	root.AddGroup(&cobra.Group{ID: "config", Title: "Configuration:"}, &cobra.Group{ID: "release", Title: "Releases:"},
-		&cobra.Group{ID: "gate", Title: "Approve, pause and roll back:"}, &cobra.Group{ID: "see", Title: "See what is going on:"},
+		&cobra.Group{ID: "gate", Title: "Approve, pause and roll back:"}, &cobra.Group{ID: "see", Title: "Inspect:"},
 		&cobra.Group{ID: "run", Title: "Run:"})
 	add := func(group string, commands ...*cobra.Command) {
 		for _, c := range commands {

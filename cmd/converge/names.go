@@ -26,7 +26,7 @@ func isName(name string) bool { return len(name) <= 63 && namePattern.MatchStrin
 // checkName refuses an invalid service name before the server is queried.
 func checkName(kind, name string) error {
 	if !isName(name) {
-		return fmt.Errorf("%q is no name of %s; expected lower-case letters, digits and hyphens", name, kind)
+		return fmt.Errorf("%q is not a valid name of %s; expected lower-case letters, digits and hyphens", name, kind)
 	}
 	return nil
 }
@@ -41,7 +41,7 @@ func (f *Factory) parseService(arg string) (serviceName, error) {
 		}
 		svc = arg
 		if app, _ = publish.FindApplication(dir); app == "" {
-			return serviceName{}, fmt.Errorf("%q: expected application/service; the application may be dropped only inside a directory that defines it", arg)
+			return serviceName{}, fmt.Errorf("%q: expected application/service; the application may be omitted only inside a directory that defines it", arg)
 		}
 	}
 	n := serviceName{app, svc}
@@ -60,7 +60,7 @@ type target struct {
 // slash is that application or one of its services; elsewhere it is an application.
 func (f *Factory) parseTarget(arg string) (target, error) {
 	if strings.HasPrefix(arg, "runtime/") {
-		return target{}, fmt.Errorf("%s: of a runtime there are only pause, resume, drain, turnup and history; name services", arg)
+		return target{}, fmt.Errorf("%s: a runtime only has pause, resume, drain, turnup and history; name a service", arg)
 	}
 	if strings.Contains(arg, "/") {
 		n, err := f.parseService(arg)
@@ -104,7 +104,7 @@ func (f *Factory) missing(ctx context.Context, n serviceName) error {
 		return err
 	}
 	if down, err := f.unmanaged(ctx, target{serviceName: n}); err == nil && len(down) > 0 {
-		return fmt.Errorf("%s cannot be asked for anything: %s", n, down[0].Headline)
+		return fmt.Errorf("%s accepts no requests: %s", n, down[0].Headline)
 	}
 	all, err := api.Services(ctx, "")
 	if err != nil {

@@ -57,7 +57,7 @@ func exitFor(s protocol.Status, g goal) outcome {
 	}
 	r, ok := releaseByID(s, g.release)
 	if !ok {
-		return over(exitError, fmt.Sprintf("release %s is over and no longer listed", g.release))
+		return over(exitError, fmt.Sprintf("release %s has ended and is no longer listed", g.release))
 	}
 	return outcomeOf(releaseGroups(s, r, g), g, s.Service+" "+r.Version)
 }
@@ -107,7 +107,7 @@ func (in groups) outcome(g goal, what string) outcome {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	switch {
 	case len(in.moving) > 0:
-		return outcome{why: what + " moves in " + list(in.moving)}
+		return outcome{why: what + " is in progress in " + list(in.moving)}
 	case len(in.gated) > 0:
 		return outcome{why: what + " waits in " + list(in.gated) + after(" for ", in.gates)}
 	case len(in.unread) > 0 && len(in.approval) == 0:
@@ -141,7 +141,7 @@ func (in groups) outcome(g goal, what string) outcome {
 func (in groups) fallen(what string) outcome {
 	why := joined("; ", after(what+" failed in ", in.failed), after(what+" was rolled back in ", in.back))
 	if held := append(in.blocked, in.queued...); len(held) > 0 {
-		why += "; " + strings.Join(held, ", ") + " held by that"
+		why += "; " + strings.Join(held, ", ") + " blocked by that"
 	}
 	out := failed(why)
 	if len(in.back) == 0 && in.ill == len(in.failed) {
@@ -161,7 +161,7 @@ func (g *groups) over(what string) outcome {
 	}
 	nothing := after("nothing was released yet to ", g.none)
 	if len(g.done)+len(g.lacks) == 0 && nothing != "" {
-		return over(exitDone, "nothing was released of "+what+" yet")
+		return over(exitDone, "no version of "+what+" was released yet")
 	}
 	return over(exitDone, joined("; ", what+" converged"+after(" in ", g.done), nothing, strings.Join(g.lacks, ", ")))
 }
@@ -198,7 +198,7 @@ func (g *groups) person(what string) outcome {
 
 // atStep is the outcome if only a person who promotes the rollout can advance it.
 func (g *groups) atStep(what string) outcome {
-	out := over(exitPerson, what+" waits at a step for a person in "+strings.Join(g.suspended, ", "))
+	out := over(exitPerson, what+" waits for a person at a rollout step in "+strings.Join(g.suspended, ", "))
 	if len(g.promote) > 0 {
 		out.next = "Next: " + strings.Join(g.promote, ", or ") + "."
 	}
@@ -482,7 +482,7 @@ func (g *groups) mends(c protocol.ChannelStatus) {
 	if g.ill++; g.mend != "" {
 		return
 	}
-	g.mend = "wait for its repair, which converge explain tells of, or release a fix"
+	g.mend = "wait for its repair (see converge explain), or release a fix"
 	for _, r := range c.Reasons {
 		if r.Code == string(decide.ReasonCommand) {
 			g.mend = r.Text

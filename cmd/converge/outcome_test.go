@@ -54,46 +54,46 @@ func TestExitForRelease(t *testing.T) {
 		want     outcome
 	}{
 		{"everywhere", []string{"a CONVERGED v5 succeeded", "b CONVERGED v5 succeeded"}, 0, over(0, "web v5 converged in a, b")},
-		{"going out", []string{"a CONVERGING v5 in progress", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, outcome{why: "web v5 moves in a"}},
-		{"at a step of its own", []string{"a SUSPENDED v5 in progress", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, over(8, "web v5 waits at a step for a person in a")},
-		{"at a step, and somebody may let it go on", []string{"a SUSPENDED v5 in progress"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits at a step for a person in a"}},
+		{"in progress", []string{"a CONVERGING v5 in progress", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, outcome{why: "web v5 is in progress in a"}},
+		{"at a rollout step", []string{"a SUSPENDED v5 in progress", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, over(8, "web v5 waits for a person at a rollout step in a")},
+		{"at a rollout step that may be promoted", []string{"a SUSPENDED v5 in progress"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits for a person at a rollout step in a"}},
 		{"between two channels", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, outcome{why: "web v5 waits in b"}},
 		{"a window", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending / office-hours"}, 0, outcome{why: "web v5 waits in b for office-hours"}},
-		{"cannot be read", []string{"a UNKNOWN v5 in progress"}, 0, outcome{why: "web v5 moves in a"}},
+		{"cannot be read", []string{"a UNKNOWN v5 in progress"}, 0, outcome{why: "web v5 is in progress in a"}},
 		{"an outage whose fix waits for an approval", []string{"b DEGRADED v5 pending / approval/go-live"}, 0, outcome{over: true, code: 8, why: "web v5 waits for an approval in b", next: "Next: converge approve shop/web v5 go-live."}},
-		{"the same, waited for", []string{"b FAILED v5 pending / approval/go-live"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits for an approval in b", next: "Next: converge approve shop/web v5 go-live."}},
+		{"the same, awaited", []string{"b FAILED v5 pending / approval/go-live"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits for an approval in b", next: "Next: converge approve shop/web v5 go-live."}},
 		{"an outage whose fix waits for a window", []string{"b DEGRADED v5 pending / office-hours"}, 0, outcome{why: "web v5 waits in b for office-hours"}},
-		{"degraded on its way", []string{"a DEGRADED v5 in progress"}, 0, outcome{why: "web v5 moves in a"}},
-		{"status of a later version", []string{"a SLEEPING v5 in progress"}, 0, outcome{why: "web v5 moves in a"}},
-		{"failed", []string{"a FAILED v5 failed", "b BLOCKED v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b"}, 0, failed("web v5 failed in a; b, c held by that")},
-		{"failed, held behind another release", []string{"a FAILED v5 failed", "b WAITING_PRECONDITIONS v4 pending"}, 0, failed("web v5 failed in a; b held by that")},
-		{"failed here, moving there", []string{"a FAILED v5 failed", "b CONVERGING v5 in progress"}, 0, outcome{why: "web v5 moves in b"}},
+		{"degraded while in progress", []string{"a DEGRADED v5 in progress"}, 0, outcome{why: "web v5 is in progress in a"}},
+		{"status of a later version", []string{"a SLEEPING v5 in progress"}, 0, outcome{why: "web v5 is in progress in a"}},
+		{"failed", []string{"a FAILED v5 failed", "b BLOCKED v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b"}, 0, failed("web v5 failed in a; b, c blocked by that")},
+		{"failed, held behind another release", []string{"a FAILED v5 failed", "b WAITING_PRECONDITIONS v4 pending"}, 0, failed("web v5 failed in a; b blocked by that")},
+		{"failed in one, in progress in another", []string{"a FAILED v5 failed", "b CONVERGING v5 in progress"}, 0, outcome{why: "web v5 is in progress in b"}},
 		{"failed before the phase says so", []string{"a FAILED v5 in progress"}, 0, failed("web v5 failed in a")},
-		{"going back", []string{"a ROLLING_BACK v4 failed", "b BLOCKED v5 pending"}, 0, outcome{why: "web v5 moves in a"}},
-		{"rolled back", []string{"a ROLLED_BACK v4 rolled back", "b BLOCKED v5 pending"}, 0, failed("web v5 was rolled back in a; b held by that")},
+		{"rolling back", []string{"a ROLLING_BACK v4 failed", "b BLOCKED v5 pending"}, 0, outcome{why: "web v5 is in progress in a"}},
+		{"rolled back", []string{"a ROLLED_BACK v4 rolled back", "b BLOCKED v5 pending"}, 0, failed("web v5 was rolled back in a; b blocked by that")},
 		{"failed in one, rolled back in another", []string{"a FAILED v5 failed", "b ROLLED_BACK v4 rolled back"}, 0, failed("web v5 failed in a; web v5 was rolled back in b")},
 		{"held by a pin", []string{"a CONVERGED v5 succeeded", "b WAITING_PRECONDITIONS v5 pending / pin"}, approvalIsWaited, over(8, "web v5 is held by a pin in b")},
 		{"rollback failed", []string{"a FAILED_ROLLBACK v4 rolled back"}, 0, failed("web v5 failed in a")},
-		{"failed, its fix is on the way", []string{"a CONVERGING v6 failed", "b WAITING_PRECONDITIONS v6 skipped" + up}, 0, failed("web v5 failed in a")},
+		{"failed, its fix is in progress", []string{"a CONVERGING v6 failed", "b WAITING_PRECONDITIONS v6 skipped" + up}, 0, failed("web v5 failed in a")},
 		{"superseded everywhere", []string{"a CONVERGED v6 skipped", "b CONVERGED v6 skipped"}, 0, over(0, "web v5 was skipped: a newer release entered a, b")},
 		{"superseded in one", []string{"a CONVERGED v6 succeeded", "b CONVERGED v6 skipped"}, 0, over(0, "web v5 converged in a")},
 		{"succeeded, then degraded", []string{"a DEGRADED v5 succeeded"}, 0, over(0, "web v5 converged in a")},
 		{"cancelled", []string{"a CONVERGED v5 succeeded", "b CONVERGED v4 cancelled"}, 0, over(2, "web v5 was cancelled in b")},
 		{"paused before", []string{"a PAUSED v5 pending", "b WAITING_PRECONDITIONS v5 pending" + up}, 0, over(8, "web v5 is paused in a")},
 		{"paused midway", []string{"a PAUSED v5 in progress"}, approvalIsWaited, over(8, "web v5 is paused in a")},
-		{"paused, moving elsewhere", []string{"a PAUSED v5 pending", "b CONVERGING v5 in progress"}, 0, outcome{why: "web v5 moves in b"}},
+		{"paused, in progress elsewhere", []string{"a PAUSED v5 pending", "b CONVERGING v5 in progress"}, 0, outcome{why: "web v5 is in progress in b"}},
 		{"approval", []string{"a CONVERGED v5 succeeded", "b WAITING_MANUAL_APPROVAL v5 pending"}, 0, over(8, "web v5 waits for an approval in b")},
-		{"approval, waited for", []string{"b WAITING_MANUAL_APPROVAL v5 pending"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits for an approval in b"}},
-		{"approval while another moves", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v5 pending"}, 0, outcome{why: "web v5 moves in a"}},
+		{"approval, awaited", []string{"b WAITING_MANUAL_APPROVAL v5 pending"}, approvalIsWaited, outcome{code: 8, why: "web v5 waits for an approval in b"}},
+		{"approval while another channel is in progress", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v5 pending"}, 0, outcome{why: "web v5 is in progress in a"}},
 		{"stop at approval at once", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v5 pending"}, approvalEndsNow, over(8, "web v5 waits for an approval in b")},
 		{"behind a release that waits for an approval", []string{"b WAITING_MANUAL_APPROVAL v4 pending"}, approvalEndsNow, over(8, "web v5 waits for an approval in b behind v4")},
-		{"behind a release that waits for an approval, on its way", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v4 pending"}, approvalEndsNow, outcome{why: "web v5 moves in a"}},
+		{"behind a release that waits for an approval, in progress", []string{"a CONVERGING v5 in progress", "b WAITING_MANUAL_APPROVAL v4 pending"}, approvalEndsNow, outcome{why: "web v5 is in progress in a"}},
 		{"approval, and a channel behind it that checks something", []string{"b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b alerts?"}, 0, over(8, "web v5 waits for an approval in b")},
 		{"approval, and another one behind it", []string{"b WAITING_MANUAL_APPROVAL v5 pending", "c WAITING_PRECONDITIONS v5 pending / channel-stable/b approval/c"}, 0, over(8, "web v5 waits for an approval in b")},
-		{"rolled back, and another one is there since", []string{"a CONVERGED v6 rolled back", "b WAITING_MANUAL_APPROVAL v6 failed"}, 0, failed("web v5 failed in b; web v5 was rolled back in a")},
+		{"rolled back, and another version runs since", []string{"a CONVERGED v6 rolled back", "b WAITING_MANUAL_APPROVAL v6 failed"}, 0, failed("web v5 failed in b; web v5 was rolled back in a")},
 		{"blocked by a dependency", []string{"b BLOCKED v5 pending"}, 0, failed("web v5 is blocked in b")},
-		{"a channel that it does not concern", []string{"a CONVERGED v5 succeeded", "new CONVERGING v6 -"}, 0, over(0, "web v5 converged in a")},
-		{"concerns none", []string{"new CONVERGED v6 -"}, 0, over(0, "web v5 converged")},
+		{"a channel without this release", []string{"a CONVERGED v5 succeeded", "new CONVERGING v6 -"}, 0, over(0, "web v5 converged in a")},
+		{"in no channel", []string{"new CONVERGED v6 -"}, 0, over(0, "web v5 converged")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			require.Equal(t, tt.want, exitFor(situation(t, tt.channels...), goal{release: "5", approval: tt.approval}))
@@ -115,7 +115,7 @@ func TestExitForRelease(t *testing.T) {
 	require.Equal(t, outcome{why: "web v5 waits in c for channel-stable/a"}, exitFor(rests, goal{release: "5"}))
 	s := situation(t, "a CONVERGED v5 succeeded", "b FAILED v5 failed")
 	require.Equal(t, over(0, "web v5 converged in a"), exitFor(s, goal{release: "5", channel: "a"}))
-	require.Equal(t, over(1, "release 4 is over and no longer listed"), exitFor(s, goal{release: "4"}))
+	require.Equal(t, over(1, "release 4 has ended and is no longer listed"), exitFor(s, goal{release: "4"}))
 	require.Equal(t, over(1, `shop/web has no release channel "c"; expected one of a, b`), exitFor(s, goal{release: "5", channel: "c"}))
 }
 
@@ -137,16 +137,16 @@ func TestExitForAChannelThatOnlyReports_A25(t *testing.T) {
 	require.Equal(t, over(0, "web v5 would be applied in a, where Converge only reports"), exit(waits))
 	require.Equal(t, over(0, "web v5 would be applied in a, where Converge only reports; it converged in b"), exit(waits, "b CONVERGED v5 succeeded"))
 	require.Equal(t, over(0, "web v5 would be applied in a, where Converge only reports; it waits for that in b"), exit(waits, "b WAITING_PRECONDITIONS v5 pending"+up))
-	require.Equal(t, outcome{why: "web v5 moves in b"}, exit(waits, "b CONVERGING v5 in progress"))
+	require.Equal(t, outcome{why: "web v5 is in progress in b"}, exit(waits, "b CONVERGING v5 in progress"))
 	require.Equal(t, failed("web v5 failed in b"), exit(waits, "b FAILED v5 failed"))
-	require.Equal(t, outcome{why: "web v5 waits in a for office-hours"}, exit("a WAITING_PRECONDITIONS v5 pending / office-hours"), "its gates are still asked")
+	require.Equal(t, outcome{why: "web v5 waits in a for office-hours"}, exit("a WAITING_PRECONDITIONS v5 pending / office-hours"), "its gates are still evaluated")
 }
 
 // Every status of the table, as the only channel of the service: `wait` without a version.
 func TestExitForService(t *testing.T) {
 	lacks := situation(t, "a CONVERGED v5 -", "b CONVERGED v4 -")
-	lacks.Channels[1].Lacks = "configuration 5 is not here, because v5 was cancelled: by bob"
-	require.Equal(t, over(0, "web converged in a, b; b: configuration 5 is not here, because v5 was cancelled: by bob"), exitFor(lacks, goal{}))
+	lacks.Channels[1].Lacks = "configuration 5 was not deployed here, because v5 was cancelled: by bob"
+	require.Equal(t, over(0, "web converged in a, b; b: configuration 5 was not deployed here, because v5 was cancelled: by bob"), exitFor(lacks, goal{}))
 	keeps := situation(t, "a CONVERGED v5 succeeded", "b CONVERGED v4-i5 succeeded")
 	keeps.Releases[1].Keeps = map[string]string{"b": "v4-i5"}
 	require.Equal(t, over(0, "web v5 converged in a, b as v4-i5"), exitFor(keeps, goal{release: "5"}))
@@ -155,18 +155,18 @@ func TestExitForService(t *testing.T) {
 		entities.StatusOrphaned:       over(0, "web converged"),
 		entities.StatusPaused:         over(8, "web is paused in a"),
 		entities.StatusFailedRollback: failed("web failed in a"),
-		entities.StatusRollingBack:    {why: "web moves in a"},
+		entities.StatusRollingBack:    {why: "web is in progress in a"},
 		entities.StatusFailed:         failed("web failed in a"),
-		entities.StatusUnknown:        {why: "web moves in a"},
-		entities.StatusSuspended:      over(8, "web waits at a step for a person in a"),
-		entities.StatusConverging:     {why: "web moves in a"},
-		entities.StatusDegraded:       {over: true, code: exitFailed, why: "web failed in a", next: "Next: wait for its repair, which converge explain tells of, or release a fix."},
+		entities.StatusUnknown:        {why: "web is in progress in a"},
+		entities.StatusSuspended:      over(8, "web waits for a person at a rollout step in a"),
+		entities.StatusConverging:     {why: "web is in progress in a"},
+		entities.StatusDegraded:       {over: true, code: exitFailed, why: "web failed in a", next: "Next: wait for its repair (see converge explain), or release a fix."},
 		entities.StatusManualApproval: over(8, "web waits for an approval in a"),
 		entities.StatusBlocked:        failed("web is blocked in a"),
 		entities.StatusPreconditions:  {why: "web waits in a"},
 		entities.StatusRolledBack:     failed("web was rolled back in a"),
 		entities.StatusCancelled:      over(2, "web was cancelled in a"),
-		entities.StatusProgressing:    {why: "web moves in a"},
+		entities.StatusProgressing:    {why: "web is in progress in a"},
 		entities.StatusConverged:      over(0, "web converged in a"),
 	}
 	for _, row := range entities.StatusTable() {
@@ -185,15 +185,15 @@ func TestExitForService(t *testing.T) {
 		channels []string
 		want     outcome
 	}{
-		{nil, outcome{why: "web moves in no channel yet"}},
-		{[]string{"a FAILED v5 -", "b CONVERGING v6 -"}, outcome{why: "web moves in b"}},
+		{nil, outcome{why: "web is in progress in no channel yet"}},
+		{[]string{"a FAILED v5 -", "b CONVERGING v6 -"}, outcome{why: "web is in progress in b"}},
 		{[]string{"a FAILED v5 -", "b PAUSED v5 -"}, failed("web failed in a")},
 		{[]string{"a PAUSED v5 -", "b WAITING_PRECONDITIONS v5 -" + up}, over(8, "web is paused in a")},
 		{[]string{"a CONVERGED v5 -", "b ORPHANED - -"}, over(0, "web converged in a")},
 		{[]string{"a CONVERGED v4 pending"}, outcome{why: "web waits in a"}},
-		{[]string{"a CONVERGED v4 pending", "b FAILED v5 failed"}, failed("web failed in b; a held by that")},
-		{[]string{"a SLEEPING v5 -"}, outcome{why: "web moves in a"}},
-		{[]string{"a CONVERGED - -", "b CONVERGED - -"}, over(0, "nothing was released of web yet")},
+		{[]string{"a CONVERGED v4 pending", "b FAILED v5 failed"}, failed("web failed in b; a blocked by that")},
+		{[]string{"a SLEEPING v5 -"}, outcome{why: "web is in progress in a"}},
+		{[]string{"a CONVERGED - -", "b CONVERGED - -"}, over(0, "no version of web was released yet")},
 		{[]string{"a CONVERGED v5 -", "b CONVERGED - -"}, over(0, "web converged in a; nothing was released yet to b")},
 		{[]string{"a CONVERGED v5 -", "b WAITING_MANUAL_APPROVAL v5 -", "c WAITING_PRECONDITIONS v5 - / channel-stable/b alerts?"}, over(8, "web waits for an approval in b")},
 	} {

@@ -67,11 +67,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // addFlags adds the flags that every verb has.
 func (f *Factory) addFlags(flags *pflag.FlagSet) {
-	flags.StringVarP(&f.format, "output", "o", "text", "text or json")
+	flags.StringVarP(&f.format, "output", "o", "text", "output format: text or json")
 	flags.StringVar(&f.conn.address, "address", "", "Temporal server, host:port (TEMPORAL_ADDRESS)")
 	flags.StringVarP(&f.conn.namespace, "namespace", "n", "", "Temporal namespace (TEMPORAL_NAMESPACE)")
-	flags.StringVar(&f.token, "token", "", "OIDC ID token that proves who asks, or none in spite of a login (CONVERGE_TOKEN)")
-	flags.BoolVar(&f.encrypt, "encrypt-payloads", false, "encrypt what Temporal keeps of this, with the first key of CONVERGE_STORE_KEY (CONVERGE_ENCRYPT_PAYLOADS)")
+	flags.StringVar(&f.token, "token", "", "OIDC ID token that proves the caller's identity, or none to ignore a login (CONVERGE_TOKEN)")
+	flags.BoolVar(&f.encrypt, "encrypt-payloads", false, "encrypt the payloads that Temporal stores, with the first key of CONVERGE_STORE_KEY (CONVERGE_ENCRYPT_PAYLOADS)")
 	flags.StringVar(&f.conn.profile, "profile", "", "profile in Temporal's configuration file (TEMPORAL_PROFILE)")
 }
 
@@ -162,7 +162,7 @@ func (f *Factory) confirm(ctx context.Context, yes bool, question string) error 
 		return nil
 	}
 	if !f.AskTTY {
-		return fmt.Errorf("%s needs --yes when nobody can be asked", question)
+		return fmt.Errorf("%s requires --yes when not running interactively", question)
 	}
 	fmt.Fprintf(f.Err, "%s? [y/N] ", question)
 	answered := make(chan string, 1)

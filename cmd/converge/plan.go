@@ -34,17 +34,17 @@ func newCmdPlan(f *Factory, runF func(context.Context, *planOptions) error) *cob
 	o := &planOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "plan [DIR] | SVC VERSION | [DIR | APP] --graph",
-		Short: "Show what a release or a configuration would change where it runs",
-		Long: `Show, for each channel and object, what a release of a version would change, or what
-publishing the configuration in a directory would. The workers ask the runtimes;
-nothing is published, released or applied.
+		Short: "Preview what a release or a configuration would change",
+		Long: `Preview, for each channel and object, what a release of a version would change, or what
+publishing the configuration in a directory would. The workers query the runtimes; nothing
+is published, released or applied.
 
-+ is made, ~ changed, -/+ removed and made anew, - removed, o left in place, ! refused.
-What is no longer declared, and says onDelete: remove, is shown with what stays of it.
-A channel that cannot be asked says why, and the exit status is 1.
++ is created, ~ changed, -/+ recreated, - removed, o left in place, ! refused.
+What is no longer declared, with onDelete: remove, is shown with what stays of it. If a
+channel cannot be planned, the reason is shown, and the exit status is 1.
 
-With --graph, show instead in which order the services of a configuration, or of the
-newest one of an application, are deployed and fitted together. Nobody is asked.`,
+With --graph, show the order in which the services of a configuration, or of the newest
+incarnation of an application, are deployed and integrated. No runtime is queried.`,
 		Example: `  converge plan shop/web v9
   converge plan web v9 -p replicas=3 -p canary:replicas=1
   converge plan examples/hello --exit-code
@@ -56,9 +56,9 @@ newest one of an application, are deployed and fitted together. Nobody is asked.
 	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter of the release: name=value or CHANNEL:name=value (repeatable)")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
-	cmd.Flags().BoolVar(&o.full, "full", false, "show every field with its whole path and value")
+	cmd.Flags().BoolVar(&o.full, "full", false, "show every field with its full path and value")
 	o.graph.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit 2 when something would change")
+	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "exit with status 2 if something would change")
 	return cmd
 }
 
@@ -72,15 +72,15 @@ func (o *planOptions) parse(args []string) error {
 	}
 	o.dir = first(append(args, ".")...)
 	if len(o.params) > 0 {
-		return fmt.Errorf("-p belongs to a release: converge plan SVC VERSION -p name=value")
+		return fmt.Errorf("-p applies to a release only: converge plan SVC VERSION -p name=value")
 	}
 	if info, e := os.Stat(o.dir); e == nil && info.IsDir() {
 		return nil
 	}
 	if _, e := o.f.parseService(o.dir); e == nil {
-		return fmt.Errorf("%s is no directory; of a service, a version is planned: converge plan %s VERSION", o.dir, o.dir)
+		return fmt.Errorf("%s is not a directory; to plan a release of a service, name a version: converge plan %s VERSION", o.dir, o.dir)
 	}
-	return fmt.Errorf("%s is no directory; usage: converge plan [DIR] or converge plan SVC VERSION", o.dir)
+	return fmt.Errorf("%s is not a directory; usage: converge plan [DIR] or converge plan SVC VERSION", o.dir)
 }
 
 func (o *planOptions) run(ctx context.Context) error {

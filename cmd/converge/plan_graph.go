@@ -31,10 +31,10 @@ type planGraph struct {
 var graphFormats = []string{"text", "json", "dot", "mermaid", "svg"}
 
 func (g *planGraph) flags(flags *pflag.FlagSet) {
-	flags.BoolVar(&g.wanted, "graph", false, "show in which order services are deployed and fitted together")
-	flags.StringVar(&g.channel, "channel", "", "with --graph: the release channel, where several have plans")
-	flags.StringSliceVar(&g.changed, "changed", nil, "with --graph: only what a change of these services makes necessary")
-	flags.StringVar(&g.ifFails, "if-fails", "", "with --graph: what is blocked when this service fails to deploy")
+	flags.BoolVar(&g.wanted, "graph", false, "show the order in which services are deployed and integrated")
+	flags.StringVar(&g.channel, "channel", "", "with --graph: the release channel, if several have plans")
+	flags.StringSliceVar(&g.changed, "changed", nil, "with --graph: only what a change of these services requires")
+	flags.StringVar(&g.ifFails, "if-fails", "", "with --graph: what is blocked if this service fails to deploy")
 	flags.StringVar(&g.format, "format", "", "with --graph: "+strings.Join(graphFormats, ", "))
 }
 
@@ -43,7 +43,7 @@ func (o *planOptions) parseGraph(args []string) error {
 	g := &o.graph
 	if !g.wanted {
 		if g.channel != "" || len(g.changed) > 0 || g.ifFails != "" || g.format != "" {
-			return errors.New("--channel, --changed, --if-fails and --format go with --graph")
+			return errors.New("--channel, --changed, --if-fails and --format require --graph")
 		}
 		return nil
 	}
@@ -146,13 +146,13 @@ func (g *planGraph) work(inc *incarnation.Incarnation) (*plan.Work, error) {
 	}
 	switch {
 	case len(planned) == 0:
-		return nil, fmt.Errorf("%s plans nothing: no service says how it is fitted together with others", inc.Application())
+		return nil, fmt.Errorf("%s has no plan: no service declares requirements or integrations", inc.Application())
 	case g.channel == "" && len(planned) == 1:
 		return inc.Work(planned[0]), nil
 	case g.channel == "":
 		return nil, fmt.Errorf("%s has plans in several release channels: --channel %s", inc.Application(), strings.Join(planned, " or "))
 	case !slices.Contains(planned, g.channel):
-		return nil, fmt.Errorf("%s plans nothing in a release channel %q%s", inc.Application(), g.channel, suggestion(g.channel, planned))
+		return nil, fmt.Errorf("%s has no plan in a release channel %q%s", inc.Application(), g.channel, suggestion(g.channel, planned))
 	}
 	return inc.Work(g.channel), nil
 }
@@ -187,7 +187,7 @@ func stepNames(steps []entities.Extension) []string {
 
 func graphText(work *plan.Work, p *plan.Plan, so []plan.Progress) string {
 	longest := p.Longest()
-	lines := fmt.Sprintf("%s in %s: %s, the longest way has %d\n", work.Application, work.Channel, count(len(p.Nodes), "piece")+" of work", len(longest))
+	lines := fmt.Sprintf("%s in %s: %s, the longest path has %d\n", work.Application, work.Channel, count(len(p.Nodes), "piece")+" of work", len(longest))
 	if len(work.Before) > 0 {
 		lines += "before: " + strings.Join(stepNames(work.Before), ", ") + "\n"
 	}

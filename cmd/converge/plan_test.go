@@ -35,13 +35,13 @@ func TestPlanFlags(t *testing.T) {
 	require.Equal(t, &planOptions{f: c.Factory, graph: graph}, got)
 
 	for line, want := range map[string]string{
-		"shop/web":      "shop/web is no directory; of a service, a version is planned: converge plan shop/web VERSION",
-		"Shop!":         "Shop! is no directory; usage: converge plan [DIR] or converge plan SVC VERSION",
-		dir + " -p a=1": "-p belongs to a release: converge plan SVC VERSION -p name=value",
+		"shop/web":      "shop/web is not a directory; to plan a release of a service, name a version: converge plan shop/web VERSION",
+		"Shop!":         "Shop! is not a directory; usage: converge plan [DIR] or converge plan SVC VERSION",
+		dir + " -p a=1": "-p applies to a release only: converge plan SVC VERSION -p name=value",
 		"a b c":         "usage: converge plan [DIR] | SVC VERSION | [DIR | APP] --graph",
 
 		"home other --graph":         "usage: converge plan [DIR | APP] --graph with --channel, --changed, --if-fails and --format",
-		dir + " --if-fails web":      "--channel, --changed, --if-fails and --format go with --graph",
+		dir + " --if-fails web":      "--channel, --changed, --if-fails and --format require --graph",
 		"home --graph --format jpeg": `--format "jpeg": expected one of text, json, dot, mermaid, svg`,
 	} {
 		_, err := parsed(t, c.Factory, newCmdPlan, strings.Fields(line)...)
@@ -115,7 +115,7 @@ func planOfV9() *preview.Plan {
 		{Runtime: "far", Present: "v8", Version: "v9", ItemPreview: item("far")},
 	}
 	channels[2].Omitted = 1
-	channels[4].Code, channels[4].Message = protocol.PreviewNoPlanner, "runtime edge (custom) cannot say what changes"
+	channels[4].Code, channels[4].Message = protocol.PreviewNoPlanner, "runtime edge (custom) cannot preview changes"
 	channels[5].Code, channels[5].Message = protocol.PreviewNoWorker, "no worker polls runtime/far"
 	return &preview.Plan{
 		Schema: preview.Schema, Application: "shop", Incarnation: 42,
@@ -147,7 +147,7 @@ func TestPlanText(t *testing.T) {
   o   Secret/old       no longer declared, left in place
   and 1 object more, too many to list
  same     no change
- edge     would be applied; runtime edge (custom) cannot say what changes
+ edge     would be applied; runtime edge (custom) cannot preview changes
   ~ version v8 → v9
   ~ env.A a → b
  far      cannot be planned: no worker polls runtime/far [no-worker]
@@ -175,27 +175,27 @@ func TestPlanTextOfADirectory(t *testing.T) {
 	plan := &preview.Plan{
 		Application: "shop", Incarnation: 42, Removed: []string{"old"}, Totals: protocol.PreviewTotals{Changed: 1},
 		Services: []preview.Service{
-			{Service: "api", Notes: []string{"nothing was released yet: nothing runs until converge release shop/api VERSION"}},
+			{Service: "api", Notes: []string{"no version was released yet; to deploy one: converge release shop/api VERSION"}},
 			{Service: "db", Version: "v1", Incarnation: 12, Known: true},
 			{Service: "web", Channels: []preview.Channel{
 				{Present: "v8", Version: "v8-i43", ItemPreview: item("staging", object("update", "Deployment/web", `spec.replicas|1|2`))},
 				{Version: "v8-i43", ItemPreview: item("eu")},
 			}},
 		},
-		Rules: &incarnation.Difference{Rules: []incarnation.Change{{Path: "canary", Kind: incarnation.Added, New: "at place 2"}}},
+		Rules: &incarnation.Difference{Rules: []incarnation.Change{{Path: "canary", Kind: incarnation.Added, New: "at position 2"}}},
 	}
 	text := planText{plan: plan}
 	require.Equal(t, `shop/api, changed configuration (not published)
- nothing was released yet: nothing runs until converge release shop/api VERSION
+ no version was released yet; to deploy one: converge release shop/api VERSION
 shop/db v1, incarnation 12 (released before)
 shop/web, changed configuration (not published)
  staging v8 → v8-i43  1 change
   ~ Deployment/web  replicas 1 → 2
  eu → v8-i43          no change
 shop/old is no longer declared: what runs is left in place, orphaned
-rules, which take effect at once and release nothing
+rules (take effect at once, release nothing)
  release channels
-   + canary  at place 2
+   + canary  at position 2
 1 object changes, 0 removed
 `, text.String())
 	nothing := planText{plan: &preview.Plan{Application: "shop", Services: []preview.Service{}}}
@@ -209,13 +209,13 @@ rules, which take effect at once and release nothing
 // The plan of a deletion lists what is removed, what stays and why, and what could not be determined.
 func TestPlanTextOfADeletion_A24(t *testing.T) {
 	kept := object("keep", "PersistentVolumeClaim/data")
-	kept.Message = "claims are kept unless the service says removeClaims: true"
+	kept.Message = "claims are kept unless the service sets removeClaims: true"
 	refused := object("refuse", "ConfigMap/settings")
 	refused.Message = "delete ConfigMap shop/settings: not today"
 	live := item("production", object("remove", "Deployment/web"), refused, kept)
 	live.Totals, live.Removal = protocol.PreviewTotals{Changed: 1, Removed: 1, Orphaned: 1, Refused: 1}, true
 	edge := item("edge")
-	edge.Removal, edge.Code, edge.Message = true, protocol.PreviewNoPlanner, "runtime edge (custom) cannot say what a removal takes down"
+	edge.Removal, edge.Code, edge.Message = true, protocol.PreviewNoPlanner, "runtime edge (custom) cannot preview a removal"
 	empty := item("new")
 	empty.Removal = true
 	service := preview.Service{Service: "web", Removal: true, Refused: "v9 is in progress in shop/web production", Notes: []string{"staging v8 stays: its channel only reports"}, Channels: []preview.Channel{
@@ -226,16 +226,16 @@ func TestPlanTextOfADeletion_A24(t *testing.T) {
  production v8  1 object removed, 1 left in place
   - Deployment/web
   ! ConfigMap/settings          delete ConfigMap shop/settings: not today
-  o PersistentVolumeClaim/data  claims are kept unless the service says removeClaims: true
- edge v8        taken down; runtime edge (custom) cannot say what a removal takes down
- new v7         nothing is there
-1 object removed, 1 left in place, 1 refused, 1 channel taken down without a preview
+  o PersistentVolumeClaim/data  claims are kept unless the service sets removeClaims: true
+ edge v8        deleted; runtime edge (custom) cannot preview a removal
+ new v7         no objects
+1 object removed, 1 left in place, 1 refused, 1 channel deleted without a preview
 `
 	text := planText{plan: plan, deletes: true}
-	require.Equal(t, "shop/web, to be taken down\n refused at present: v9 is in progress in shop/web production\n"+body, text.String())
+	require.Equal(t, "shop/web, to be deleted\n currently refused: v9 is in progress in shop/web production\n"+body, text.String())
 	plan.Services[0].Refused = ""
 	text = planText{plan: plan}
-	require.Equal(t, "shop/web, taken down as declared (not published)\n"+body, text.String(), "and not: left in place, orphaned")
+	require.Equal(t, "shop/web, deleted as declared (not published)\n"+body, text.String(), "and not: left in place, orphaned")
 }
 
 func TestPlanExit(t *testing.T) {
@@ -310,6 +310,6 @@ func TestPlanFoldsWhatOnlyCarriesTheVersion(t *testing.T) {
 	require.Equal(t, 2, carriers)
 	one := []protocol.PreviewChange{carrier("a"), distinct}
 	rest, carriers = withoutCarriers(one)
-	require.Equal(t, one, rest, "one is as short as the line that would stand for it")
+	require.Equal(t, one, rest, "a single object is as short as its summary")
 	require.Zero(t, carriers)
 }

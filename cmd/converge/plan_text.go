@@ -52,9 +52,9 @@ func (t *planText) service(s preview.Service) {
 	title := t.plan.Application + "/" + s.Service
 	switch {
 	case s.Removal && t.deletes:
-		title += ", to be taken down"
+		title += ", to be deleted"
 	case s.Removal:
-		title += ", taken down as declared (not published)"
+		title += ", deleted as declared (not published)"
 	case s.Version == "":
 		title += ", changed configuration (not published)"
 	case s.Known:
@@ -64,7 +64,7 @@ func (t *planText) service(s preview.Service) {
 	}
 	t.line("", "%s", title)
 	if s.Refused != "" {
-		t.line(" ", "%s", t.screen.Sign("!", "refused at present: "+oneLine(s.Refused)))
+		t.line(" ", "%s", t.screen.Sign("!", "currently refused: "+oneLine(s.Refused)))
 	}
 	for _, note := range s.Notes {
 		t.line(" ", "%s", note)
@@ -118,9 +118,9 @@ func (t *planText) removal(c preview.Channel, title string) {
 	goes, stays := c.Totals.Removed, c.Totals.Orphaned
 	switch {
 	case c.Unseen():
-		t.line(" ", "%s  taken down; %s", title, oneLine(c.Message))
+		t.line(" ", "%s  deleted; %s", title, oneLine(c.Message))
 	case len(c.Changes)+c.Omitted == 0:
-		t.line(" ", "%s  nothing is there", title)
+		t.line(" ", "%s  no objects", title)
 	default:
 		t.line(" ", "%s  %s removed, %d left in place", title, count(goes, "object"), stays)
 		t.objects(c.Changes)
@@ -150,7 +150,7 @@ func (t *planText) objects(all []protocol.PreviewChange) {
 		}
 	}
 	if carriers > 0 {
-		t.line("  ", "%s %s that only carry the version", t.screen.Sign("~", "~"), count(carriers, "object"))
+		t.line("  ", "%s %s with no change except the version", t.screen.Sign("~", "~"), count(carriers, "object"))
 	}
 }
 
@@ -262,7 +262,7 @@ func (t *planText) value(json string) string {
 
 // rules prints the changes that take effect at once, without a release.
 func (t *planText) rules(d *incarnation.Difference) {
-	t.line("", "rules, which take effect at once and release nothing")
+	t.line("", "rules (take effect at once, release nothing)")
 	for line := range strings.Lines(d.String()) {
 		t.line(" ", "%s", strings.TrimRight(line, "\n"))
 	}
@@ -313,7 +313,7 @@ func (t *planText) removalSummary() string {
 		parts = append(parts, fmt.Sprintf("%d refused", p.Totals.Refused))
 	}
 	if p.Unseen > 0 {
-		parts = append(parts, count(p.Unseen, "channel")+" taken down without a preview")
+		parts = append(parts, count(p.Unseen, "channel")+" deleted without a preview")
 	}
 	if p.Failed > 0 {
 		parts = append(parts, count(p.Failed, "channel")+" could not be planned")

@@ -38,20 +38,24 @@ func newCmdRelease(f *Factory, runF func(context.Context, *releaseOptions) error
 	o := &releaseOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "release SVC VERSION | release APP SVC=VERSION...",
-		Short: "Release a version of a service, or of several under one id",
-		Long: `Release a version of a service: it goes through the release channels, each under its rules.
-Versions of several services of an application are one release: all accepted or none. Its
-address is APP@ID, which status, explain, wait, approve, reject, bypass, cancel, retry and
-rollback take in place of SVC VERSION. Parameters are then given as SVC/name=value.
+		Short: "Release a version of a service, or of several services",
+		Long: `Release a version of a service: it goes through the release channels, each with its rules.
+Versions of several services of an application form a joint release: all are accepted or
+none. Its address is APP@ID, which status, explain, wait, approve, reject, bypass, cancel,
+retry and rollback take in place of SVC VERSION. Parameters are then given as
+SVC/name=value.
 
-A new name takes the newest incarnation; a known name means the same bytes again.
-Parameters are given as name=value for all channels or CHANNEL:name=value for one.
-true, false and numbers are sent as such; put a value in double quotes to send text.
---strategy says how it follows other releases, instead of what the service declares:
-latest has it skip those that wait before it, train has it go in order, and immediate
-also ends what is in progress before it.
---aspect releases values of an aspect that the service declares, beside its version: each
-instance keeps the version that is there, and other aspects. Its name is in the answer.
+A new version takes the newest incarnation; a known version means the same bytes again.
+Parameters are given as name=value for all channels or CHANNEL:name=value for one. true,
+false and numbers are sent as such; put a value in double quotes to send text.
+
+--strategy overrides the strategy that the service declares: latest skips older releases
+that wait, train keeps the order, and immediate also ends older releases in progress.
+
+--aspect releases values of an aspect that the service declares, independent of its
+version: each instance keeps its current version, and other aspects. Its name is in the
+answer.
+
 --wait follows the release: Ctrl-C stops watching, never the release.`,
 		Example: `  converge release shop/web v9 --wait
   converge release web v9 -p replicas=3 -p 'tag="007"' -p canary:replicas=1
@@ -69,20 +73,20 @@ instance keeps the version that is there, and other aspects. Its name is in the 
 				return o.readJoint(args)
 			}
 			if o.id != "" {
-				return errors.New("--id is for a release of several services: converge release APP SVC=VERSION SVC=VERSION")
+				return errors.New("--id applies to a joint release only: converge release APP SVC=VERSION SVC=VERSION")
 			}
 			return f.readService(args, &o.service, &o.version)
 		}),
 	}
-	cmd.Flags().StringVar(&o.id, "id", "", "of several services: the id of their release (default: made up)")
+	cmd.Flags().StringVar(&o.id, "id", "", "id of a joint release (default: generated)")
 	cmd.Flags().StringArrayVarP(&o.params, "param", "p", nil, "parameter: name=value or CHANNEL:name=value (repeatable)")
-	cmd.Flags().StringVar(&o.aspect, "aspect", "", "release values of this aspect, and no version")
-	cmd.Flags().StringVar(&o.requestID, "request-id", "", "the same id is the same release (default: random)")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept with the release")
-	cmd.Flags().StringVar(&o.strategy, "strategy", "", "how it follows other releases: latest, train or immediate (default: as declared)")
-	cmd.Flags().BoolVarP(&o.wait, "wait", "w", false, "follow the release to its end")
-	cmd.Flags().BoolVar(&o.stop, "stop-at-approval", false, "with --wait: exit 8 as soon as an approval can be given")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --wait: exit 3 after this long (default: never)")
+	cmd.Flags().StringVar(&o.aspect, "aspect", "", "release values of this aspect instead of a version")
+	cmd.Flags().StringVar(&o.requestID, "request-id", "", "idempotency key: the same id is the same release (default: random)")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, kept with the release")
+	cmd.Flags().StringVar(&o.strategy, "strategy", "", "strategy of the release: latest, train or immediate (default: as declared)")
+	cmd.Flags().BoolVarP(&o.wait, "wait", "w", false, "follow the release until it ends")
+	cmd.Flags().BoolVar(&o.stop, "stop-at-approval", false, "with --wait: exit with status 8 as soon as an approval can be given")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --wait: give up after this duration, with exit status 3 (default: never)")
 	return cmd
 }
 
@@ -140,7 +144,7 @@ func (o *releaseOptions) request() (protocol.ReleaseRequest, error) {
 
 func (o *releaseOptions) checkFlags() error {
 	if !o.wait && (o.stop || o.timeout != 0) {
-		return fmt.Errorf("--stop-at-approval and --timeout need --wait")
+		return fmt.Errorf("--stop-at-approval and --timeout require --wait")
 	}
 	return nil
 }
@@ -252,7 +256,7 @@ func (l *journalLog) ask(s protocol.Status, r protocol.ReleaseStatus) {
 	in := releaseGroups(s, r, goal{})
 	if out := in.person(s.Service + " " + r.Version); in.asksNow() && out.why+out.next != l.asked {
 		l.asked = out.why + out.next
-		l.f.note("%s", joined(" ", out.why+".", out.next, "Ctrl-C stops watching; the release goes on."))
+		l.f.note("%s", joined(" ", out.why+".", out.next, "Ctrl-C stops watching; the release continues."))
 	}
 }
 

@@ -32,17 +32,17 @@ func newCmdReport(f *Factory, runF func(context.Context, *reportOptions) error) 
 	o := &reportOptions{f: f, since: period(30 * day)}
 	cmd := &cobra.Command{
 		Use:   "report SVC|APP",
-		Short: "Sum up releases, lead time, failures and recoveries",
-		Long: `Sum up what the history says of a period in the four numbers of DORA, for the last
-channels of each service, those that no other channel waits for, or for those named.
+		Short: "Report releases, lead time, failures and recoveries",
+		Long: `Report the four DORA metrics of a period from the history, for the last channels of each
+service, those that no other channel waits for, or for the named ones.
 
-A deployment is a release that succeeded or failed in the channel, in the period; what
-returns to an earlier version, a pin and a restart are none. The lead time for changes
-is from the acceptance of the release to its success, waits for people included: what
-came before, from the commit on, Converge does not know. The change failure rate is the
-share of deployments that failed, or were rolled back even after they had succeeded. The
-failed deployment recovery time is from the failure to the next success in the channel.
-Times are medians.`,
+A deployment is a release that succeeded or failed in the channel, in the period; a return
+to an earlier version, a pin and a restart are none. The lead time for changes is from the
+acceptance of the release to its success, including waits for people: what came before,
+from the commit on, is unknown to Converge. The change failure rate is the share of
+deployments that failed, or were rolled back even after they had succeeded. The failed
+deployment recovery time is from the failure to the next success in the channel. Times are
+medians.`,
 		Example: `  converge report shop
   converge report shop --since 90d --svg shop.svg
   converge report shop/web --channel staging --output json`,
@@ -52,8 +52,8 @@ Times are medians.`,
 			return err
 		}),
 	}
-	cmd.Flags().Var(&o.since, "since", "the period until now: days (30d), or a duration (12h)")
-	cmd.Flags().StringSliceVarP(&o.channels, "channel", "c", nil, "of these release channels instead of the last ones")
+	cmd.Flags().Var(&o.since, "since", "length of the period until now: days (30d), or a duration (12h)")
+	cmd.Flags().StringSliceVarP(&o.channels, "channel", "c", nil, "these release channels instead of the last ones")
 	cmd.Flags().StringVar(&o.svg, "svg", "", "write a chart to this SVG file")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	return cmd

@@ -12,9 +12,10 @@ import (
 func newCmdRollout(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
-		Short: "Let a rollout go on that waits at a step of its own, or take it back",
-		Long: `Act on rollouts that another controller does in steps of its own: those of Argo Rollouts.
-While one waits at a step for a person its channel is SUSPENDED, and no deadline passes.`,
+		Short: "Promote or abort a paused rollout",
+		Long: `Promote or abort rollouts that another controller runs in steps of its own: those of Argo
+Rollouts. While one is paused at a step for a person, its channel is SUSPENDED, and no
+deadline passes.`,
 		Example: `  converge rollout promote shop/web prod-eu
   converge rollout abort shop/web prod-eu --reason "errors in checkout"`,
 	}
@@ -25,30 +26,30 @@ While one waits at a step for a person its channel is SUSPENDED, and no deadline
 func newCmdPromote(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	cmd, o := newServiceCmd(f, protocol.Promote, runF, cobra.Command{
 		Use:   "SVC [CHANNEL]",
-		Short: "Let a rollout go on that waits at a step of its own",
-		Long: `Let a rollout go on past the step at which it waits, as kubectl argo rollouts promote does;
-with --full, past all that are left. Without CHANNEL: wherever one waits. What was asked is
-carried out by a worker, and what came of it is in converge history. A pause holds it.
+		Short: "Promote a paused rollout",
+		Long: `Promote a rollout past the step at which it is paused, like kubectl argo rollouts promote;
+with --full, past all remaining steps. Without CHANNEL: every paused rollout. A worker
+carries out the request, and converge history shows the result. A pause holds it.
 
-A Canary of Flagger is let go on at its gate; this says where.`,
+A Canary of Flagger is promoted at its gate; the answer says where.`,
 		Example: `  converge rollout promote shop/web prod-eu --reason "looks good"
   converge rollout promote shop/web prod-eu --full`,
 	}, rolloutRequest)
-	cmd.Flags().BoolVar(&o.full, "full", false, "skip all steps that are left, analysis included")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept in the history")
+	cmd.Flags().BoolVar(&o.full, "full", false, "skip all remaining steps, including analysis")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, kept in the history")
 	return cmd
 }
 
 func newCmdAbort(f *Factory, runF func(context.Context, *serviceOptions) error) *cobra.Command {
 	cmd, o := newServiceCmd(f, protocol.Abort, runF, cobra.Command{
 		Use:   "SVC [CHANNEL]",
-		Short: "Take back a rollout that goes on in steps of its own",
-		Long: `Take a rollout back that is under way, as kubectl argo rollouts abort does: traffic returns
-to the version before. Its release has failed then, and what follows is what follows any
-failure. Without CHANNEL: wherever one is under way. No pause holds it.`,
+		Short: "Abort a rollout",
+		Long: `Abort a rollout in progress, like kubectl argo rollouts abort: traffic returns to the
+previous version. Its release has then failed, with the same consequences as any failure.
+Without CHANNEL: every rollout in progress. A pause does not hold it.`,
 		Example: `  converge rollout abort shop/web prod-eu --reason "errors in checkout"`,
 	}, rolloutRequest)
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, kept in the history")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, kept in the history")
 	return cmd
 }
 

@@ -26,9 +26,9 @@ type scopeOptions struct {
 func newCmdPause(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
 	return newScopeCmd(f, protocol.Pause, runF, cobra.Command{
 		Short: "Pause a service, a channel, an application, a runtime or everything",
-		Long: `Pause a service, one channel of it, every service of an application, whatever runs on a
-runtime, or everything where they are: still observed, never applied. An apply in flight
-is left to finish. Services that come later are paused too.`,
+		Long: `Pause a service, one of its channels, every service of an application, everything on a
+runtime, or everything: it is still observed, but never applied. An apply in progress
+finishes. Services that are added later are paused too.`,
 		Example: `  converge pause shop/web --channel prod-eu --reason "incident 12"
   converge pause shop --yes
   converge pause runtime/eks-eu --yes --reason "cluster upgrade"
@@ -39,9 +39,9 @@ is left to finish. Services that come later are paused too.`,
 func newCmdResume(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
 	return newScopeCmd(f, protocol.Resume, runF, cobra.Command{
 		Short: "End a pause",
-		Long: `End the pause of a service, of one channel of it, of an application, of a runtime, or of
-everything. Each pause is ended where it was begun: a service that was paused by itself
-stays so.`,
+		Long: `End the pause of a service, of one of its channels, of an application, of a runtime, or of
+everything. Each pause ends only where it began: a service that was paused individually
+stays paused.`,
 		Example: `  converge resume shop/web --channel prod-eu`,
 	})
 }
@@ -49,7 +49,7 @@ stays so.`,
 func newCmdRefresh(f *Factory, runF func(context.Context, *scopeOptions) error) *cobra.Command {
 	return newScopeCmd(f, protocol.Refresh, runF, cobra.Command{
 		Short:   "Observe the runtime now instead of at the next poll",
-		Long:    `Observe what runs now, instead of when the next reading is due.`,
+		Long:    `Observe what runs now, before the next reading is due.`,
 		Example: `  converge refresh shop/web`,
 	})
 }
@@ -82,11 +82,11 @@ func newScopeCmd(f *Factory, verb string, runF func(context.Context, *scopeOptio
 		cmd.Flags().BoolVar(&o.all, "all", false, "everything: all services of all applications")
 	}
 	if verb == protocol.Pause {
-		cmd.Flags().StringSliceVar(&o.except, "except", nil, "with --all: applications that are left alone")
+		cmd.Flags().StringSliceVar(&o.except, "except", nil, "with --all: applications to exclude")
 	}
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "this release channel only")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, shown to everybody who asks")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask before touching more than one service")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, shown to other users")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation if more than one service is affected")
 	return cmd
 }
 

@@ -35,17 +35,17 @@ func newCmdSet(f *Factory, runF func(context.Context, *setOptions) error) *cobra
 	o := &setOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "set SOURCE PATH VALUE",
-		Short: "Change one value of a configuration where it is written",
+		Short: "Change a value of a configuration in its git repository",
 		Long: `Change one value in a git repository, by a commit to the branch that SOURCE names. PATH is
-KIND/NAME and a field, as in Service/web.parameters[name=greeting].default; it has to be
-there. Comments and layout stay. What would not be valid is not pushed. Where somebody else
-pushes meanwhile it is tried again, unless they changed the same value.
+KIND/NAME and a field, as in Service/web.parameters[name=greeting].default; it must exist.
+Comments and layout are kept. An invalid result is not pushed. If somebody else pushes at
+the same time, the change is retried, unless they changed the same value. Nothing is
+published: use converge watch or converge apply.
 
-Nothing is published: converge watch does that, or converge apply.
-
-With --then it goes in steps: PATH gets the value first; once that is published and what it
-changes has converged, the next path gets it, by a commit of its own. A step that fails ends
-it. Run again, it goes on: what has the value already is only waited for.`,
+With --then, the change is made in steps: PATH gets the value first; once that is
+published and its changes have converged, the next path gets it, in a commit of its own. A
+step that fails ends the command. A second run resumes: a path that already has the value
+is only waited for.`,
 		Example: `  converge set 'git::https://github.com/acme/shop//deploy?ref=main' \
     Service/web.custom.env.GREETING hi --was hello
   converge set 'git::https://github.com/acme/shop//deploy' \
@@ -57,22 +57,22 @@ it. Run again, it goes on: what has the value already is only waited for.`,
 		o.source, o.path, o.value, o.wasGiven = args[0], args[1], args[2], cmd.Flags().Changed("was")
 		return nil
 	})
-	cmd.Flags().StringVar(&o.was, "was", "", "only if it has this value now")
-	cmd.Flags().StringVar(&o.author, "author", "", "who commits, as 'Ada <ada@acme.dev>' (default: user.name and user.email of git)")
+	cmd.Flags().StringVar(&o.was, "was", "", "change it only if this is its current value")
+	cmd.Flags().StringVar(&o.author, "author", "", "author of the commit, as 'Ada <ada@acme.dev>' (default: user.name and user.email of git)")
 	cmd.Flags().StringVarP(&o.message, "message", "m", "", "message of the commit (default: what was set)")
 	cmd.Flags().StringVar(&o.store, "store", "", "store with the runtimes that other applications define (CONVERGE_STORE)")
 	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
-	cmd.Flags().StringArrayVar(&o.then, "then", nil, "then this path gets the value, too, once what changed before has converged (repeatable)")
-	cmd.Flags().DurationVar(&o.pause, "pause", 0, "with --then: wait so long between two steps")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --then: a step fails that has not converged after so long (default: never)")
-	cmd.Flags().BoolVar(&o.revert, "revert", false, "with --then: where a step fails, take back what was committed, the last first")
+	cmd.Flags().StringArrayVar(&o.then, "then", nil, "next path that gets the value, once the previous change has converged (repeatable)")
+	cmd.Flags().DurationVar(&o.pause, "pause", 0, "with --then: time to wait between two steps")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "with --then: fail a step that has not converged after this duration (default: never)")
+	cmd.Flags().BoolVar(&o.revert, "revert", false, "with --then: if a step fails, revert what was committed, the last first")
 	cmd.Flags().BoolVar(&o.publish, "publish", false, "with --then: publish each step, as converge apply does")
 	return cmd
 }
 
 func (o *setOptions) run(ctx context.Context) error {
 	if len(o.then) == 0 && (o.pause != 0 || o.timeout != 0 || o.revert || o.publish) {
-		return errors.New("--pause, --timeout, --revert and --publish: expected --then beside them")
+		return errors.New("--pause, --timeout, --revert and --publish require --then")
 	}
 	source, err := origin.Parse(o.source)
 	if err != nil {
@@ -80,7 +80,7 @@ func (o *setOptions) run(ctx context.Context) error {
 	}
 	editor, ok := source.(origin.Editor)
 	if !ok {
-		return fmt.Errorf("%s cannot be written from here; a git repository can: git::URL//PATH?ref=BRANCH", source)
+		return fmt.Errorf("%s is read-only; expected a git repository: git::URL//PATH?ref=BRANCH", source)
 	}
 	e := origin.Edit{Path: o.path, Value: o.value, Message: first(o.message, fmt.Sprintf("Set %s to %s", o.path, o.value))}
 	if o.wasGiven {
@@ -104,9 +104,9 @@ func (o *setOptions) run(ctx context.Context) error {
 		return o.f.screen().JSON(done)
 	}
 	if done.Commit == "" {
-		return o.f.screen().Lines(fmt.Sprintf("%s is %q already", o.path, done.Before))
+		return o.f.screen().Lines(fmt.Sprintf("%s is already %q", o.path, done.Before))
 	}
-	return o.f.screen().Lines(fmt.Sprintf("%s: %q is %q by commit %s, in %s", o.path, done.Before, done.After, done.Commit[:12], done.File))
+	return o.f.screen().Lines(fmt.Sprintf("%s: changed %q to %q in commit %s, in %s", o.path, done.Before, done.After, done.Commit[:12], done.File))
 }
 
 // who returns the author of the commit.
@@ -120,10 +120,10 @@ func (o *setOptions) who() (name, email string, err error) {
 	}
 	config, err := gitconfig.LoadConfig(gitconfig.GlobalScope)
 	if err != nil {
-		return "", "", fmt.Errorf("the configuration of git cannot be read: %w", err)
+		return "", "", fmt.Errorf("read the git configuration: %w", err)
 	}
 	if config.User.Name == "" || config.User.Email == "" {
-		return "", "", errors.New("who commits is not known; name them: --author 'Ada <ada@acme.dev>', or git config --global user.name and user.email")
+		return "", "", errors.New("the author of the commit is unknown; set --author 'Ada <ada@acme.dev>', or git config --global user.name and user.email")
 	}
 	return config.User.Name, config.User.Email, nil
 }

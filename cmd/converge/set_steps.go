@@ -52,7 +52,7 @@ type setStep struct {
 func (s setStep) String() string {
 	text := s.Path + ": " + s.State
 	if s.Commit != "" {
-		text += fmt.Sprintf(", %q is %q by commit %s", s.Before, s.After, s.Commit[:12])
+		text += fmt.Sprintf(", changed %q to %q in commit %s", s.Before, s.After, s.Commit[:12])
 	}
 	return text + entities.Because(s.Why)
 }
@@ -111,7 +111,7 @@ func (s *steps) step(ctx context.Context, one *setStep) error {
 	fail := func(err error) error {
 		one.Why = err.Error()
 		if coded := new(exitErr); errors.As(err, &coded) && coded.err == nil { // the error is already printed
-			one.Why = "what it changes has not converged"
+			one.Why = "its changes have not converged"
 		}
 		return err
 	}
@@ -232,7 +232,7 @@ func (s *steps) published(ctx context.Context, commit string, floor int64) (prot
 			return now, nil
 		}
 		if !said && !s.publish {
-			s.f.note("waiting until it is published, which converge watch does")
+			s.f.note("waiting for converge watch to publish it")
 		}
 		if s.f.Sleep(ctx, pollSoon) != nil {
 			return now, s.late(ctx, "it was not published")
@@ -297,7 +297,7 @@ func (s *steps) converge(ctx context.Context, names []serviceName, number int64)
 				break
 			}
 			if s.f.Sleep(ctx, pollSoon) != nil {
-				return s.late(ctx, n.String()+" did not hear of it")
+				return s.late(ctx, n.String()+" was not notified")
 			}
 		}
 	}
@@ -317,15 +317,15 @@ func (s *steps) takeBack(ctx context.Context) {
 		}
 		e := s.edit
 		e.Path, e.Value, e.Was, e.Check = one.Path, one.Before, &one.After, s.compile
-		e.Message = fmt.Sprintf("Take back %s: it is %s again", one.Path, one.Before)
+		e.Message = fmt.Sprintf("Revert %s to %s", one.Path, one.Before)
 		back, err := s.editor.Edit(ctx, e)
 		if err != nil {
-			s.f.note("%s is not taken back: %v", one.Path, err)
+			s.f.note("%s was not reverted: %v", one.Path, err)
 			continue
 		}
 		one.State, one.Edited = stepTakenBack, back
 	}
 	if err := s.publishIt(ctx); err != nil {
-		s.f.note("what was taken back is not published: %v", err)
+		s.f.note("the reverted changes were not published: %v", err)
 	}
 }

@@ -38,18 +38,16 @@ func newCmdSimulate(f *Factory, runF func(context.Context, *simulateOptions) err
 	o := &simulateOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "simulate SVC VERSION | simulate SVC --aspect NAME | simulate APP --plan",
-		Short: "Play a release forward: when would it be where, and what does it wait for until then",
-		Long: `Play a release forward in virtual time, from the service as it is now, by its rules
-and through the decisions that the service itself would make. Nothing is released.
+		Short: "Simulate when a release would reach each channel, and what it would wait for",
+		Long: `Simulate a release in virtual time, from the current state of the service, with its rules
+and the decisions that the service itself would make. Nothing is released. Allowed times
+and denied versions are evaluated. Checks that query other systems (metrics, alerts, other
+services) are assumed to pass, and listed as such. An approval ends the simulation, unless
+--approved grants each as soon as it is requested.
 
-Allowed times and denied versions are evaluated as they would be. Checks that ask somebody
-else (metrics, alerts, other services) are assumed to pass, and said to be. Approvals
-end the play, unless --approved gives each as soon as it is asked for.
-
---aspect plays a release of values of an aspect, whichever these are.
-
---plan plays the plan of an application's newest incarnation, or of a directory: in
-which order, and how long, if deployments and commands take so long each.`,
+--aspect simulates a release of values of an aspect, regardless of the values. --plan
+simulates the plan of an application's newest incarnation, or of a directory: its order
+and duration, if each deployment and command takes the given time.`,
 		Example: `  converge simulate shop/web v9 --at 2026-12-23T16:00 --zone Europe/Paris --approved
   converge simulate web v9 --export plan.svg
   converge simulate web --aspect flags
@@ -71,13 +69,13 @@ which order, and how long, if deployments and commands take so long each.`,
 			return o.checkExport()
 		}),
 	}
-	cmd.Flags().StringVar(&o.aspect, "aspect", "", "play values of this aspect, and no version")
-	cmd.Flags().StringVar(&o.at, "at", "", "when it is released: RFC 3339 or 2026-12-23T16:00 (default: now)")
-	cmd.Flags().StringVar(&o.zone, "zone", "", "time zone of --at and of what is printed (default: this machine's)")
+	cmd.Flags().StringVar(&o.aspect, "aspect", "", "simulate values of this aspect instead of a version")
+	cmd.Flags().StringVar(&o.at, "at", "", "time of the release: RFC 3339 or 2026-12-23T16:00 (default: now)")
+	cmd.Flags().StringVar(&o.zone, "zone", "", "time zone of --at and of the output (default: this machine's)")
 	cmd.Flags().StringVar(&o.export, "export", "", "write a Gantt chart to this SVG file")
 	cmd.Flags().DurationVar(&o.apply, "apply", time.Minute, "how long an apply takes until its objects are stable")
-	cmd.Flags().DurationVar(&o.until, "until", 90*24*time.Hour, "how far to play, from the release on")
-	cmd.Flags().BoolVar(&o.approved, "approved", false, "every approval is given as soon as it is asked for")
+	cmd.Flags().DurationVar(&o.until, "until", 90*24*time.Hour, "how much time to simulate, from the release on")
+	cmd.Flags().BoolVar(&o.approved, "approved", false, "grant every approval as soon as it is requested")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	o.plan.flags(cmd.Flags())
 	return cmd

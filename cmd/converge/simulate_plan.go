@@ -24,28 +24,28 @@ type simulatedPlan struct {
 }
 
 func (p *simulatedPlan) flags(flags *pflag.FlagSet) {
-	flags.BoolVar(&p.wanted, "plan", false, "play the plan of an application, or of a directory")
-	flags.StringVar(&p.graph.channel, "channel", "", "with --plan: the release channel, where several have plans")
-	flags.StringSliceVar(&p.graph.changed, "changed", nil, "with --plan: only what a change of these services makes necessary")
+	flags.BoolVar(&p.wanted, "plan", false, "simulate the plan of an application, or of a directory")
+	flags.StringVar(&p.graph.channel, "channel", "", "with --plan: the release channel, if several have plans")
+	flags.StringSliceVar(&p.graph.changed, "changed", nil, "with --plan: only what a change of these services requires")
 	flags.StringVar(&p.graph.ifFails, "if-fails", "", "with --plan: the deployments of this service fail")
-	flags.IntVar(&p.limit, "max-parallelism", 0, "with --plan: how many nodes run at once (default: as is declared)")
-	flags.DurationVar(&p.command, "command", 0, "with --plan: how long a node takes that runs a command (default 10s)")
+	flags.IntVar(&p.limit, "max-parallelism", 0, "with --plan: maximum number of concurrent nodes (default: as declared)")
+	flags.DurationVar(&p.command, "command", 0, "with --plan: duration of a node that runs a command (default 10s)")
 }
 
 // unused refuses flags that are valid only with --plan.
 func (p *simulatedPlan) unused() error {
 	if g := &p.graph; g.channel != "" || len(g.changed) > 0 || g.ifFails != "" || p.limit != 0 || p.command != 0 {
-		return errors.New("--channel, --changed, --if-fails, --max-parallelism and --command go with --plan")
+		return errors.New("--channel, --changed, --if-fails, --max-parallelism and --command require --plan")
 	}
 	return nil
 }
 
 func (p *simulatedPlan) parse(o *simulateOptions, args []string) error {
 	if len(args) != 1 || o.aspect != "" || o.approved {
-		return errors.New("usage: converge simulate APP --plan, with neither a version nor --aspect nor --approved")
+		return errors.New("usage: converge simulate APP --plan, without a version, --aspect or --approved")
 	}
 	if p.limit < 0 || p.command < 0 || o.apply < 0 {
-		return errors.New("--max-parallelism, --command and --apply: expected nothing below 0")
+		return errors.New("--max-parallelism, --command and --apply must not be negative")
 	}
 	if p.command == 0 {
 		p.command = 10 * time.Second
@@ -63,7 +63,7 @@ func (o *simulateOptions) runPlan(ctx context.Context, at time.Time) error {
 	of := planOptions{f: o.f, dir: o.plan.dir, store: o.store, graph: o.plan.graph}
 	inc, err := of.graphOf(ctx)
 	if err != nil {
-		return o.f.problems(err, "; nothing played")
+		return o.f.problems(err, "; nothing simulated")
 	}
 	work, p, err := of.graph.plan(inc)
 	if err != nil {
@@ -90,5 +90,5 @@ func (o *simulateOptions) runPlan(ctx context.Context, at time.Time) error {
 		}{"converge.plan-simulation/v1", played})
 	}
 	return o.f.screen().Lines(append(played.Table(),
-		fmt.Sprintf("if each deployment takes %s, and each command %s, and every gate passes", o.apply, o.plan.command))...)
+		fmt.Sprintf("assuming that each deployment takes %s, each command takes %s, and every gate passes", o.apply, o.plan.command))...)
 }

@@ -37,7 +37,7 @@ func (f *Factory) fetch(ctx context.Context, source string) (origin.Tree, error)
 func (f *Factory) storeFor(ctx context.Context, tree origin.Tree, flag string) (string, error) {
 	store, err := f.storeOf(ctx, publish.ApplicationIn(tree.Dir), tree.Dir, flag)
 	if err == nil && tree.Root != "" && store == storeIn(tree.Dir) {
-		return "", fmt.Errorf("no application has a store yet that this one could lie in; name one: --store URL, or CONVERGE_STORE [no-store]")
+		return "", fmt.Errorf("no application uses a store yet; name one: --store URL, or CONVERGE_STORE [no-store]")
 	}
 	return store, err
 }

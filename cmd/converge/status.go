@@ -38,13 +38,13 @@ func newCmdStatus(f *Factory, runF func(context.Context, *statusOptions) error) 
 	cmd := &cobra.Command{
 		Use:   "status [APP|SVC|APP@ID]",
 		Short: "Show what runs in each channel and what it waits for",
-		Long: `Show each channel of a service, of an application's services, or of all of them:
-what runs, what it is moving to, and what it waits for.
+		Long: `Show each channel of a service, of an application's services, or of all services: what
+runs, what is being deployed, and what it waits for.
 
---commits lists what the newest release of each channel brings to it: the commits since what
-is there, of a configuration that comes from a git repository.
+--commits lists the commits that the newest release of each channel brings to it: those
+since the current version, if the configuration comes from a git repository.
 
---watch keeps it up to date: a live table on a terminal, new lines when piped, one
+--watch keeps the output up to date: a live table on a terminal, new lines when piped, one
 JSON document per change with --output json.`,
 		Example: `  converge status
   converge status shop --watch
@@ -66,17 +66,17 @@ JSON document per change with --output json.`,
 			return err
 		}),
 	}
-	cmd.Flags().BoolVar(&o.objects, "objects", false, "list the objects of each channel too, with versions, replicas, links and events")
-	cmd.Flags().BoolVar(&o.fleets, "instances", false, "list the instances of each fleet too, those that are not as desired first")
-	cmd.Flags().BoolVar(&o.commits, "commits", false, "list the commits that the newest release of each channel brings to it, too")
+	cmd.Flags().BoolVar(&o.objects, "objects", false, "also list the objects of each channel, with versions, replicas, links and events")
+	cmd.Flags().BoolVar(&o.fleets, "instances", false, "also list the instances of each fleet, those that are not as desired first")
+	cmd.Flags().BoolVar(&o.commits, "commits", false, "also list the commits that the newest release of each channel brings to it")
 	cmd.Flags().StringVar(&o.store, "store", "", "with --commits: "+storeUsage)
-	cmd.Flags().BoolVar(&o.watch, "watch", false, "keep it up to date until Ctrl-C")
+	cmd.Flags().BoolVar(&o.watch, "watch", false, "update the output until Ctrl-C")
 	return cmd
 }
 
 func (o *statusOptions) run(ctx context.Context) error {
 	if o.watch && o.commits {
-		return errors.New("--commits: expected no --watch beside it")
+		return errors.New("--commits cannot be combined with --watch")
 	}
 	if o.watch {
 		return o.follow(ctx)
@@ -197,7 +197,7 @@ func (o *statusOptions) follow(ctx context.Context) error {
 			return err
 		}
 		if err != nil && !lost {
-			o.f.note("%v; trying again", err)
+			o.f.note("%v; retrying", err)
 			live.Below()
 		}
 		if lost = err != nil; !lost {

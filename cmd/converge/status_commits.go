@@ -91,7 +91,7 @@ func (w withCommits) lines() (lines []string) {
 			lines = append(lines, fmt.Sprintf("  and %d more: --output json", more))
 		}
 		if b.Unknown != "" {
-			lines = append(lines, "  not all are known: "+b.Unknown)
+			lines = append(lines, "  incomplete: "+b.Unknown)
 		}
 	}
 	return lines

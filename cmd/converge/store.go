@@ -22,7 +22,7 @@ func (f *Factory) ownStore(flag, stated string) (string, error) {
 	}
 	path, isURL := strings.CutPrefix(stated, "file://")
 	if !isURL && strings.Contains(stated, "://") || strings.ContainsAny(path, "?#\n") {
-		return "", fmt.Errorf("the store is %q, as the workflow says; if that is yours, say so: --store URL, or CONVERGE_STORE [stated-store]", stated)
+		return "", fmt.Errorf("the workflow reports the store %q; confirm it with --store URL, or CONVERGE_STORE [stated-store]", stated)
 	}
 	return stated, nil
 }
@@ -35,7 +35,7 @@ func (f *Factory) storeRead(flag, stated string) (string, error) {
 		return at, err
 	}
 	if info, err := os.Stat(filepath.FromSlash(strings.TrimPrefix(at, "file://"))); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("the store is the directory %q, as the workflow says, which is not on this machine; say where it is to be had: --store URL, or CONVERGE_STORE [store-elsewhere]", at)
+		return "", fmt.Errorf("the workflow reports the store directory %q, which is not on this machine; name it with --store URL, or CONVERGE_STORE [store-elsewhere]", at)
 	}
 	return at, nil
 }

@@ -17,8 +17,8 @@ import (
 func newCmdStore(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "store",
-		Short:   "Keep the store small",
-		Long:    "Keep the store small, which has all that was ever published and released.",
+		Short:   "Manage the store",
+		Long:    "Manage the store, which contains everything that was ever published and released.",
 		Example: `  converge store gc --dry-run`,
 	}
 	cmd.AddCommand(newCmdCollect(f, nil))
@@ -43,14 +43,15 @@ func newCmdCollect(f *Factory, runF func(context.Context, *collectOptions) error
 	o := &collectOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "gc",
-		Short: "Remove from the store what nothing refers to any more",
-		Long: `Remove content from the store that nothing refers to any more: no service and no release,
-nothing that was published, released or written down within --keep, and no history that
-Temporal still has. It takes two runs: the first sets aside what is older than --older-than,
-and a later one removes what has been aside for as long and was not read again. Trails of
-what people did, numbers and what versions are called are not content, and stay.
+		Short: "Remove unreferenced content from the store",
+		Long: `Remove content from the store that nothing refers to: no service and no release, nothing
+that was published, released or recorded within --keep, and no history that Temporal still
+has. It takes two runs: the first sets aside what is older than --older-than, and a later
+one removes what has been set aside for as long and was not read again. Audit trails,
+numbers and the names of versions are not content, and stay.
 
-It may run beside workers, and be cut off. What cannot be read ends it with nothing removed.`,
+It can run while workers run, and can be interrupted. If something cannot be read, nothing
+is removed.`,
 		Example: `  converge store gc --dry-run
   converge store gc --store s3://releases --keep 720h`,
 		Args: asUsed,
@@ -61,10 +62,10 @@ It may run beside workers, and be cut off. What cannot be read ends it with noth
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&o.store, "store", "", "the store: a URL or a directory (CONVERGE_STORE; default: the one that an application names)")
-	cmd.Flags().BoolVar(&o.dry, "dry-run", false, "change nothing, and say what would be")
-	cmd.Flags().DurationVar(&o.grace, "older-than", defaultGrace, "only what was put or set aside so long ago")
-	cmd.Flags().DurationVar(&o.keep, "keep", defaultKeep, "how long what was published and released stays, whatever became of it")
+	cmd.Flags().StringVar(&o.store, "store", "", "store: a URL or a directory (CONVERGE_STORE; default: the one that an application reports)")
+	cmd.Flags().BoolVar(&o.dry, "dry-run", false, "show what would be removed; change nothing")
+	cmd.Flags().DurationVar(&o.grace, "older-than", defaultGrace, "minimum age of content to set aside or remove")
+	cmd.Flags().DurationVar(&o.keep, "keep", defaultKeep, "how long published and released content is kept in any case")
 	return cmd
 }
 
@@ -90,7 +91,7 @@ func (o *collectOptions) run(ctx context.Context) error {
 		return o.f.screen().JSON(kinds)
 	}
 	if o.dry {
-		o.f.note("nothing was changed; without --dry-run this would be done")
+		o.f.note("dry run: nothing was changed")
 	}
 	return o.f.screen().Table(collected(kinds))
 }
@@ -101,7 +102,7 @@ func (o *collectOptions) open(ctx context.Context) (*store.Store, error) {
 
 // collected returns the table of the removed objects of each kind, and their total.
 func collected(kinds []store.CollectedKind) show.Table {
-	t := show.Table{Header: []string{"KIND", "KEPT", "SET ASIDE", "WAITING", "CAME BACK", "REMOVED"}}
+	t := show.Table{Header: []string{"KIND", "KEPT", "SET ASIDE", "WAITING", "RESTORED", "REMOVED"}}
 	all := store.CollectedKind{Kind: "all"}
 	for _, k := range kinds {
 		for n, of := range counts(&k) {

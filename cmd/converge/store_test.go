@@ -14,8 +14,8 @@ func TestStatedStoreIsNotOpened(t *testing.T) {
 	for _, tt := range []struct{ flag, stated, want, refused string }{
 		{"", "/var/lib/converge/store", "/var/lib/converge/store", ""},
 		{"", "file:///var/lib/converge", "file:///var/lib/converge", ""},
-		{"", "s3://evil?endpoint=https://evil.example", "", `the store is "s3://evil?endpoint=https://evil.example", as the workflow says`},
-		{"", "file:///tmp/x?secret_key_path=/etc/passwd", "", "as the workflow says"},
+		{"", "s3://evil?endpoint=https://evil.example", "", `the workflow reports the store "s3://evil?endpoint=https://evil.example"`},
+		{"", "file:///tmp/x?secret_key_path=/etc/passwd", "", "the workflow reports the store"},
 		{"s3://mine", "s3://evil", "s3://mine", ""},
 	} {
 		c := newConsole(t, &fakeAPI{})
@@ -31,13 +31,13 @@ func TestStatedStoreIsNotOpened(t *testing.T) {
 	s.Store = "s3://evil?endpoint=http://127.0.0.1:1"
 	for _, line := range []string{"history shop/web", "logs shop/web prod"} {
 		_, said := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{}}}}).run(t, line)
-		require.Contains(t, said, "if that is yours, say so: --store URL, or CONVERGE_STORE [stated-store]", line)
+		require.Contains(t, said, "confirm it with --store URL, or CONVERGE_STORE [stated-store]", line)
 	}
 
 	s.Store = filepath.Join(t.TempDir(), "elsewhere")
 	for _, line := range []string{"history shop/web", "history shop/web --verify", "logs shop/web prod"} {
 		_, said := newConsole(t, &fakeAPI{statuses: map[string][]any{"service/shop/web": {s, protocol.HistoryAnswer{}}}}).run(t, line)
-		require.Contains(t, said, "which is not on this machine; say where it is to be had: --store URL, or CONVERGE_STORE [store-elsewhere]", line)
+		require.Contains(t, said, "which is not on this machine; name it with --store URL, or CONVERGE_STORE [store-elsewhere]", line)
 		require.NoDirExists(t, s.Store, line)
 	}
 }

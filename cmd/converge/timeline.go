@@ -28,10 +28,11 @@ func newCmdTimeline(f *Factory, runF func(context.Context, *timelineOptions) err
 	o := &timelineOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "timeline SVC|APP",
-		Short: "Draw what was and is where and when",
-		Long: `Draw when each of the newest releases waited, went out, ran and failed in each channel,
-as its history and its status say: here, or as an SVG file. A wait is labelled by what
-held it the longest; what a check said at the time is in no history.`,
+		Short: "Chart version history per channel",
+		Long: `Chart when each of the newest releases waited, was deployed, ran and failed in each
+channel, from its history and its status: in the terminal, or as an SVG file. A wait is
+labelled with the condition that held it the longest; results of checks are not in the
+history.`,
 		Example: `  converge timeline shop/web
   converge timeline shop --last 3 --svg shop.svg
   converge timeline shop/web --output json`,
@@ -42,7 +43,7 @@ held it the longest; what a check said at the time is in no history.`,
 		}),
 	}
 	cmd.Flags().StringVar(&o.svg, "svg", "", "write the chart to this SVG file")
-	cmd.Flags().IntVar(&o.last, "last", 5, "the last so many releases of each service; 0 is all")
+	cmd.Flags().IntVar(&o.last, "last", 5, "number of releases to show per service; 0 for all")
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	return cmd
 }
@@ -77,7 +78,7 @@ func (o *timelineOptions) run(ctx context.Context) error {
 			o.f.note("%s: %s", d.Service, d.Problem)
 		}
 		if len(d.Entries) == 0 {
-			o.f.note("nothing was released of %s yet", d.Service)
+			o.f.note("no version of %s was released yet", d.Service)
 			continue
 		}
 		if err := o.f.screen().Lines(append([]string{d.Service}, timeline.Lines(d.Entries, now, now.Location())...)...); err != nil {
@@ -148,7 +149,7 @@ func (f *Factory) trail(ctx context.Context, n serviceName, location string, now
 		}
 	}
 	if err != nil {
-		unasked = fmt.Sprintf("what it is now is not known: %s", err)
+		unasked = fmt.Sprintf("the current state is unknown: %s", err)
 	}
 	return in, unasked, nil
 }
@@ -195,5 +196,5 @@ func (o *historyOptions) lastSpec(ctx context.Context) (*entities.Spec, error) {
 			return &spec, err
 		}
 	}
-	return nil, fmt.Errorf("no incarnation of %s has it", application)
+	return nil, fmt.Errorf("no incarnation of %s contains it", application)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // broughtBack is the message for a service whose workflow ended without a request to end it.
-const broughtBack = "its workflow is gone; while it is declared, it is started again within a minute"
+const broughtBack = "its workflow has ended; while it is declared, it is restarted within a minute"
 
 // unmanaged returns the services of a target that are not managed, with the reason: services that were unmanaged (converge unmanage),
 // and services whose workflow has ended and was not restarted yet. Neither has a workflow to query.
@@ -36,7 +36,7 @@ func (f *Factory) unmanaged(ctx context.Context, t target) ([]protocol.Status, e
 		if reason, err := api.Ended(ctx, protocol.InstallationID()); err != nil {
 			return nil, err
 		} else if strings.Contains(reason, protocol.ExportedBy) {
-			expected = reason + ", to go on elsewhere; nothing is looked after here any more"
+			expected = reason + ", to continue elsewhere; nothing is managed here any more"
 		}
 	}
 	for _, n := range gone {

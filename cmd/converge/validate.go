@@ -26,9 +26,9 @@ type sourceOptions struct {
 func newCmdValidate(f *Factory, runF func(context.Context, *sourceOptions) error) *cobra.Command {
 	return newDirCmd(f, runF, (*sourceOptions).validate, cobra.Command{
 		Use:   "validate [SOURCE]",
-		Short: "Find everything wrong with a configuration",
-		Long: `Check a configuration and print everything that is wrong with it at once: file, line,
-column, and what was expected. No server is needed.
+		Short: "Validate a configuration",
+		Long: `Validate a configuration and print all errors at once: file, line, column, and what was
+expected. No server is needed.
 
 ` + sourceUsage,
 		Example: `  converge validate examples/hello
@@ -104,7 +104,7 @@ func (o *sourceOptions) compiled(ctx context.Context, consequence string) (*comp
 	var found config.Problems
 	elsewhere := func(p config.Problem) bool { return p.Code == compile.UnknownRuntime }
 	if errors.As(err, &found) && slices.ContainsFunc(found, elsewhere) && first(o.store, o.f.Env("CONVERGE_STORE")) == "" {
-		consequence += "; for the runtimes that other applications define, name the store that they are applied to: --store URL"
+		consequence += "; to use runtimes that other applications define, name the store of those applications: --store URL"
 	}
 	return nil, o.f.problems(err, consequence)
 }

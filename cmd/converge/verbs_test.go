@@ -86,17 +86,17 @@ func TestReleaseWait(t *testing.T) {
 10:50:41 UTC canary   target v8 → v9
 10:51:15 UTC canary   FAILED CrashLoopBackOff
 10:51:33 UTC canary   ROLLED_BACK; v9 barred here
-web v9 was rolled back in canary; prod held by that. Next: retry, cancel, or release a fix. See: converge explain shop/web
-! connection lost: it went away; trying again
-! connected again
+web v9 was rolled back in canary; prod blocked by that. Next: retry, cancel, or release a fix. See: converge explain shop/web
+! connection lost: it went away; retrying
+! reconnected
 `},
 		{"Ctrl-C stops watching", "release shop/web v9 --wait", failing()[:1], 5 * time.Second, exitInterrupted, `release 19: web v9 from incarnation 42
 10:50:02 UTC staging  target v8 → v9
-! stopped watching; web goes on. See: converge status shop/web
+! stopped watching; web continues. See: converge status shop/web
 `},
 		{"timed out", "release shop/web v9 --wait --timeout 5ms", failing()[:1], 0, exitTimeout, `release 19: web v9 from incarnation 42
 10:50:02 UTC staging  target v8 → v9
-! converge: timed out after 5ms: web v9 moves in staging
+! converge: timed out after 5ms: web v9 is in progress in staging
 `},
 		{"stop at approval", "release shop/web v9 --wait --stop-at-approval", []any{moment("staging WAITING_MANUAL_APPROVAL v8 v9 pending")}, 0, exitPerson, `release 19: web v9 from incarnation 42
 web v9 waits for an approval in staging. See: converge explain shop/web
@@ -130,7 +130,7 @@ func TestReleaseIsRetriedUnderOneRequestID(t *testing.T) {
 		refuse: []error{fmt.Errorf("%w: reset", errLost), fmt.Errorf("%w: reset", errLost)},
 	})
 	code, said := c.run(t, "release shop/web v9 --request-id ci-811 -p replicas=3 -p canary:replicas=1")
-	require.Equal(t, "release 19: web v9 from incarnation 42\n! connection lost: reset; trying again\n! connection lost: reset; trying again\n", said)
+	require.Equal(t, "release 19: web v9 from incarnation 42\n! connection lost: reset; retrying\n! connection lost: reset; retrying\n", said)
 	require.Equal(t, exitDone, code)
 	want := `service/shop/web release {"by":"alice","requestId":"ID","version":"v9","parameters":{"replicas":3},"channelParameters":{"canary":{"replicas":1}}}`
 	require.Equal(t, []string{want, want, want}, c.api.updates)
@@ -150,7 +150,7 @@ func TestVerbsSay(t *testing.T) {
 	}{
 		{line: "pause shop/web -c prod --reason drill", answer: protocol.Answer{Message: "paused"}, want: "paused\n"},
 		{line: "pause shop/web", refuse: []error{&refusedError{"already paused"}}, code: 1, want: "! converge: refused: already paused\n"},
-		{line: "pause shop", code: 1, want: "! converge: pause 2 services of shop needs --yes when nobody can be asked\n"},
+		{line: "pause shop", code: 1, want: "! converge: pause 2 services of shop requires --yes when not running interactively\n"},
 		{line: "pause shop --yes", answer: protocol.Answer{Message: "paused"}, want: "paused\n"},
 		{line: "pause shop", input: "y\n", answer: protocol.Answer{Message: "paused"}, want: "paused\n! pause 2 services of shop? [y/N] "},
 		{line: "pause shop", input: "\n", code: 1, want: "! pause 2 services of shop? [y/N] converge: not confirmed; nothing changed\n"},
@@ -158,19 +158,19 @@ func TestVerbsSay(t *testing.T) {
 		{line: "release shop/web v10 --request-id ci", answer: accepted, code: 1, want: "! converge: request id ci was accepted before, as release 19 of version v9; nothing new was released\n"},
 		{line: "cancel shop/web v9", answer: protocol.Answer{Message: "cancelled"}, want: "cancelled\n"},
 		{line: "cancel shop/web --except v9", answer: protocol.Answer{Message: "2 releases, v7 to v8, cancelled in prod"}, want: "2 releases, v7 to v8, cancelled in prod\n"},
-		{line: "cancel shop/web", code: 1, want: "! converge: give one of VERSION, --older-than and --except\n"},
-		{line: "cancel shop/web v9 --older-than v9", code: 1, want: "! converge: give one of VERSION, --older-than and --except\n"},
-		{line: "cancel shop@autumn --except v9", code: 1, want: "! converge: give one of VERSION, --older-than and --except\n"},
-		{line: "retry shop/web v9", refuse: []error{lost, lost, lost}, code: 1, want: "! connection lost: reset; trying again\n! connection lost: reset; trying again\n! converge: retry shop/web: connection lost: reset; whether it was accepted is not known: see converge status shop/web, and converge doctor where that does not answer\n"},
+		{line: "cancel shop/web", code: 1, want: "! converge: expected one of VERSION, --older-than and --except\n"},
+		{line: "cancel shop/web v9 --older-than v9", code: 1, want: "! converge: expected one of VERSION, --older-than and --except\n"},
+		{line: "cancel shop@autumn --except v9", code: 1, want: "! converge: expected one of VERSION, --older-than and --except\n"},
+		{line: "retry shop/web v9", refuse: []error{lost, lost, lost}, code: 1, want: "! connection lost: reset; retrying\n! connection lost: reset; retrying\n! converge: retry shop/web: connection lost: reset; it may have been accepted: see converge status shop/web, or converge doctor if that gets no answer\n"},
 		{line: "refresh shop/wob", code: 1, want: "! converge: no service shop/wob; did you mean shop/web?\n"},
 		{line: "refresh nothing/site", code: 1, want: "! converge: no service nothing/site; did you mean blog/site?\n"},
 		{line: "status shap", code: 1, want: "! converge: no application shap with services; did you mean shop?\n"},
 		{line: "wait shop/web", code: 8, want: "web is paused in prod. See: converge explain shop/web\n"},
 		{line: "wait shop/web -c staging", want: "web converged in staging.\n"},
 		{line: "wait shop/web v9 --channel staging", want: "web v9 converged in staging.\n"},
-		{line: "wait shop/web v1", code: 1, want: "! converge: no release of shop/web is called v1; listed are v9\n"},
+		{line: "wait shop/web v1", code: 1, want: "! converge: shop/web has no release v1; known releases: v9\n"},
 		{line: "explain shop/web nowhere", code: 1, want: "! converge: shop/web has no release channel \"nowhere\"; expected one of staging, prod\n"},
-		{line: "explain shop/web staging", want: "shop/web staging runs v9, as desired, since 10:50 UTC (20s ago).\nNothing was read from a runtime yet.\n"},
+		{line: "explain shop/web staging", want: "shop/web staging runs v9, as desired, since 10:50 UTC (20s ago).\nNo reading from a runtime yet.\n"},
 		{line: "status shop/web", want: header + "web\tstaging\tCONVERGED\tv9\tv9\t20s\t\nweb\tprod\tPAUSED\tv8\tv9\t20s\t\n\nRELEASE\tstaging\tprod\tWAITS FOR\nweb v9\tsucceeded\tpending\tprod is paused\n"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestStatusWatchPiped(t *testing.T) {
 RELEASE	staging	WAITS FOR
 web v9	in progress	
 web	staging	CONVERGED	v9	v9		
-! connection lost: reset; trying again
+! connection lost: reset; retrying
 `, said)
 	require.Equal(t, exitInterrupted, code)
 }
@@ -263,7 +263,7 @@ func TestExplainInLocalTime(t *testing.T) {
  SUCCEEDED process/web
 What happened (times are CET):
  11:50:02 staging  CONVERGED at v9
-Last news from the runtime 11:50:10 CET (10s ago).
+Last reading from the runtime 11:50:10 CET (10s ago).
 `, said)
 }
 

@@ -26,12 +26,11 @@ func newCmdWait(f *Factory, runF func(context.Context, *waitOptions) error) *cob
 	o := &waitOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "wait SVC [VERSION] | wait APP@ID",
-		Short: "Wait until a service, or one release of it, has settled",
-		Long: `Wait until nothing moves by itself any more: everywhere, or in one channel.
-
-With VERSION, its newest release is waited for; without, the service as it is. Of APP@ID,
-a release of several services, all are waited for, and the gravest exit status counts.
-Waiting costs no history. Ctrl-C stops waiting and nothing else.`,
+		Short: "Wait until a service or a release has settled",
+		Long: `Wait until nothing changes without a person any more, in all channels or in one. With
+VERSION, wait for its newest release; without, for the service. With APP@ID, a joint
+release, wait for all its services; the most severe exit status counts. Waiting adds
+nothing to the workflow's history. Ctrl-C stops waiting and nothing else.`,
 		Example: `  converge wait shop/web
   converge wait shop/web v9 --channel staging --timeout 10m
   converge wait shop@autumn`,
@@ -45,7 +44,7 @@ Waiting costs no history. Ctrl-C stops waiting and nothing else.`,
 		}),
 	}
 	cmd.Flags().StringVarP(&o.channel, "channel", "c", "", "wait for this release channel only")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "exit 3 after this long (default: never)")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "give up after this duration, with exit status 3 (default: never)")
 	return cmd
 }
 
@@ -65,7 +64,7 @@ func (o *waitOptions) run(ctx context.Context) error {
 	if o.version != "" {
 		r, ok := releaseWhere(s, func(r protocol.ReleaseStatus) bool { return r.Version == o.version })
 		if !ok {
-			return fmt.Errorf("no release of %s is called %s; listed are %s", o.service, o.version, versions(s))
+			return fmt.Errorf("%s has no release %s; known releases: %s", o.service, o.version, versions(s))
 		}
 		g.release = r.ID
 	}
@@ -131,12 +130,12 @@ func (w *follower) follow(ctx context.Context) (protocol.Status, outcome, error)
 			return s, last, err
 		case err != nil:
 			if !lost {
-				w.f.note("%v; trying again", err)
+				w.f.note("%v; retrying", err)
 			}
 			lost = true
 		default:
 			if lost {
-				w.f.note("connected again")
+				w.f.note("reconnected")
 			}
 			lost = false
 			if err := w.saw(s); err != nil {
@@ -155,7 +154,7 @@ func (w *follower) follow(ctx context.Context) (protocol.Status, outcome, error)
 // ended distinguishes a timeout from Ctrl-C.
 func (w *follower) ended(parent context.Context, last outcome) error {
 	if errors.Is(context.Cause(parent), errInterrupted) {
-		w.f.note("stopped watching; %s goes on. See: converge status %s", w.name.service, w.name)
+		w.f.note("stopped watching; %s continues. See: converge status %s", w.name.service, w.name)
 		return exit(exitInterrupted)
 	}
 	if parent.Err() != nil {

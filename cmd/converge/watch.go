@@ -37,13 +37,13 @@ func newCmdWatch(f *Factory, runF func(context.Context, *watchOptions) error) *c
 	cmd := &cobra.Command{
 		Use:   "watch SOURCE...",
 		Short: "Publish a configuration whenever it changes",
-		Long: `Look at sources again and again, and publish what is new, as apply does. Changes within
-a short time become one incarnation, which names its causes. What cannot be published is
-said and tried again, and the next change is taken in its place. One source holds up no
-other. Started again, it goes on: what was published last is known where it was published.
+		Long: `Poll sources, and publish what changed, as converge apply does. Changes within a short
+time become one incarnation, which names its causes. A failed publication is reported and
+retried, until the next change replaces it. Sources do not delay each other. After a
+restart it resumes, since the last publication is recorded in the application.
 
 ` + sourceUsage + `
-A repository is asked for its refs only, until one of them changes.`,
+A repository is only polled for its refs, until one of them changes.`,
 		Example: `  converge watch 'git::https://github.com/acme/shop//deploy?ref=main'
   converge watch shop billing 'exec::./render --all' --interval 5m`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -56,9 +56,9 @@ A repository is asked for its refs only, until one of them changes.`,
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", storeUsage)
 	cmd.Flags().BoolVar(&o.allowCommands, "allow-commands", false, allowCommandsUsage)
-	cmd.Flags().DurationVar(&o.interval, "interval", 30*time.Second, "time between two looks at a source")
-	cmd.Flags().DurationVar(&o.quiet, "quiet", 3*time.Second, "publish once nothing changed for so long")
-	cmd.Flags().DurationVar(&o.most, "within", 30*time.Second, "publish at the latest so long after the first change")
+	cmd.Flags().DurationVar(&o.interval, "interval", 30*time.Second, "time between two polls of a source")
+	cmd.Flags().DurationVar(&o.quiet, "quiet", 3*time.Second, "publish once nothing changed for this time")
+	cmd.Flags().DurationVar(&o.most, "within", 30*time.Second, "publish at the latest this long after the first change")
 	return cmd
 }
 
@@ -67,7 +67,7 @@ func (o *watchOptions) run(ctx context.Context) error {
 		return fmt.Errorf("--interval %v: expected at least %v", o.interval, leastInterval)
 	}
 	if o.quiet < 0 || o.most < o.quiet {
-		return fmt.Errorf("--quiet %v --within %v: expected one that is not longer than the other", o.quiet, o.most)
+		return fmt.Errorf("--quiet %v --within %v: expected --quiet not longer than --within", o.quiet, o.most)
 	}
 	o.f.Out, o.f.Err = &oneByOne{Writer: o.f.Out}, &oneByOne{Writer: o.f.Err}
 	api, err := o.f.client(ctx)
@@ -125,7 +125,7 @@ func (o *watchOptions) publish(ctx context.Context, c client.Client, name string
 // report prints a problem of a source, and its end.
 func (o *watchOptions) report(name string, err error) {
 	if err == nil {
-		o.f.note("%s: goes on", name)
+		o.f.note("%s: recovered", name)
 		return
 	}
 	o.f.note("%s: %v", name, err)

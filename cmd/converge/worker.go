@@ -47,19 +47,19 @@ func newCmdWorker(f *Factory, runF func(context.Context, *workerOptions) error) 
 	o := &workerOptions{f: f}
 	cmd := &cobra.Command{
 		Use:   "worker",
-		Short: "Serve workflows and activities until Ctrl-C",
-		Long: `Serve the services of a Temporal namespace until Ctrl-C: decide, observe runtimes and
-apply. As many workers as wanted share the work. With --runtime, serve only the readings
-and applies of one runtime that says worker: remote.
+		Short: "Run a worker",
+		Long: `Run a worker for the services of a Temporal namespace until Ctrl-C: decide, observe
+runtimes and apply. Any number of workers share the work. With --runtime, serve only the
+readings and applies of one runtime with worker: remote.
 
-Ctrl-C and SIGTERM let applies end: whatever ends the worker later must leave it as much
-time as --stop-timeout says. A second one ends it at once.
+After Ctrl-C or SIGTERM, applies in progress may finish: allow the worker as much time to
+stop as --stop-timeout. A second signal ends it at once.
 
-Workers of two versions may serve at the same time when each says which it is, as a
-build of a worker deployment: workflows stay with the build that they began their run
-with. The workers of the build that is current wake the others in waves; each begins
-its next run there. --set-current makes a build the current one as soon as it serves,
-unless it was that before and was replaced.`,
+Workers of two versions can run at the same time if each names itself as a build of a
+worker deployment: a workflow run stays with the build that started it. The workers of the
+current build wake the other workflows in waves; each starts its next run on the current
+build. --set-current makes a build the current one as soon as it serves, unless it was
+current before and was replaced.`,
 		Example: `  converge worker --store s3://releases?region=eu-west-1
   converge worker --root shop=/srv/shop --root /srv/others
   converge worker --runtime edge --store s3://releases?region=eu-west-1
@@ -70,24 +70,24 @@ unless it was that before and was replaced.`,
 	}
 	cmd.Flags().StringVar(&o.store, "store", "", "incarnation store: a URL or a directory (CONVERGE_STORE; default: .converge/store of the directory's application)")
 	cmd.Flags().StringVar(&o.runtime, "runtime", "", "serve this remote runtime only")
-	cmd.Flags().StringArrayVar(&o.roots, "root", nil, "directory of an application, in which its commands start: DIR for all, or APPLICATION=DIR; repeatable (default: the one that it was published from)")
-	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "move the installation of the store to this namespace, from one that is gone; or go on with a store that was lost")
-	cmd.Flags().StringSliceVar(&o.allowEnv, "allow-env", nil, "variables of this environment that a configuration may name by workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)")
-	cmd.Flags().StringSliceVar(&o.allow, "allow-secret", nil, "secrets that a configuration may name: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN, * at the end for all that begin so (CONVERGE_ALLOW_SECRET)")
-	cmd.Flags().StringArrayVar(&o.ageKeys, "sops-age-key-file", nil, "file of age identities for what SOPS encrypted: FILE for all applications, or APPLICATION=FILE; repeatable (default: SOPS_AGE_KEY_FILE and SOPS_AGE_KEY)")
-	cmd.Flags().DurationVar(&o.stop, "stop-timeout", worker.DefaultStopTimeout, "how long applies may take to end when the worker stops")
+	cmd.Flags().StringArrayVar(&o.roots, "root", nil, "working directory of the commands of an application: DIR for all, or APPLICATION=DIR; repeatable (default: the directory that it was published from)")
+	cmd.Flags().BoolVar(&o.takeOver, "take-over", false, "move the installation of the store to this namespace, from one that no longer exists; or resume with a store that was lost")
+	cmd.Flags().StringSliceVar(&o.allowEnv, "allow-env", nil, "environment variables that a configuration may reference with workerEnv, as NAME or PREFIX* (CONVERGE_ALLOW_ENV)")
+	cmd.Flags().StringSliceVar(&o.allow, "allow-secret", nil, "secrets that a configuration may reference: kubernetes:[CONTEXT/]NAMESPACE/NAME, aws:[REGION:]NAME or aws:ARN; a trailing * matches any suffix (CONVERGE_ALLOW_SECRET)")
+	cmd.Flags().StringArrayVar(&o.ageKeys, "sops-age-key-file", nil, "file of age identities that decrypt SOPS files: FILE for all applications, or APPLICATION=FILE; repeatable (default: SOPS_AGE_KEY_FILE and SOPS_AGE_KEY)")
+	cmd.Flags().DurationVar(&o.stop, "stop-timeout", worker.DefaultStopTimeout, "how long applies may take to finish when the worker stops")
 	cmd.Flags().StringVar(&o.metrics, "metrics", "", "serve /metrics, /healthz and /readyz at PORT, on the loopback address only, or at HOST:PORT (CONVERGE_METRICS)")
-	cmd.Flags().StringVar(&o.format, "log-format", "text", "of the log, on stderr: text or json")
-	cmd.Flags().StringVar(&o.level, "log-level", "warn", "debug, info, warn or error; from info on each apply is a line")
-	cmd.Flags().StringVar(&o.version.Name, "deployment", "", "worker deployment that this is a version of (default: none, workers are replaced in place)")
-	cmd.Flags().StringVar(&o.version.Build, "build", "", "build id of this version, with --deployment")
+	cmd.Flags().StringVar(&o.format, "log-format", "text", "format of the log on stderr: text or json")
+	cmd.Flags().StringVar(&o.level, "log-level", "warn", "debug, info, warn or error; info logs each apply")
+	cmd.Flags().StringVar(&o.version.Name, "deployment", "", "name of the worker deployment (default: none, workers are replaced in place)")
+	cmd.Flags().StringVar(&o.version.Build, "build", "", "with --deployment: build id of this worker")
 	cmd.Flags().BoolVar(&o.version.SetCurrent, "set-current", false, "make this build the current one of its deployment")
 	return cmd
 }
 
 func (o *workerOptions) check() error {
 	if o.stop < 0 {
-		return fmt.Errorf("worker: --stop-timeout %s: expected none below 0", o.stop)
+		return fmt.Errorf("worker: --stop-timeout %s must not be negative", o.stop)
 	}
 	if _, err := logs.New(io.Discard, o.format, o.level); err != nil {
 		return fmt.Errorf("worker: %w", err)
@@ -118,7 +118,7 @@ func rootsOf(given []string) (map[string]string, error) {
 			return nil, fmt.Errorf("worker: --root %s: expected a directory, or APPLICATION=DIR", text)
 		}
 		if roots[application] != "" {
-			return nil, fmt.Errorf("worker: --root %s: there are two of the same", text)
+			return nil, fmt.Errorf("worker: --root %s: given twice for the same application", text)
 		}
 		roots[application] = absolute
 	}
@@ -179,9 +179,9 @@ func (o *workerOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.f.note("serving; store %s. Ctrl-C ends it, what runs goes on.", store)
+	o.f.note("serving; store %s. Ctrl-C stops the worker, not the services.", store)
 	c, namespace := api.Temporal()
-	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to end. Ctrl-C again ends it at once.", o.stop) })
+	context.AfterFunc(ctx, func() { o.f.note("stopping; applies have %s to finish. Ctrl-C again stops at once.", o.stop) })
 	return worker.Run(ctx, c, worker.Options{Store: store, Runtime: o.runtime, Namespace: namespace, StopTimeout: o.stop, TakeOver: o.takeOver, Deployment: o.version, Eager: eager, Roots: roots, AllowEnv: allowed, AllowSecret: elsewhere, Sops: keys, Payloads: o.f.conn.payloads, Monitor: shown, Polls: polls, Interceptors: traced})
 }
 

@@ -46,7 +46,7 @@ func arguments(args []string) ([]string, error) {
 		return nil, fmt.Errorf("no directory %s: %w", args[0], errors.Unwrap(err))
 	}
 	if !info.IsDir() {
-		return nil, fmt.Errorf("%s is no directory", args[0])
+		return nil, fmt.Errorf("%s is not a directory", args[0])
 	}
 	return args, nil
 }

@@ -21,7 +21,7 @@ func TestArguments(t *testing.T) {
 		{[]string{"--port", "7300"}, []string{"examples/hello", "--port", "7300"}, ""},
 		{[]string{dir, "--port", "7300"}, []string{dir, "--port", "7300"}, ""},
 		{[]string{dir + "/missing"}, nil, "no directory " + dir + "/missing: no such file or directory"},
-		{[]string{file}, nil, file + " is no directory"},
+		{[]string{file}, nil, file + " is not a directory"},
 		{[]string{"--help"}, nil, "usage: go run ./cmd/try [DIR]"},
 	} {
 		have, err := arguments(row.args)

@@ -20,7 +20,7 @@ func TestLabelIsWhatHoldsLongest(t *testing.T) {
 	}
 	require.Equal(t, "freeze", longest(spans, 0))
 	require.Equal(t, "", longest(spans, 2))
-	require.Equal(t, "a", longest([]Span{{Reasons: []string{"a", "b"}}}, 0), "of the same length the most telling, which is first")
+	require.Equal(t, "a", longest([]Span{{Reasons: []string{"a", "b"}}}, 0), "of the same length the first")
 }
 
 func TestMomentsHaveZoneAndYear(t *testing.T) {

@@ -34,23 +34,23 @@ func Next(policy entities.ConfigRollout, incarnation int64, all []protocol.Confi
 	me := slices.IndexFunc(p.all, func(c protocol.Configured) bool { return c.Service == service })
 	switch {
 	case me >= 0 && p.all[me].Err != "":
-		return p.waits("once " + protocol.ShortID(service) + " can be asked")
+		return p.waits("once " + protocol.ShortID(service) + " can be reached")
 	case me >= 0 && (p.all[me].Behind || p.all[me].Opening):
-		return p.waits("once " + protocol.ShortID(service) + " has taken it over")
+		return p.waits("once " + protocol.ShortID(service) + " has processed it")
 	case me < 0 || p.all[me].Release != release:
-		return Turn{Go: true, Reason: "it is not released by a change of configuration"}
+		return Turn{Go: true, Reason: "it is not a config release"}
 	case p.all[me].Entered:
-		return Turn{Go: true, Reason: fmt.Sprintf("it has incarnation %d already", incarnation)}
+		return Turn{Go: true, Reason: fmt.Sprintf("it already has incarnation %d", incarnation)}
 	}
 	if failed := p.named(func(c protocol.Configured) bool { return c.Failed }); len(failed) >= policy.MaxFailures {
-		return Turn{Halted: true, Reason: fmt.Sprintf("%d of %d services failed with incarnation %d: %s; held until they are mended or a newer configuration comes",
+		return Turn{Halted: true, Reason: fmt.Sprintf("%d of %d services failed with incarnation %d: %s; held until they are fixed or a newer configuration is published",
 			len(failed), len(p.concerned()), incarnation, entities.Few(failed))}
 	}
 	if late := p.named(func(c protocol.Configured) bool { return c.Err != "" }); len(late) > 0 {
-		return p.waits("once " + entities.Few(late) + " can be asked")
+		return p.waits("once " + entities.Few(late) + " can be reached")
 	}
 	if late := p.named(func(c protocol.Configured) bool { return c.Behind || c.Opening }); len(late) > 0 {
-		return p.waits("once " + entities.Few(late) + " " + entities.Has(late) + " taken it over")
+		return p.waits("once " + entities.Few(late) + " " + entities.Has(late) + " processed it")
 	}
 	return p.turn(policy, p.all[me], now)
 }
@@ -68,7 +68,7 @@ func (p *plan) turn(policy entities.ConfigRollout, me protocol.Configured, now t
 	}
 	switch {
 	case me.Held != "":
-		return p.waits("others, as this one is held: " + me.Held)
+		return p.waits("others, because this one is held: " + me.Held)
 	case s.Wait == selection.Stable:
 		return p.waits(fmt.Sprintf("%d once %s succeeded", s.More, p.underWay()))
 	case s.Wait == selection.Pause:

@@ -103,7 +103,7 @@ func TestServicesInSteps_D24(t *testing.T) {
 	w.enter("a")
 	require.Empty(t, w.next())
 	require.Equal(t, "1 of 6 services have incarnation 12; next 2 once shop/a has succeeded", w.turn("b").Reason)
-	require.Equal(t, "it has incarnation 12 already", w.turn("a").Reason)
+	require.Equal(t, "it already has incarnation 12", w.turn("a").Reason)
 	w.succeed("a")
 	require.Equal(t, "1 of 6 services have incarnation 12; next 2 at 12:10:00 UTC", w.turn("b").Reason)
 	require.Equal(t, noon.Add(10*time.Minute), w.turn("b").At)
@@ -112,7 +112,7 @@ func TestServicesInSteps_D24(t *testing.T) {
 	w.now = noon.Add(10 * time.Minute)
 	require.Equal(t, "bc", w.next())
 	w.enter("c")
-	require.Equal(t, "b", w.next(), "the step goes on, and asks for no more")
+	require.Equal(t, "b", w.next(), "the step continues and selects no more")
 	w.succeed("bc")
 	require.Empty(t, w.next())
 	w.now = w.now.Add(5 * time.Minute)
@@ -132,7 +132,7 @@ func TestFailuresStopServices_D24(t *testing.T) {
 	w.now = w.now.Add(time.Hour)
 	require.Empty(t, w.next())
 	require.Equal(t, configured.Turn{
-		Halted: true, Reason: "2 of 6 services failed with incarnation 12: shop/a, shop/c; held until they are mended or a newer configuration comes",
+		Halted: true, Reason: "2 of 6 services failed with incarnation 12: shop/a, shop/c; held until they are fixed or a newer configuration is published",
 	}, w.turn("f"))
 	w.succeed("c")
 	w.now = w.now.Add(5 * time.Minute)
@@ -145,7 +145,7 @@ func TestHeldServiceHoldsNobody_D24_A16(t *testing.T) {
 	w := newWorld(t, 4)
 	w.of("a").Held = "staging is paused by carol"
 	require.Equal(t, "b", w.next())
-	require.Equal(t, "0 of 4 services have incarnation 12; next others, as this one is held: staging is paused by carol", w.turn("a").Reason)
+	require.Equal(t, "0 of 4 services have incarnation 12; next others, because this one is held: staging is paused by carol", w.turn("a").Reason)
 	w.succeed("b")
 	w.of("a").Held = ""
 	w.now = w.now.Add(10 * time.Minute)
@@ -167,7 +167,7 @@ func TestServicesComeAndGo_D23(t *testing.T) {
 	w.succeed("a")
 	w.now = w.now.Add(10 * time.Minute)
 	w.all = w.all[1:] // the canary is no longer declared
-	require.Equal(t, "b", w.next(), "there is a canary again")
+	require.Equal(t, "b", w.next(), "another service is the canary")
 	w.succeed("b")
 	for n := range 5 {
 		w.add(fmt.Sprintf("n%d", n))
@@ -182,12 +182,12 @@ func TestServicesThatAreNotKnownYet_D23(t *testing.T) {
 	w := newWorld(t, 3)
 	*w.of("a") = protocol.Configured{Service: id("a"), Behind: true}
 	*w.of("b") = protocol.Configured{Service: id("b"), Opening: true}
-	require.Equal(t, "0 of 1 services have incarnation 12; next once shop/a, shop/b have taken it over", w.turn("c").Reason)
+	require.Equal(t, "0 of 1 services have incarnation 12; next once shop/a, shop/b have processed it", w.turn("c").Reason)
 	*w.of("a") = protocol.Configured{Service: id("a"), Err: "no worker"}
-	require.Equal(t, "0 of 1 services have incarnation 12; next once shop/a can be asked", w.turn("c").Reason)
+	require.Equal(t, "0 of 1 services have incarnation 12; next once shop/a can be reached", w.turn("c").Reason)
 	require.Empty(t, w.next())
 	*w.of("c") = protocol.Configured{Service: id("c"), Err: "no worker"}
-	require.Equal(t, "0 of 0 services have incarnation 12; next once shop/c can be asked", w.turn("c").Reason, "of itself too")
+	require.Equal(t, "0 of 0 services have incarnation 12; next once shop/c can be reached", w.turn("c").Reason, "also for itself")
 	*w.of("c") = protocol.Configured{Service: id("c"), Release: "r-c", Waits: true}
 	*w.of("a"), *w.of("b") = protocol.Configured{Service: id("a")}, protocol.Configured{Service: id("b")}
 	require.Equal(t, "c", w.next())

@@ -108,7 +108,7 @@ func (v *view) takeLease(i *instance, t entities.Target) bool {
 	}
 	v.askLease(i, t)
 	j := Judgement{Kind: KindLease, ID: string(KindLease), Verdict: entities.Wait, Reason: v.of(i, fmt.Sprintf(
-		"waits for a place on %s, where %d may be applied at once", name, runtime.MaxApplies))}
+		"waits for a lease on %s (at most %d concurrent applies)", name, runtime.MaxApplies))}
 	if l != nil {
 		j.Since = l.Asked
 	}
@@ -176,7 +176,7 @@ func (v *view) applyUnapproved(i *instance) bool {
 	}
 	i.asks, i.facts.WaitsApproval = true, true
 	if i.Approval.Asked.IsZero() {
-		v.note(state.Change{Kind: state.ChangeAwait, Instances: []entities.InstanceID{i.ID}, Target: i.Delivery.Target, Cause: "every apply is approved here"})
+		v.note(state.Change{Kind: state.ChangeAwait, Instances: []entities.InstanceID{i.ID}, Target: i.Delivery.Target, Cause: "every apply here needs an approval"})
 	}
 	j := Judgement{
 		Kind: KindApproval, ID: id, Subject: state.ApplyTopic + v.spec.Name, Verdict: entities.Wait, Since: i.Approval.Asked,

@@ -55,18 +55,18 @@ func (v *view) ending(r *state.Release, key string) *state.Release {
 func (v *view) explainCancelled(i *instance) {
 	d := &i.Delivery
 	version := d.Target.FullVersion
-	text := fmt.Sprintf("%s was cancelled %s, before it had succeeded here", version, d.Cancelled)
+	text := fmt.Sprintf("%s was cancelled %s, before it succeeded here", version, d.Cancelled)
 	switch {
 	case d.Converged:
-		text += "; it has arrived, and stays until something else is released"
+		text += "; it is already deployed and stays until the next release"
 	case strings.HasPrefix(d.Apply.Err, "interrupted: context "): // as requested
 		text += "; its apply was ended"
 	case d.Apply.Err != "":
 		text += "; its apply ended: " + d.Apply.Err
 	default:
-		text += "; it is applied no more"
+		text += "; it is no longer applied"
 	}
 	v.say(i, ReasonFailure, "%s", text)
 	name := v.s.Application + "/" + v.s.Title()
-	v.reason(ReasonCommand, fmt.Sprintf("converge rollback %s %s, release another one, or: converge retry %s %s", name, version, name, version))
+	v.reason(ReasonCommand, fmt.Sprintf("converge rollback %s %s, release another version, or: converge retry %s %s", name, version, name, version))
 }

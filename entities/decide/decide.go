@@ -338,7 +338,7 @@ func (v *view) leftToMove(r *state.Release) entities.Status {
 			return entities.StatusPaused
 		}
 	}
-	v.reason(ReasonProgress, r.FullVersion+" is about to go on")
+	v.reason(ReasonProgress, r.FullVersion+" is about to continue")
 	return entities.StatusConverging
 }
 

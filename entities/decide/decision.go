@@ -164,7 +164,7 @@ func (d *Decision) String() string {
 		fmt.Fprintf(&b, "end the apply of %s\n", o.Instance)
 	}
 	for _, o := range d.Asks {
-		fmt.Fprintf(&b, "ask %s %s\n", o.Instance, o.Target.FullVersion)
+		fmt.Fprintf(&b, "query %s %s\n", o.Instance, o.Target.FullVersion)
 	}
 	for _, o := range d.Renders {
 		as := ""
@@ -243,9 +243,9 @@ func (d *Decision) writeGates(b *strings.Builder) {
 		verb := "lease"
 		switch {
 		case o.GiveBack:
-			verb = "give back"
+			verb = "return lease"
 		case o.Again:
-			verb = "lease again"
+			verb = "repeat lease"
 		case o.Rollback:
 			verb = "lease first"
 		}

@@ -51,7 +51,7 @@ func (v *view) takeDown(i *instance) entities.Facts {
 	case i.Down || i.Delivery.Target == nil:
 		return entities.Facts{Deleted: true}
 	case held && !a.Running:
-		v.say(i, ReasonPause, "paused by %s%s; it is taken down afterwards", pause.By, entities.Because(pause.Reason))
+		v.say(i, ReasonPause, "paused by %s%s; it is removed afterwards", pause.By, entities.Because(pause.Reason))
 		return entities.Facts{Paused: true}
 	case a.Running:
 		v.say(i, ReasonProgress, "being removed")
@@ -61,7 +61,7 @@ func (v *view) takeDown(i *instance) entities.Facts {
 		v.d.Removes = append(v.d.Removes, state.RemoveOp{Instance: i.ID, Target: *i.Delivery.Target})
 	}
 	if a.Err != "" && a.Attempts > 0 { // otherwise it is the error of an apply
-		v.say(i, ReasonFailure, "removing it failed %s: %s", entities.Times(a.Attempts), a.Err)
+		v.say(i, ReasonFailure, "the removal failed %s: %s", entities.Times(a.Attempts), a.Err)
 	}
 	return entities.Facts{Converging: true}
 }

@@ -48,7 +48,7 @@ func (v *view) isEmptied() bool {
 	if v.out.Next = v.release(v.turn.Next); v.out.Next != nil {
 		v.out.Gates = append(v.out.Gates, Judgement{
 			Kind: KindPaused, ID: string(KindPaused), Verdict: entities.Wait, Since: p.At, Unblock: v.s.ResumeWith(*p),
-			Reason: "every instance is on a runtime that is drained",
+			Reason: "all instances are on drained runtimes",
 		})
 	}
 	v.leaveAll()
@@ -89,14 +89,14 @@ func (v *view) leave(i *instance, p *entities.Pause) (entities.Facts, string) {
 	case a.Running && i.Removed:
 		return entities.Facts{Converging: true}, "being removed"
 	case a.Running:
-		return entities.Facts{Converging: true}, "it leaves once the apply has ended"
+		return entities.Facts{Converging: true}, "it is removed once the apply has ended"
 	case p.Drain.Up:
-		return entities.Facts{Paused: true}, "it comes back " + waitsUntil(turn)
+		return entities.Facts{Paused: true}, "it returns " + waitsUntil(turn)
 	case i.Down:
-		return entities.Facts{Paused: true}, "gone until: " + v.s.ResumeWith(*p)
+		return entities.Facts{Paused: true}, "removed until: " + v.s.ResumeWith(*p)
 	}
 	if why := v.mayNotLeave(i, p, turn); why != "" {
-		return entities.Facts{Paused: true}, "it leaves " + why
+		return entities.Facts{Paused: true}, "it is removed " + why
 	}
 	switch {
 	case v.now.Before(a.Next):
@@ -105,7 +105,7 @@ func (v *view) leave(i *instance, p *entities.Pause) (entities.Facts, string) {
 		v.d.Removes = append(v.d.Removes, state.RemoveOp{Instance: i.ID, Target: *i.Delivery.Target})
 	}
 	if a.Err != "" && i.Removed {
-		return entities.Facts{Converging: true}, fmt.Sprintf("removing it failed %s: %s", entities.Times(a.Attempts), a.Err)
+		return entities.Facts{Converging: true}, fmt.Sprintf("the removal failed %s: %s", entities.Times(a.Attempts), a.Err)
 	}
 	return entities.Facts{Converging: true}, "being removed"
 }
@@ -116,9 +116,9 @@ func unremovable(v *view, i *instance) string {
 	case i.Delivery.Target == nil:
 		return "nothing was released to it yet"
 	case v.reports():
-		return "it stays, as its channel only reports"
+		return "it stays: its channel is report-only"
 	case !i.runtime.CanRemove:
-		return "it stays, as the runtime cannot remove"
+		return "it stays: the runtime cannot remove objects"
 	}
 	return ""
 }
@@ -128,7 +128,7 @@ func (v *view) mayNotLeave(i *instance, p *entities.Pause, turn entities.Turn) s
 	v.wantCapacity(p)
 	for _, l := range i.Left {
 		if l.Apply.Running { // one removal at a time
-			return "once what was left on " + l.Runtime + " has been taken down"
+			return "once the objects left on " + l.Runtime + " are removed"
 		}
 	}
 	if pause, held := v.s.PausedBeside(i.ID); held {
@@ -146,7 +146,7 @@ func (v *view) mayNotLeave(i *instance, p *entities.Pause, turn entities.Turn) s
 // waitsUntil returns what the turn of a service waits for.
 func waitsUntil(turn entities.Turn) string {
 	if turn.Waits == "" {
-		return "in its turn"
+		return "in the order of the drain"
 	}
 	return turn.Waits
 }
@@ -165,7 +165,7 @@ func (v *view) restFalters(p *entities.Pause) string {
 		}
 	}
 	if !some {
-		return "only with --force: nothing else is left of " + v.spec.Name
+		return "only with --force: no other instance is left in " + v.spec.Name
 	}
 	for n := range v.spec.Checks {
 		c := &v.spec.Checks[n]

@@ -89,9 +89,9 @@ func (v *view) enter(next *state.Release) {
 	case len(p.moves) > 0:
 		v.begin(next, p.moves)
 	case p.paused != "":
-		v.wait(KindPaused, p.paused+", and nothing else is to move")
+		v.wait(KindPaused, p.paused+", and no other instance has to move")
 	case p.unchanged == "" && v.goesAway(next):
-		v.wait(KindPaused, "what it goes to is on runtimes that are drained")
+		v.wait(KindPaused, "all target runtimes are drained")
 	default:
 		v.supersede(next)
 		v.change(state.Change{Kind: state.ChangeUnchanged, Release: next.ID, Instances: v.ids(), Cause: p.unchanged})
@@ -128,7 +128,7 @@ func (v *view) heldThere(i *instance, r *state.Release) string {
 	if !held {
 		return ""
 	}
-	return fmt.Sprintf("%s, where it moves, is paused by %s%s", to, pause.By, entities.Because(pause.Reason))
+	return fmt.Sprintf("its new runtime %s is paused by %s%s", to, pause.By, entities.Because(pause.Reason))
 }
 
 // arrived reports whether an instance has converged at its target, and the target was neither cancelled nor cut and has not failed.
@@ -144,7 +144,7 @@ func (v *view) unchanged(i *instance, r *state.Release) (why string, known bool)
 	same := there && r.Config() && (r.Keeps(v.spec.Name) || v.atVersion(i, r.Version))
 	switch {
 	case there && i.IsAt(r) && i.current.Stable:
-		return "already there", true
+		return "already deployed", true
 	case same && r.Present[i.ID].FullVersion != d.Target.FullVersion:
 		return "", false
 	case same && r.Present[i.ID].Payload == d.Target.Payload:
@@ -177,13 +177,13 @@ func (v *view) merges(r *state.Release) bool {
 	}
 	switch {
 	case rendering && r.OfAspect():
-		v.wait(KindRender, "rendering "+r.FullVersion+" with the version that is here")
+		v.wait(KindRender, "rendering "+r.FullVersion+" with the current version")
 	case rendering && r.Keeps(v.spec.Name):
-		v.wait(KindRender, "rendering the configuration of incarnation "+fmt.Sprint(r.Incarnation)+" under the version that is here")
+		v.wait(KindRender, "rendering the configuration of incarnation "+fmt.Sprint(r.Incarnation)+" with the current version")
 	case rendering:
-		v.wait(KindRender, "rendering "+r.FullVersion+" with the values that are here")
+		v.wait(KindRender, "rendering "+r.FullVersion+" with the current values")
 	case r.OfAspect() && !slices.ContainsFunc(v.insts, func(i instance) bool { return i.Delivery.Target != nil }):
-		v.wait(KindRender, "no version is here yet that "+r.FullVersion+" could come to")
+		v.wait(KindRender, "no version is deployed here yet that "+r.FullVersion+" could change")
 		return true
 	}
 	return rendering
@@ -212,7 +212,7 @@ func (v *view) recall(r *state.Release) {
 	if op := (state.RecallOp{Release: r.ID}); !slices.Contains(v.d.Recalls, op) {
 		v.d.Recalls = append(v.d.Recalls, op)
 	}
-	v.wait(KindRender, "asking the store what "+r.FullVersion+" is made of")
+	v.wait(KindRender, "loading the payloads of "+r.FullVersion+" from the store")
 }
 
 // follows reports whether an instance is where a release wants it: at its target, or not changed by it.
@@ -272,7 +272,7 @@ func (v *view) endsApplies(next *state.Release) bool {
 			v.d.Ends = append(v.d.Ends, state.EndOp{Instance: v.insts[n].ID})
 		}
 	}
-	v.wait(KindInProgress, v.of(&v.insts[running], "the apply of "+v.release(v.turn.Holder).FullVersion+" is asked to end"))
+	v.wait(KindInProgress, v.of(&v.insts[running], "the apply of "+v.release(v.turn.Holder).FullVersion+" is being ended"))
 	return true
 }
 
@@ -394,7 +394,7 @@ func (v *view) answer(i *instance, m *state.Move, others bool) bool {
 			v.d.Asks = append(v.d.Asks, state.AskOp{Instance: i.ID, Target: m.Target})
 		}
 		if v.mayExplain() {
-			v.wait(KindAsked, v.of(i, "asking the runtime about "+m.Target.FullVersion))
+			v.wait(KindAsked, v.of(i, "querying the runtime about "+m.Target.FullVersion))
 		}
 	case a.Reading.Err != nil:
 		again := v.askedAgain(i)

@@ -142,7 +142,7 @@ func (f *following) waits(c *ChannelDecision, mine bool) string {
 	case c.Next != nil:
 		return "; " + c.Next.FullVersion + " waits"
 	case slices.ContainsFunc(f.s.In(c.Channel), func(i *state.Instance) bool { return i.Delivery.Apply.Running }):
-		return "; an apply that runs is left to end"
+		return "; the running apply finishes"
 	}
 	return ""
 }
@@ -158,9 +158,9 @@ func (f *following) change(channel string) *clause {
 		case c.Kind == state.ChangePromote:
 			return &clause{before: c.Moves[0].Target.FullVersion + " enters ", after: " now"}
 		case c.Kind == state.ChangeRollback:
-			return &clause{before: c.Moves[0].Target.FullVersion + " comes back to ", after: " now"}
+			return &clause{before: "the rollback to " + c.Moves[0].Target.FullVersion + " starts in ", after: " now"}
 		default:
-			return &clause{before: c.Moves[0].Target.FullVersion + " comes to ", after: " now"}
+			return &clause{before: c.Moves[0].Target.FullVersion + " is deployed to ", after: " now"}
 		}
 	}
 	return nil
@@ -204,11 +204,11 @@ func (f *following) still(c *ChannelDecision) clause {
 	case version == "":
 		return clause{before: "nothing was released to ", after: " yet"}
 	case c.Status == entities.StatusConverging && cancelled:
-		return clause{before: "the apply of " + version + " is to end in "}
+		return clause{before: "the apply of " + version + " is being ended in "}
 	case c.Status == entities.StatusConverging, c.Status == entities.StatusSuspended && cancelled:
-		return clause{before: version + " is going out to "}
+		return clause{before: version + " is being deployed to "}
 	case c.Status == entities.StatusRollingBack:
-		return clause{before: version + " is coming back to "}
+		return clause{before: "rolling back to " + version + " in "}
 	case c.Status != entities.StatusConverged && len(c.Reasons) > 0:
 		return clause{before: string(c.Status) + " in ", after: entities.Because(entities.Clip(c.Reasons[0].Text, followedText))}
 	case pinned:

@@ -33,7 +33,7 @@ func judgeApprovals(p *admission, _ entities.Stage) {
 		switch {
 		case !i.runtime.ApproveApplies:
 		case !i.ApprovesEntry(p.release):
-			j.Verdict, j.Since, j.Reason = entities.Wait, since, "every apply is approved here, by anybody"
+			j.Verdict, j.Since, j.Reason = entities.Wait, since, "every apply here needs an approval, by anyone"
 		case j.Verdict == entities.Pass:
 			given := i.Approval.Of(p.release.FullIn(i.ID))
 			j.Since, j.Reason = given.At, "approved by "+given.Who.Name

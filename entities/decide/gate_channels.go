@@ -31,7 +31,7 @@ func judgeInProgress(p *admission, _ entities.Stage) {
 	if i := p.unfinished(); i != nil {
 		p.add(Judgement{
 			Kind: KindInProgress, ID: string(KindInProgress), Verdict: entities.Wait, Since: i.Delivery.Since,
-			Reason: p.of(i, fmt.Sprintf("%s is not good here, and is another aspect: it is taken back or replaced first", i.Delivery.Target.FullVersion)),
+			Reason: p.of(i, fmt.Sprintf("%s has not succeeded here and belongs to another aspect: it must be rolled back or replaced first", i.Delivery.Target.FullVersion)),
 		})
 		return
 	}
@@ -70,7 +70,7 @@ func judgeHeld(p *admission, _ entities.Stage) {
 	}
 	p.add(Judgement{
 		Kind: KindHeld, ID: string(KindHeld), Verdict: entities.Wait, Since: keeper.Phases[p.spec.Name].Since,
-		Reason: fmt.Sprintf("kept for %s until it was promoted into %s", keeper.FullVersion, strings.Join(p.turn.KeptFor, ", ")),
+		Reason: fmt.Sprintf("held for %s until it is promoted into %s", keeper.FullVersion, strings.Join(p.turn.KeptFor, ", ")),
 	})
 }
 
@@ -125,11 +125,11 @@ func judgeRollback(p *admission, _ entities.Stage) {
 		to := i.Delivery.Target.FullVersion
 		j := Judgement{
 			Kind: KindRollback, ID: string(KindRollback), Subject: to, Verdict: entities.Wait, Since: b.At,
-			Reason: p.of(i, fmt.Sprintf("going back from %s to %s", b.From, to)),
+			Reason: p.of(i, fmt.Sprintf("rolling back from %s to %s", b.From, to)),
 		}
 		if !b.Failed.IsZero() {
 			j.Verdict, j.Since = entities.Fail, b.Failed
-			j.Reason = p.of(i, fmt.Sprintf("the rollback to %s failed: only a release made since goes on", to))
+			j.Reason = p.of(i, fmt.Sprintf("the rollback to %s failed: only a release created since then can enter", to))
 		}
 		p.add(j)
 		return
@@ -156,7 +156,7 @@ func judgeFloor(p *admission, _ entities.Stage) {
 			continue
 		}
 		if why := p.s.Barred(i.Instance, p.release.Target(i.ID)); why != "" {
-			p.add(Judgement{Kind: KindFloor, ID: string(KindFloor), Verdict: entities.Fail, Reason: p.of(i, why), Unblock: p.s.PassFloor(i.Instance) + "; to give it up: " + p.giveUp(p.release, p.spec.Name)})
+			p.add(Judgement{Kind: KindFloor, ID: string(KindFloor), Verdict: entities.Fail, Reason: p.of(i, why), Unblock: p.s.PassFloor(i.Instance) + "; to cancel the rollback: " + p.giveUp(p.release, p.spec.Name)})
 			return
 		}
 	}
@@ -217,7 +217,7 @@ func unknownConditions(v *view, entered bool) []string {
 func (v *view) judgeChannelStable(c entities.Condition, r *state.Release) Judgement {
 	j := Judgement{Kind: KindChannelStable, ID: c.ID, Verdict: entities.Pass}
 	if r.Return && c.Kind != entities.ChannelHealthy {
-		j.Reason = r.FullVersion + " was good here before"
+		j.Reason = r.FullVersion + " succeeded here before"
 		return j
 	}
 	var reasons []string
@@ -266,7 +266,7 @@ func (v *view) stableIn(c entities.Condition, channel string, r *state.Release) 
 	j.Verdict, j.Since = entities.Wait, time.Time{}
 	j.Reason += fmt.Sprintf(", but %s is %s now", channel, h.is)
 	if h.is.Stuck() {
-		j.Verdict, j.Unblock = entities.Fail, "mend that, or: "+v.command("bypass", r, v.spec.Name, c.ID, "--reason …")
+		j.Verdict, j.Unblock = entities.Fail, "fix that, or: "+v.command("bypass", r, v.spec.Name, c.ID, "--reason …")
 	}
 	return j
 }
@@ -277,11 +277,11 @@ func (v *view) succeededIn(c entities.Condition, channel string, r *state.Releas
 	p := r.Phases[channel]
 	switch {
 	case r.Return:
-		return Judgement{Verdict: entities.Pass, Reason: r.FullVersion + " was good here before"}
+		return Judgement{Verdict: entities.Pass, Reason: r.FullVersion + " succeeded here before"}
 	case p == nil:
 		return Judgement{
 			Verdict: entities.Fail, Since: r.At,
-			Reason:  fmt.Sprintf("%s was released before there was a channel %s, and does not go there", r.FullVersion, channel),
+			Reason:  fmt.Sprintf("%s was released before channel %s existed and does not enter it", r.FullVersion, channel),
 			Unblock: fmt.Sprintf("converge release %s/%s %s, or: %s", v.s.Application, v.s.Title(), r.Version, v.command("bypass", r, v.spec.Name, c.ID, "--reason …")),
 		}
 	}
@@ -289,8 +289,8 @@ func (v *view) succeededIn(c entities.Condition, channel string, r *state.Releas
 	switch p.Phase {
 	case maestro.Succeeded:
 		if back := v.s.GoesBack(r, channel); back != nil {
-			j.Reason, j.Since = fmt.Sprintf("%s is taken back in %s by %s", r.FullVersion, channel, back.By), back.At
-			j.Unblock = "release a fix, or, to leave it there: " + v.giveUp(back, channel)
+			j.Reason, j.Since = fmt.Sprintf("%s is being rolled back in %s by %s", r.FullVersion, channel, back.By), back.At
+			j.Unblock = "release a fix, or, to keep it there: " + v.giveUp(back, channel)
 			return j
 		}
 		j.Verdict, j.Reason = entities.Pass, fmt.Sprintf("%s stable at %s", channel, r.FullVersion)
@@ -300,7 +300,7 @@ func (v *view) succeededIn(c entities.Condition, channel string, r *state.Releas
 	case maestro.Pending:
 		j.Verdict, j.Reason = entities.Wait, fmt.Sprintf("%s has not entered %s yet", r.FullVersion, channel)
 	case maestro.InProgress:
-		j.Verdict, j.Reason = entities.Wait, fmt.Sprintf("%s is going out to %s", r.FullVersion, channel)
+		j.Verdict, j.Reason = entities.Wait, fmt.Sprintf("%s is being deployed to %s", r.FullVersion, channel)
 	}
 	return j
 }

@@ -21,7 +21,7 @@ func (p *admission) checks(stage entities.Stage) {
 			continue
 		}
 		if !p.asked {
-			p.add(notAsked(KindCheck, c.ID, "evaluated once what comes before passes"))
+			p.add(notAsked(KindCheck, c.ID, "evaluated once the earlier gates pass"))
 			continue
 		}
 		if p.watched() {
@@ -133,7 +133,7 @@ func (v *view) preflightPaused(next *state.Release) bool {
 		return false // the last condition: no check is declared any more
 	}
 	v.due(p.Next)
-	v.wait(KindPreflight, "did not pass a moment ago")
+	v.wait(KindPreflight, "the last evaluation did not pass")
 	j := &v.out.Gates[len(v.out.Gates)-1]
 	j.Since, j.Next = p.Done, p.Next
 	return true
@@ -151,7 +151,7 @@ func (v *view) evaluatedAgain(op state.PreflightOp) bool {
 	for n, e := range op.Checks {
 		names[n] = e.ID
 	}
-	v.wait(KindPreflight, "evaluates once more "+strings.Join(names, ", "))
+	v.wait(KindPreflight, "re-evaluating "+strings.Join(names, ", "))
 	switch {
 	case p != nil && p.Running:
 	case same && v.now.Before(p.Next):

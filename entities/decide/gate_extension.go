@@ -51,7 +51,7 @@ func (v *view) judgeExtension(r *state.Release, e *entities.Extension, ready boo
 	case v.reports():
 		j.Verdict, j.Reason = entities.Pass, "report only: it would run here"
 	case !ready:
-		return notAsked(KindExtension, j.ID, "runs once what comes before passes")
+		return notAsked(KindExtension, j.ID, "runs once the earlier gates pass")
 	default:
 		j.Reason = v.startExtension(r, e)
 	}
@@ -98,7 +98,7 @@ func (v *view) startExtension(r *state.Release, e *entities.Extension) string {
 	case len(missing) > 0:
 		return "runs after " + strings.Join(missing, ", ")
 	case v.ending(r, e.RunKey()) != nil:
-		return "runs once that for " + v.ending(r, e.RunKey()).FullVersion + " has ended, which is asked to"
+		return "runs once the cancelled run for " + v.ending(r, e.RunKey()).FullVersion + " has ended"
 	case v.mode.Drain:
 		return "runs once the workflow has continued as new"
 	}

@@ -314,11 +314,11 @@ func endedOtherwise(s *state.State, b entities.Bypass) error {
 	switch b.Condition {
 	case "pause", string(KindPaused):
 		if p, ok := pauseOf(s, b.Channel); ok {
-			return fmt.Errorf("a pause is not bypassed but ended: %s", s.ResumeWith(p))
+			return fmt.Errorf("a pause cannot be bypassed; end it: %s", s.ResumeWith(p))
 		}
 		return fmt.Errorf("%s is not paused", b.Channel)
 	case string(KindPin):
-		return fmt.Errorf("a pin is not bypassed but ended: converge unpin %s/%s %s", s.Application, s.Title(), b.Channel)
+		return fmt.Errorf("a pin cannot be bypassed; end it: converge unpin %s/%s %s", s.Application, s.Title(), b.Channel)
 	}
 	return nil
 }

@@ -36,26 +36,26 @@ func (d *Decision) left(s *state.State, i *state.Instance, l *state.Left, settle
 	pause, paused := s.PauseOn(i.ID, l.Runtime)
 	switch {
 	case l.Apply.Running:
-		return what + ": being taken down"
+		return what + ": being removed"
 	case !s.RemovesLeft(i, l):
-		return what + ": orphaned, it stays there"
+		return what + ": orphaned; it stays there"
 	case !s.RuntimeNamed(l.Runtime).CanRemove:
-		return what + ": orphaned, since the runtime cannot remove"
+		return what + ": orphaned; the runtime cannot remove objects"
 	case s.ReportsOnly(i.ID.Channel):
-		return what + ": orphaned; report only: it would be taken down"
+		return what + ": orphaned; report only: it would be removed"
 	case paused:
-		return fmt.Sprintf("%s: taken down after the pause by %s%s", what, pause.By, entities.Because(pause.Reason))
+		return fmt.Sprintf("%s: removed after the pause by %s%s", what, pause.By, entities.Because(pause.Reason))
 	case !settled:
-		return what + ": taken down once " + i.Runtime + " has converged"
+		return what + ": removed once " + i.Runtime + " has converged"
 	case now.Before(l.Apply.Next):
 		d.wakeBy(l.Apply.Next)
 	case !mode.Drain:
 		d.Removes = append(d.Removes, state.RemoveOp{Instance: i.ID, Target: l.Target, From: l.Runtime})
 	}
 	if a := &l.Apply; a.Err != "" {
-		return fmt.Sprintf("%s: taking it down failed %s: %s", what, entities.Times(a.Attempts), a.Err)
+		return fmt.Sprintf("%s: the removal failed %s: %s", what, entities.Times(a.Attempts), a.Err)
 	}
-	return what + ": to be taken down"
+	return what + ": to be removed"
 }
 
 // leftOf decides about the objects that an undeclared instance left elsewhere. true: some of them must be taken down before the instance.

@@ -75,23 +75,23 @@ func (d *Decision) orphan(s *state.State, i *state.Instance, first bool, now tim
 	}
 	switch {
 	case facts.Deleted:
-		return facts, "taken down"
+		return facts, "removed"
 	case !s.Removes(i):
 		return facts, "no longer declared; its objects were left in place"
 	case s.ReportsOnly(i.ID.Channel):
-		return facts, "no longer declared; its channel only reported: its objects were left in place"
+		return facts, "no longer declared; its channel was report-only: its objects were left in place"
 	case i.Delivery.Target == nil:
-		return facts, "no longer declared; nothing of it is on " + runtime
+		return facts, "no longer declared; nothing is deployed on " + runtime
 	case !s.Removable(i.ID):
-		return facts, "no longer declared; runtime " + runtime + " cannot remove: its objects were left in place"
+		return facts, "no longer declared; runtime " + runtime + " cannot remove objects: they were left in place"
 	case paused:
-		return entities.Facts{Paused: true}, fmt.Sprintf("paused by %s%s; it is taken down afterwards", pause.By, entities.Because(pause.Reason))
+		return entities.Facts{Paused: true}, fmt.Sprintf("paused by %s%s; it is removed afterwards", pause.By, entities.Because(pause.Reason))
 	case running && !i.Removed:
-		return facts, "an apply is still running; it is taken down afterwards"
+		return facts, "an apply is still running; it is removed afterwards"
 	case running:
-		return facts, "being taken down"
+		return facts, "being removed"
 	case first:
-		return facts, "to be taken down after what it left elsewhere"
+		return facts, "to be removed after its objects on other runtimes"
 	}
 	return facts, d.remove(s, i, now, mode)
 }
@@ -99,7 +99,7 @@ func (d *Decision) orphan(s *state.State, i *state.Instance, first bool, now tim
 // remove starts to take an instance down, once the instances after it are gone.
 func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode Mode) string {
 	if first := removedBefore(s, i.ID); first != i.ID {
-		return "to be taken down after " + first.String()
+		return "to be removed after " + first.String()
 	}
 	a := &i.Delivery.Apply
 	switch {
@@ -109,9 +109,9 @@ func (d *Decision) remove(s *state.State, i *state.Instance, now time.Time, mode
 		d.Removes = append(d.Removes, state.RemoveOp{Instance: i.ID, Target: *i.Delivery.Target})
 	}
 	if a.Err != "" {
-		return fmt.Sprintf("taking it down failed %s: %s", entities.Times(a.Attempts), a.Err)
+		return fmt.Sprintf("the removal failed %s: %s", entities.Times(a.Attempts), a.Err)
 	}
-	return "to be taken down"
+	return "to be removed"
 }
 
 // removedBefore is the instance that is removed before this one, or itself: one that is being taken down, then the last channel in the

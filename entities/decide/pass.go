@@ -52,7 +52,7 @@ func (v *view) aside() *state.Release { return v.release(v.turn.Aside) }
 // setAside lets the release in progress wait for the one that passes it.
 func (v *view) setAside(next *state.Release) {
 	if r := v.release(v.turn.Holder); r != nil && v.passes(next) {
-		v.note(state.Change{Kind: state.ChangeAside, Release: r.ID, Cause: next.FullVersion + " passes it between two of its steps"})
+		v.note(state.Change{Kind: state.ChangeAside, Release: r.ID, Cause: next.FullVersion + " enters between two of its steps"})
 	}
 }
 
@@ -81,7 +81,7 @@ func (v *view) rendersWays(r *state.Release) (rendering bool) {
 // explainAside names the release that waits for the one that passes it.
 func (v *view) explainAside() {
 	if r := v.aside(); r != nil {
-		v.reason(ReasonProgress, r.FullVersion+" goes on afterwards: "+r.Phases[v.spec.Name].Reason)
+		v.reason(ReasonProgress, r.FullVersion+" continues afterwards: "+r.Phases[v.spec.Name].Reason)
 	}
 }
 
@@ -129,7 +129,7 @@ func (v *view) giveWay() bool {
 	}
 	for n := range v.insts {
 		if i := &v.insts[n]; i.IsAt(r) && i.Delivery.Failure != "" && !i.Delivery.Apply.Running {
-			return v.rollBack(values, v.of(i, r.FullIn(i.ID)+" failed there meanwhile: "+i.Delivery.Failure), true)
+			return v.rollBack(values, v.of(i, r.FullIn(i.ID)+" failed there: "+i.Delivery.Failure), true)
 		}
 	}
 	return false

@@ -123,7 +123,7 @@ func (v *view) explainFailurePaused() {
 	}
 	switch back, why := v.s.ReturnsTo(i.Instance); {
 	case back != nil:
-		v.say(i, ReasonRollback, "once resumed it goes back to %s", back.FullVersion)
+		v.say(i, ReasonRollback, "once resumed it is rolled back to %s", back.FullVersion)
 	case why != "":
 		v.say(i, ReasonRollback, "not rolled back once resumed: %s", why)
 	}
@@ -181,7 +181,7 @@ func (v *view) explainApply(i *instance) {
 	case a.Running && a.Of != "" && a.Of != d.Target.FullVersion:
 		v.say(i, ReasonProgress, "%s is applied once the apply of %s has ended", d.Target.FullVersion, a.Of)
 	case a.Running && !a.Ending.IsZero():
-		v.say(i, ReasonProgress, "the apply of %s is asked to end", d.Target.FullVersion)
+		v.say(i, ReasonProgress, "the apply of %s is being ended", d.Target.FullVersion)
 	case a.Running && a.Attempts > 0:
 		v.say(i, ReasonProgress, "applying %s, attempt %d", d.Target.FullVersion, a.Attempts+1)
 	case a.Running:
@@ -196,7 +196,7 @@ func (v *view) explainApply(i *instance) {
 // startWorker adds the command that starts a worker for a runtime without one.
 func (v *view) startWorker(i *instance) {
 	runtime, _ := v.s.Runtime(i.ID)
-	command := "start one where it can be reached: converge worker --runtime " + runtime
+	command := "start a worker that can reach it: converge worker --runtime " + runtime
 	if !slices.ContainsFunc(v.out.Reasons, func(r Reason) bool { return r.Text == command }) {
 		v.reason(ReasonCommand, command)
 	}
@@ -248,7 +248,7 @@ func (v *view) explainUnrepaired(i *instance) {
 	what := v.s.Application + "/" + v.s.Title()
 	command := fmt.Sprintf("release a fix, or: converge restart %s %s", what, v.spec.Name)
 	if back, _ := v.s.ReturnsTo(i.Instance); back != nil && v.pin == nil {
-		command += fmt.Sprintf(", or back to %s: converge rollback %s %s --channel %s", back.FullVersion, what, i.Delivery.Target.FullVersion, v.spec.Name)
+		command += fmt.Sprintf(", or roll back to %s: converge rollback %s %s --channel %s", back.FullVersion, what, i.Delivery.Target.FullVersion, v.spec.Name)
 	}
 	v.reason(ReasonCommand, command)
 }
@@ -262,7 +262,7 @@ func (v *view) explainRollback(i *instance) {
 		v.say(i, ReasonRollback, "%s was %s", b.From, b.Text())
 		v.reason(ReasonCommand, v.retry(back))
 	case !i.Delivery.Converged:
-		v.say(i, ReasonRollback, "%s was %s; going back to %s", b.From, b.Text(), back)
+		v.say(i, ReasonRollback, "%s was %s; rolling back to %s", b.From, b.Text(), back)
 		v.explainApply(i)
 		if a := &i.Delivery.Apply; i.current.Known && i.current.Reason != "" && (!a.Running || a.OK) {
 			v.say(i, ReasonProgress, "%s", i.current.Reason)

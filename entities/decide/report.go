@@ -74,9 +74,9 @@ func (v *view) would(i *instance) string {
 	case !i.idle || d.Target == nil:
 		return ""
 	case !v.toCome(i) && (!v.reports() || v.calledOff(i)):
-		return d.Target.FullVersion + " was only reported here, and was cancelled: it is not applied; release it, or another one"
+		return d.Target.FullVersion + " was only reported here and then cancelled: it is not applied; release it or another version"
 	case !v.reports():
-		return d.Target.FullVersion + " was only reported here; it is applied once its gates, asked anew, pass"
+		return d.Target.FullVersion + " was only reported here; it is applied once its gates pass again"
 	case d.Failure != "":
 		return v.wouldGoBack(i)
 	case d.Converged:
@@ -94,7 +94,7 @@ func (v *view) would(i *instance) string {
 
 func (v *view) wouldGoBack(i *instance) string {
 	if back, _ := v.s.ReturnsTo(i.Instance); back != nil && !v.spec.NoRollback && v.pin == nil && i.Delivery.Rollback == nil {
-		return "report only: Converge would go back to " + back.FullVersion
+		return "report only: Converge would roll back to " + back.FullVersion
 	}
 	return ""
 }

@@ -55,7 +55,7 @@ func (v *view) soak(r *state.Release, insts []*instance) {
 		return
 	}
 	if v.paused {
-		v.soaking = append(v.soaking, "its post-deployment window stands still")
+		v.soaking = append(v.soaking, "its post-deployment window is paused")
 		return
 	}
 	if why := v.extensionFailed(r); why != "" {

@@ -87,7 +87,7 @@ func (v *view) chosen(r *state.Release, all []selection.Instance) choice {
 	w.Selects, w.Candidates = r.ID, v.candidates(all)
 	e := v.s.Evaluation(v.spec, check, r)
 	e.Candidates = w.Candidates
-	j := Judgement{Kind: KindRollout, ID: string(KindRollout), Verdict: entities.Wait, Reason: "asking " + v.spec.Rollout.Command[0] + " which are next", Plain: true}
+	j := Judgement{Kind: KindRollout, ID: string(KindRollout), Verdict: entities.Wait, Reason: "running " + v.spec.Rollout.Command[0] + " to select the next instances", Plain: true}
 	none.asked = &j
 	st := v.remembered().Reading(e)
 	if st == nil {
@@ -224,7 +224,7 @@ func (v *view) step(r *state.Release) {
 	case v.yields || v.mode.Drain || v.asksForNext(r):
 		v.out.Step = at
 		if v.out.Next != nil && !v.mode.Drain {
-			v.out.Step += "; no step while " + v.out.Next.FullVersion + " is asked about, which comes in its place"
+			v.out.Step += "; no step while " + v.out.Next.FullVersion + ", which replaces it, is evaluated"
 		}
 	default:
 		ofNext := v.out.Gates // the following gates are those of the step
@@ -275,10 +275,10 @@ func (v *view) stepWaits(s *choice) string {
 	case selection.Stable:
 		return next + "once those are stable"
 	case selection.Room:
-		return next + fmt.Sprintf("as others are back: %d unavailable, at most %d allowed", s.Unavailable, s.Allowed) + entities.Because(s.why)
+		return next + fmt.Sprintf("once others are available: %d unavailable, at most %d allowed", s.Unavailable, s.Allowed) + entities.Because(s.why)
 	case selection.Choice:
 		if s.asked == nil {
-			return "; no step while another release is asked about"
+			return "; no step while another release is evaluated"
 		}
 		return "; " + s.asked.Reason
 	case selection.Held:

@@ -130,8 +130,8 @@ func TestOrphanedObjectsDoNotCount_D10(t *testing.T) {
 		return serviceInstance{&i}.Fetch(&entities.Target{FullVersion: "v2"})
 	}
 	require.Equal(t, entities.Current{Known: true, Stable: true, Active: []string{"v2"}}, fetch(left, web))
-	require.Equal(t, entities.Current{Known: true, Reason: "nothing is running"}, fetch(left), "what is left is not what was asked for")
-	require.NotEqual(t, entities.Reading{Objects: []entities.Object{left, web}}.Digest(), entities.Reading{Objects: []entities.Object{web}}.Digest(), "it is news")
+	require.Equal(t, entities.Current{Known: true, Reason: "nothing is running"}, fetch(left), "an orphaned object is not the target")
+	require.NotEqual(t, entities.Reading{Objects: []entities.Object{left, web}}.Digest(), entities.Reading{Objects: []entities.Object{web}}.Digest(), "an orphaned object changes the digest")
 }
 
 // A preflight is valid for its moment, for the checks that it read, and only if all of them passed.
@@ -140,10 +140,10 @@ func TestPreflightCounts_A10(t *testing.T) {
 	passed := state.Preflight{Release: "1", Done: noon, Read: []string{"slo@d1"}}
 	require.True(t, covers(&passed, op, noon))
 	for name, change := range map[string]func(*state.Preflight){
-		"it runs":           func(p *state.Preflight) { p.Running = true },
-		"it did not pass":   func(p *state.Preflight) { p.Next = noon.Add(10 * time.Second) },
-		"it is of long ago": func(p *state.Preflight) { p.Done = noon.Add(-time.Minute) },
-		"of other rules":    func(p *state.Preflight) { p.Read = []string{"slo@d0"} },
+		"it runs":         func(p *state.Preflight) { p.Running = true },
+		"it did not pass": func(p *state.Preflight) { p.Next = noon.Add(10 * time.Second) },
+		"it is too old":   func(p *state.Preflight) { p.Done = noon.Add(-time.Minute) },
+		"of other rules":  func(p *state.Preflight) { p.Read = []string{"slo@d0"} },
 	} {
 		p := passed
 		change(&p)

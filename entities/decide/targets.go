@@ -175,7 +175,7 @@ func (v *view) arrive(r *state.Release) {
 	switch {
 	case len(at) == 0 && v.goesAway(r): // it has run nowhere here: it continues when the instances are back
 	case len(at) == 0:
-		v.change(state.Change{Kind: state.ChangeUnchanged, Release: r.ID, Cause: "what it was to change is declared here no longer"})
+		v.change(state.Change{Kind: state.ChangeUnchanged, Release: r.ID, Cause: "its changes are no longer declared here"})
 	case v.spec.Soaks():
 		v.soak(r, at)
 	default:

@@ -147,7 +147,7 @@ func (p *plan) unasked() string {
 	if len(some) == 0 {
 		return ""
 	}
-	return "once " + entities.Few(some) + " can be asked"
+	return "once " + entities.Few(some) + " can be reached"
 }
 
 // leads reports whether a service depends on another, directly or not.

@@ -43,9 +43,9 @@ func TestOrderOfADrain_A16(t *testing.T) {
 	d = drain.Next("eu", d, all)
 	require.Equal(t, map[string]string{"shop/web": "", "shop/api": "", "shop/db": "once shop/api has left eu"}, turns(d))
 	all[2].Instances[0].There = false
-	all[1].Instances[0].Stays = "its channel only reports"
+	all[1].Instances[0].Stays = "its channel is report-only"
 	d = drain.Next("eu", d, all)
-	require.True(t, d.Done, "nothing is left that could leave")
+	require.True(t, d.Done, "no instance remains that can be removed")
 
 	for n := range all {
 		all[n].Instances[0].Stable = false
@@ -54,15 +54,15 @@ func TestOrderOfADrain_A16(t *testing.T) {
 	up := drain.Next("eu", entities.Drain{Up: true}, all)
 	require.Equal(t, map[string]string{"shop/db": "", "shop/api": "once shop/db is stable on eu", "shop/web": "once shop/api is stable on eu"}, turns(up))
 	all[1].Drains = nil
-	require.Equal(t, turns(up), turns(drain.Next("eu", up, all)), "it has heard, and is not stable yet")
+	require.Equal(t, turns(up), turns(drain.Next("eu", up, all)), "it was notified, but is not stable yet")
 	all[1].Instances[0].Stable = true
 	up = drain.Next("eu", up, all)
 	require.Equal(t, map[string]string{"shop/db": "", "shop/api": "", "shop/web": "once shop/api is stable on eu"}, turns(up))
 	all[1].Instances[0].Stable = false
 	up = drain.Next("eu", up, all)
-	require.Equal(t, "", turns(up)["shop/api"], "its turn is not taken back")
+	require.Equal(t, "", turns(up)["shop/api"], "a permit is not revoked")
 	require.False(t, up.Done)
-	require.True(t, drain.Next("eu", entities.Drain{Up: true, Force: true}, all).Done, "by force all come back at once")
+	require.True(t, drain.Next("eu", entities.Drain{Up: true, Force: true}, all).Done, "with force all return at once")
 }
 
 // Services that wait for each other go together, and hold nobody up for ever.
@@ -78,7 +78,7 @@ func TestDrainOfACircle_A16(t *testing.T) {
 func TestDrainWithAServiceThatDoesNotAnswer_A16(t *testing.T) {
 	all := []protocol.Placed{one("shop/a"), {Service: "service/shop/b", Err: "no worker"}}
 	d := drain.Next("eu", entities.Drain{}, all)
-	require.Equal(t, "once shop/b can be asked", turns(d)["shop/a"])
+	require.Equal(t, "once shop/b can be reached", turns(d)["shop/a"])
 	require.Equal(t, "", turns(drain.Next("eu", entities.Drain{Force: true}, all))["shop/a"])
 }
 

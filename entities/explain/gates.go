@@ -82,7 +82,7 @@ func (w *writer) printed(c protocol.ChannelStatus, k protocol.ConditionStatus) {
 			continue
 		}
 		if !e.Deadline.IsZero() {
-			w.line("         is ended %s", at(e.Deadline, w.now))
+			w.line("         times out %s", at(e.Deadline, w.now))
 		}
 		for _, l := range lastLines(e.Tail, tailLines) {
 			w.line("         | %s", oneLine(l, textLimit))
@@ -125,7 +125,7 @@ func (w *writer) readings(c protocol.ChannelStatus) {
 	for _, k := range c.Checks {
 		text := oneLine(k.Reason, textLimit)
 		if k.Errors > 1 {
-			text += fmt.Sprintf("; failed to judge %d times", k.Errors)
+			text += fmt.Sprintf("; failed to evaluate %d times", k.Errors)
 		}
 		if k.Verdict == "ERROR" && !k.Next.IsZero() {
 			text += ", retry in " + Duration(entities.NextTry(k.Interval, k.Errors, k.Next, w.now).Sub(w.now))
@@ -172,7 +172,7 @@ func (w *writer) lease(c protocol.ChannelStatus) {
 	if c.LeaseAsked.IsZero() || judgedKind(c, "lease") {
 		return
 	}
-	w.line(" - waits for its turn on runtime/%s, %s", c.Runtime, since(c.LeaseAsked, w.now))
+	w.line(" - waits for a lease on runtime/%s, %s", c.Runtime, since(c.LeaseAsked, w.now))
 }
 
 // placesMost limits how many lease holders of a runtime are named.
@@ -183,7 +183,7 @@ func Places(of protocol.RuntimeStatus, now time.Time) []string {
 	if len(of.Held) == 0 {
 		return nil
 	}
-	lines := []string{fmt.Sprintf("Places on runtime/%s: %d held, %d waited for:", of.Runtime, len(of.Held), len(of.Waiting))}
+	lines := []string{fmt.Sprintf("Leases on runtime/%s: %d held, %d waiting:", of.Runtime, len(of.Held), len(of.Waiting))}
 	for _, l := range of.Held[:min(len(of.Held), placesMost)] {
 		lines = append(lines, " "+joined(", ", l.Name(), since(l.Since, now)))
 	}
@@ -208,7 +208,7 @@ func (w *writer) past(c protocol.ChannelStatus) {
 		}
 	}
 	if condition != "" {
-		w.line("To pass it on your word: converge bypass %s %s %s %s --reason …", name(w.status), cmp.Or(c.Desired, c.Target), c.Name, condition)
+		w.line("To bypass it: converge bypass %s %s %s %s --reason …", name(w.status), cmp.Or(c.Desired, c.Target), c.Name, condition)
 	}
 }
 
@@ -267,7 +267,7 @@ func (w *writer) orphaned() {
 		}
 	}
 	if len(w.status.Channels) > 0 && w.status.Deletion == nil {
-		w.line("Next: nothing by itself; declare it again, or take it down:")
+		w.line("Next: no automatic change; declare it again, or take it down:")
 		w.command("converge delete " + name(w.status))
 	}
 }
@@ -280,6 +280,6 @@ func (w *writer) deletion() {
 	}
 	w.line("It is being taken down by %s, %s%s", Who(d.Who), since(d.At, w.now), after(": ", oneLine(d.Reason, textLimit)))
 	if len(d.Gone) > 0 {
-		w.line("         gone from %s", strings.Join(d.Gone, ", "))
+		w.line("         removed from %s", strings.Join(d.Gone, ", "))
 	}
 }

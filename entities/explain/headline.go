@@ -27,11 +27,11 @@ func headline(s protocol.Status, c protocol.ChannelStatus, now time.Time) string
 			return joined(", ", head+"; "+c.Target+" is only reported here", when) + ":"
 		}
 		if r, known := releaseIn(s, c); known && r.Phases[c.Name] == inProgress {
-			return head + "; " + c.Desired + " may not go on yet:"
+			return head + "; " + c.Desired + " cannot continue yet:"
 		}
 		return head + "; " + cmp.Or(c.Desired, c.Target) + " may not enter yet:"
 	case entities.StatusUnknown:
-		seen := fmt.Sprintf("%s %s: what runs is unknown (last seen %s, target %s)", name(s), c.Name, cmp.Or(c.Current, "nothing"), cmp.Or(c.Target, "none"))
+		seen := fmt.Sprintf("%s %s: the running version is unknown (last seen %s, target %s)", name(s), c.Name, cmp.Or(c.Current, "nothing"), cmp.Or(c.Target, "none"))
 		return joined(", ", seen, when) + ":"
 	default:
 		return joined(", ", head+"; "+matter(c), when) + ":"
@@ -48,11 +48,11 @@ func matter(c protocol.ChannelStatus) string {
 	switch entities.Status(c.Status) {
 	case entities.StatusConverging:
 		if !c.StableSince.IsZero() {
-			return cmp.Or(c.Target, c.Desired) + " is there and is being watched"
+			return cmp.Or(c.Target, c.Desired) + " is deployed and being watched"
 		}
 		return "moving to " + cmp.Or(c.Target, c.Desired)
 	case entities.StatusSuspended:
-		return cmp.Or(c.Target, c.Desired) + " waits at a step of its own for a person"
+		return cmp.Or(c.Target, c.Desired) + " is paused at a rollout step and waits for a person"
 	case entities.StatusBlocked:
 		return cmp.Or(c.Desired, c.Target) + " is blocked by something that failed"
 	case entities.StatusFailed:
@@ -68,7 +68,7 @@ func matter(c protocol.ChannelStatus) string {
 	case entities.StatusDegraded:
 		return "it had converged and is now unhealthy or drifted"
 	case entities.StatusProgressing:
-		return "as declared, and not all of it is ready"
+		return "as declared, but not all objects are ready"
 	case entities.StatusOrphaned:
 		return "no longer declared, left in place"
 	}
@@ -85,7 +85,7 @@ func unwell(c protocol.ChannelStatus) string {
 
 // rollback describes a rollback in progress, or its result.
 func rollback(c protocol.ChannelStatus) string {
-	from, barred := "", "what failed"
+	from, barred := "", "the failed version"
 	if c.Rollback != nil {
 		from, barred = " from "+c.Rollback.From, c.Rollback.From
 	}

@@ -88,7 +88,7 @@ func (w *writer) unread(c protocol.ChannelStatus) {
 	if !hiddenUnread(c) || slices.ContainsFunc(c.Conditions, func(k protocol.ConditionStatus) bool { return k.Kind == "reading" && k.Verdict == "ERROR" }) {
 		return
 	}
-	w.line(" - %s", joined("; ", "what runs cannot be read: "+oneLine(c.Unread.Text(), textLimit), "what is shown was read before", since(c.Unread.Since, w.now)))
+	w.line(" - %s", joined("; ", "the running version cannot be read: "+oneLine(c.Unread.Text(), textLimit), "the values shown are from an earlier reading", since(c.Unread.Since, w.now)))
 }
 
 // hiddenUnread reports whether the version in a channel with one instance cannot be read and its status does not show that.
@@ -183,7 +183,7 @@ func again(k protocol.ConditionStatus, now time.Time) string {
 	case k.NextCheck.After(now):
 		return " (in " + Duration(k.NextCheck.Sub(now)) + ")"
 	}
-	return ", looked at again now"
+	return ", evaluated again now"
 }
 
 // reasons lists the reasons of the status, except conditions.
@@ -253,7 +253,7 @@ func (w *writer) behind(c protocol.ChannelStatus) {
 	for i := len(w.status.Releases) - 1; i >= 0; i-- { // oldest first, the order of the queue
 		r := w.status.Releases[i]
 		if r.Phases[c.Name] == pending && w.beside(c, r) {
-			w.line("%s waits beside %s, which is another aspect.", r.Version, cmp.Or(c.Desired, c.Target))
+			w.line("%s waits independently of %s: it is of another aspect.", r.Version, cmp.Or(c.Desired, c.Target))
 			w.givenBefore(c, r)
 			continue
 		}
@@ -340,7 +340,7 @@ func (w *writer) next(c protocol.ChannelStatus) {
 		return // nothing is left to change, whichever check is due
 	}
 	if !c.NextChange.IsZero() && !held(status) {
-		w.line("Next: by itself %s.", at(c.NextChange, w.now))
+		w.line("Next: automatic change %s.", at(c.NextChange, w.now))
 		return
 	}
 	if when, provided := earliest(c, w.now); !when.IsZero() {
@@ -367,10 +367,10 @@ func (w *writer) ends(c protocol.ChannelStatus) {
 	row := status.Row()
 	switch {
 	case status == entities.StatusOrphaned && w.declared() && w.status.Deletion == nil:
-		w.line("Next: nothing by itself; to take it down: declare the channel again, then converge delete %s %s, and leave it out after that.", name(w.status), c.Name)
+		w.line("Next: no automatic change; to take it down: declare the channel again, run converge delete %s %s, then remove the channel from the configuration.", name(w.status), c.Name)
 		return
 	case status == entities.StatusDegraded && slices.ContainsFunc(c.Reasons, func(r protocol.Reason) bool { return r.Code == "command" }):
-		w.line("Next: nothing by itself.")
+		w.line("Next: no automatic change.")
 		return
 	case row.Exit == entities.ExitConverged, row.Exit == entities.ExitGoesOn, status == entities.StatusDegraded:
 		return // fine, in progress, or under repair
@@ -378,7 +378,7 @@ func (w *writer) ends(c protocol.ChannelStatus) {
 		w.line("Next: %s enters once the above passes; else it ends by: %s.", c.Desired, row.EndsBy)
 		return
 	}
-	w.line("Next: nothing by itself; it ends by: %s.", row.EndsBy)
+	w.line("Next: no automatic change; it ends by: %s.", row.EndsBy)
 	if failed := status == entities.StatusFailed || status == entities.StatusFailedRollback; failed && !commanded(c) {
 		w.unblock(c, "", protocol.Retry)
 	}
@@ -465,14 +465,14 @@ func (w *writer) seen(channel string) {
 		}
 	}
 	if !failing.IsZero() {
-		w.line("Readings fail since %s (%s); the last one was tried %s.", clock(failing, w.now, true), ago(failing, w.now), ago(seen, w.now))
+		w.line("Readings have failed since %s (%s); last attempt %s.", clock(failing, w.now, true), ago(failing, w.now), ago(seen, w.now))
 		return
 	}
 	if seen.IsZero() {
-		w.line("Nothing was read from a runtime yet.")
+		w.line("No reading from a runtime yet.")
 		return
 	}
-	w.line("Last news from the runtime %s (%s ago).", clock(seen, w.now, true), Duration(w.now.Sub(seen)))
+	w.line("Last reading from the runtime %s (%s ago).", clock(seen, w.now, true), Duration(w.now.Sub(seen)))
 }
 
 // unblock writes the command that unblocks the channel. A known verb alone is completed to a command.

@@ -57,5 +57,5 @@ func TestWhatWaitsBehindAnotherSaysSo_B6_A13(t *testing.T) {
 	s.Releases = s.Releases[:1]
 	add("v8", "succeeded")
 	add("v7", "succeeded")
-	require.Equal(t, []string{"web v7 … v9 | succeeded | pending | 3 wait: go 0/1"}, said(), "the newest is next, and says what holds them")
+	require.Equal(t, []string{"web v7 … v9 | succeeded | pending | 3 wait: go 0/1"}, said(), "the newest is next, and names the reason")
 }

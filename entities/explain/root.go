@@ -99,9 +99,9 @@ func holds(s protocol.Status, c protocol.ChannelStatus, r protocol.ReleaseStatus
 	all := unmet(c)
 	switch why := reason(c); {
 	case r.Phases[c.Name] == inProgress && now.IsZero():
-		return r.Version + " is going out to " + c.Name
+		return r.Version + " is being deployed to " + c.Name
 	case r.Phases[c.Name] == inProgress:
-		return r.Version + " is going out to " + c.Name + after(": ", why)
+		return r.Version + " is being deployed to " + c.Name + after(": ", why)
 	case r.Phases[c.Name] != pending || len(all) == 0:
 		return after(c.Name+" is "+c.Status+": ", why)
 	case all[0].Kind == check && now.IsZero():

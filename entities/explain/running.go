@@ -17,7 +17,7 @@ func Running(all []protocol.Progress, channel string, now time.Time) []string {
 		}
 		limit, place := "", ""
 		if !p.Until.IsZero() {
-			limit = ", is ended by " + strings.TrimPrefix(at(p.Until, now), "at ")
+			limit = ", times out by " + strings.TrimPrefix(at(p.Until, now), "at ")
 		}
 		if p.Place != "" {
 			place = ", as " + p.Place

@@ -18,7 +18,7 @@ func TestRunningSaysSinceWhenUntilWhenWhereAndWhat_A13(t *testing.T) {
 		{Channel: "staging", What: "removal", Since: now.Add(-time.Second)},
 	}
 	require.Equal(t, strings.TrimSpace(`
-running in prod: extension smoke of v2, since 10:49 UTC (1m ago), is ended by 10:59:00 UTC (in 9m), as Job shop/smoke-1
+running in prod: extension smoke of v2, since 10:49 UTC (1m ago), times out by 10:59:00 UTC (in 9m), as Job shop/smoke-1
   | a
   | b
 running in staging: removal, since 10:49 UTC (1s ago)`), strings.Join(Running(all, "", now), "\n"))
@@ -33,7 +33,7 @@ func TestPlaces_C10(t *testing.T) {
 		return entities.Lease{LeaseRequest: entities.LeaseRequest{What: what}, Since: now.Add(-time.Duration(minutes) * time.Minute)}
 	}
 	of := protocol.RuntimeStatus{Runtime: "edge", Held: []entities.Lease{lease("shop/api prod v3", 25)}, Waiting: []entities.Lease{lease("shop/web prod v9", 2)}}
-	require.Equal(t, []string{"Places on runtime/edge: 1 held, 1 waited for:", " shop/api prod v3, since 02:50 UTC (25m ago)"}, Places(of, now))
+	require.Equal(t, []string{"Leases on runtime/edge: 1 held, 1 waiting:", " shop/api prod v3, since 02:50 UTC (25m ago)"}, Places(of, now))
 	for range 9 {
 		of.Held = append(of.Held, lease("shop/db prod v1", 1))
 	}

@@ -144,7 +144,7 @@ func waits(c protocol.ChannelStatus, now time.Time) []string {
 		}
 	}
 	if b := c.Rollback; b != nil && c.Status == string(entities.StatusRollingBack) && len(all) > 0 { // the condition that blocks it says more
-		all = append(all[1:], b.From+" goes back"+after(": ", b.Reason))
+		all = append(all[1:], b.From+" is rolling back"+after(": ", b.Reason))
 	}
 	if hiddenUnread(c) {
 		all = slices.Insert(all, 0, c.Unread.Text())
@@ -178,7 +178,7 @@ func fleetText(c protocol.ChannelStatus) string {
 		rest -= count
 	}
 	if rest > 0 {
-		text += fmt.Sprintf(", %d as they were", rest)
+		text += fmt.Sprintf(", %d unchanged", rest)
 	}
 	return text
 }
@@ -243,7 +243,7 @@ func (t *tabler) notes(s protocol.Status) {
 		t.once(fmt.Sprintf("PINNED %s %s to %s by %s %s%s", who, p.Channel, p.Version, Who(p.Who), t.ago(p.At), after(": ", p.Reason)))
 	}
 	if d := s.Deletion; d != nil {
-		t.once(fmt.Sprintf("DELETING %s by %s, begun %s%s", who, Who(d.Who), t.ago(d.At), after(": ", d.Reason)))
+		t.once(fmt.Sprintf("DELETING %s by %s, started %s%s", who, Who(d.Who), t.ago(d.At), after(": ", d.Reason)))
 	}
 	for _, n := range s.Notes {
 		t.out.Lines = append(t.out.Lines, "NOTE "+who+": "+n)

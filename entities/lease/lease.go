@@ -34,7 +34,7 @@ type Ledger struct {
 // Check returns why a lease cannot even wait, or nil.
 func (l *Ledger) Check(r entities.LeaseRequest) error {
 	if len(l.Waiting) >= MaxWaiting && Find(l.Held, r.ID) < 0 && Find(l.Waiting, r.ID) < 0 {
-		return fmt.Errorf("%d leases wait already; ask again later", MaxWaiting)
+		return fmt.Errorf("%d leases are already waiting; try again later", MaxWaiting)
 	}
 	return nil
 }
@@ -43,7 +43,7 @@ func (l *Ledger) Check(r entities.LeaseRequest) error {
 func (l *Ledger) Others(r entities.LeaseRequest) error {
 	for _, of := range [...][]entities.Lease{l.Held, l.Waiting} {
 		if i := Find(of, r.ID); i >= 0 && of[i].Holder != r.Holder {
-			return fmt.Errorf("lease %q is of %s, not of %s", r.ID, of[i].Holder, r.Holder)
+			return fmt.Errorf("lease %q belongs to %s, not to %s", r.ID, of[i].Holder, r.Holder)
 		}
 	}
 	return nil

@@ -30,7 +30,7 @@ func TestLedgerProperty_C10(t *testing.T) {
 			before, line := len(l.Held), append([]entities.Lease(nil), l.Waiting...)
 			for i, h := range l.Grant(now, l.Grantable()) {
 				require.False(t, l.Paused)
-				require.Equal(t, line[i].ID, h.ID, "not in its turn")
+				require.Equal(t, line[i].ID, h.ID, "not in order")
 				require.LessOrEqual(t, before+i+1, l.Limit)
 			}
 		}
@@ -60,7 +60,7 @@ func TestLedgerProperty_C10(t *testing.T) {
 				now = now.Add(11 * time.Minute)
 				l.Overdue(now, 100)
 				for _, h := range l.Held {
-					require.True(t, h.Due.After(now), "asked without end")
+					require.True(t, h.Due.After(now), "queried without a delay")
 				}
 			},
 			"": func(t *rapid.T) {
@@ -80,7 +80,7 @@ func TestLedgerProperty_C10(t *testing.T) {
 		l.Paused = false
 		for len(want) > 0 {
 			granted()
-			require.NotEmpty(t, l.Held, "nobody holds and nobody is granted")
+			require.NotEmpty(t, l.Held, "no lease is held and none is granted")
 			delete(want, l.Held[0].ID)
 			l.Give(l.Held[0].ID)
 		}
@@ -113,7 +113,7 @@ func TestUndeliveredGrantIsRepeated_C10(t *testing.T) {
 	l.Request(wanted("a", 1), noon)
 	l.Grant(noon, 100)
 	l.Delivered("a", true, noon.Add(time.Minute))
-	require.Equal(t, noon.Add(10*time.Minute), l.Due(), "as is expected")
+	require.Equal(t, noon.Add(10*time.Minute), l.Due(), "as expected")
 	l.Delivered("a", false, noon)
 	require.Equal(t, noon.Add(time.Minute), l.Due())
 	again := l.Overdue(noon.Add(time.Minute), 100)
@@ -149,7 +149,7 @@ func TestLeaseIsOfItsHolder(t *testing.T) {
 	l.Request(entities.LeaseRequest{ID: "1", Holder: "a", Limit: 1}, time.Time{})
 	require.NoError(t, l.Others(entities.LeaseRequest{ID: "1", Holder: "a"}))
 	require.NoError(t, l.Others(entities.LeaseRequest{ID: "2", Holder: "b"}))
-	require.EqualError(t, l.Others(entities.LeaseRequest{ID: "1", Holder: "b"}), `lease "1" is of a, not of b`)
+	require.EqualError(t, l.Others(entities.LeaseRequest{ID: "1", Holder: "b"}), `lease "1" belongs to a, not to b`)
 	l.Grant(time.Time{}, 1)
 	require.Error(t, l.Others(entities.LeaseRequest{ID: "1", Holder: "b"}))
 }
@@ -158,7 +158,7 @@ func TestLeaseIsOfItsHolder(t *testing.T) {
 func TestLineIsBounded(t *testing.T) {
 	l := &Ledger{Limit: 1, Waiting: make([]entities.Lease, MaxWaiting)}
 	l.Waiting[7].ID = "seventh"
-	require.EqualError(t, l.Check(wanted("late", 1)), "10000 leases wait already; ask again later")
+	require.EqualError(t, l.Check(wanted("late", 1)), "10000 leases are already waiting; try again later")
 	require.NoError(t, l.Check(wanted("seventh", 1)))
 	require.Equal(t, `"seventh"`, IDs(l.Waiting[7:8]))
 	require.Contains(t, IDs(l.Waiting), "9992 more")

@@ -211,7 +211,7 @@ func (p *aspectPlay) goesBack(act func()) {
 	act()
 	for id, now := range p.components() {
 		if lines := differ(before[id], now); len(lines) > 1 {
-			p.t.Fatalf("%s goes back in %q: %v, before %v\n%s%s", id, lines, now, before[id], p.phases(), p.journal())
+			p.t.Fatalf("the rollback of %s changes more than one aspect, %q: %v, before %v\n%s%s", id, lines, now, before[id], p.phases(), p.journal())
 		}
 	}
 }
@@ -239,7 +239,7 @@ func (p *aspectPlay) settle() *decide.Decision {
 			return all
 		}
 	}
-	p.t.Fatalf("it does not settle:\n%s\n%s%s\n%s", p.decision, p.phases(), p.targets(), p.journal())
+	p.t.Fatalf("the decision does not settle:\n%s\n%s%s\n%s", p.decision, p.phases(), p.targets(), p.journal())
 	return nil
 }
 
@@ -249,7 +249,7 @@ func (p *aspectPlay) judge(c state.Change, d *decide.Decision) {
 		p.t.Fatalf("%s\n%s\n%s%s", fmt.Sprintf(format, args...), d, p.phases(), p.targets())
 	}
 	if (c.Kind == state.ChangePromote || c.Kind == state.ChangeTarget) && r.Aside(c.Channel) {
-		fail("%s moves on, though it is set aside", r.FullVersion)
+		fail("%s continues although it is set aside", r.FullVersion)
 	}
 	for _, m := range c.Moves {
 		was := p.components()[m.Instance]
@@ -263,7 +263,7 @@ func (p *aspectPlay) judge(c state.Change, d *decide.Decision) {
 		}
 		i := p.s.Instances[m.Instance]
 		if by := p.s.Brought(i); by != nil && i.Delivery.Rollback == nil && !i.Delivery.Converged && by.Line() != r.Line() {
-			fail("%s comes to %s on top of %s, which is not good yet", r.FullVersion, m.Instance, by.FullVersion)
+			fail("%s is deployed to %s on top of %s, which has not succeeded yet", r.FullVersion, m.Instance, by.FullVersion)
 		}
 	}
 	if c.Kind == state.ChangePromote {
@@ -273,7 +273,7 @@ func (p *aspectPlay) judge(c state.Change, d *decide.Decision) {
 			}
 			may := o.Line() == r.Line() && also(state.ChangeSkip) || o.Line() != r.Line() && r.OfAspect() && (o.Aside(c.Channel) || also(state.ChangeAside))
 			if ph, _ := o.PhaseIn(c.Channel); o != r && ph == maestro.InProgress && !may {
-				fail("%s enters beside %s", r.FullVersion, o.FullVersion)
+				fail("%s enters while %s is in progress", r.FullVersion, o.FullVersion)
 			}
 			if ph, _ := o.PhaseIn(c.Channel); o.Line() == r.Line() && ph.Entered() && p.order[o.ID] > p.order[r.ID] && !r.Return && !r.Reopened(c.Channel) {
 				fail("%s enters after %s", r.FullVersion, o.FullVersion)
@@ -285,7 +285,7 @@ func (p *aspectPlay) judge(c state.Change, d *decide.Decision) {
 			ph, _ := o.PhaseIn(c.Channel)
 			return o.Line() == r.Line() && p.order[o.ID] > p.order[r.ID] && (ph.Entered() || slices.ContainsFunc(d.Changes, func(x state.Change) bool { return x.Release == o.ID }))
 		}); newest < 0 {
-			fail("%s is skipped in %s, and nothing of its aspect overtook it", r.FullVersion, c.Channel)
+			fail("%s is skipped in %s although nothing of its aspect overtook it", r.FullVersion, c.Channel)
 		}
 	}
 }
@@ -302,7 +302,7 @@ func (p *aspectPlay) rest() {
 			p.obeyApply(id)
 		}
 	}
-	p.t.Fatalf("it does not come to rest:\n%s\n%s%s", p.decision, p.phases(), p.targets())
+	p.t.Fatalf("the work does not end:\n%s\n%s%s", p.decision, p.phases(), p.targets())
 }
 
 // comeToEnd: with everything healthy, approved and resumed, every release ends, unless it failed before.

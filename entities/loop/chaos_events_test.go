@@ -118,7 +118,7 @@ func (c *chaos) act(do func() (string, error)) {
 	}
 	_, err := do()
 	if err != nil && entities.DigestOf(c.s) != before {
-		c.t.Fatalf("refused (%s), it changed something", err)
+		c.t.Fatalf("the refused action (%s) changed the state", err)
 	}
 	c.notePhases()
 	for id, t := range c.at() {
@@ -126,12 +126,12 @@ func (c *chaos) act(do func() (string, error)) {
 			c.t.Fatalf("%s moved from %s to %s, which was cancelled", id, was, t)
 		}
 		if was, known := at[id]; known && was != t && !c.bypassedSince(lines, id.Channel) {
-			c.t.Fatalf("%s moved from %s to %s, past all gates and with no bypass", id, was, t)
+			c.t.Fatalf("%s moved from %s to %s without gates or a bypass", id, was, t)
 		}
 	}
 	for id, t := range held {
 		if i := c.s.Instances[id]; i == nil || !i.Delivery.Target.Same(t) {
-			c.t.Fatalf("%s moved from %s though it is held", id, t.FullVersion)
+			c.t.Fatalf("%s moved from %s although it is paused or pinned", id, t.FullVersion)
 		}
 	}
 }
@@ -630,7 +630,7 @@ func (c *chaos) fix() {
 		}
 	}
 	if len(c.decision.Evaluations(c.s)) > 0 || len(c.applies)+len(c.preflights)+len(c.runs)+len(c.removes) > 0 {
-		c.t.Fatalf("at rest, something is still evaluated or done:\n%s", c.decision)
+		c.t.Fatalf("work or evaluations remain although nothing happens any more:\n%s", c.decision)
 	}
 }
 
@@ -643,5 +643,5 @@ func (c *chaos) comeToRest() {
 			return
 		}
 	}
-	c.t.Fatalf("it does not come to rest:\n%s%s", c.decision, c.phases())
+	c.t.Fatalf("the work does not end:\n%s%s", c.decision, c.phases())
 }

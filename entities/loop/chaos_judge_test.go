@@ -31,7 +31,7 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 		}
 		next := c.nextIn(op.Instance.Channel, d)
 		if _, runs := c.applies[op.Instance]; !runs || mode.Drain || next == nil || c.s.Strategy(next) != maestro.Immediate {
-			c.t.Fatalf("an apply of %s is never to be asked to end:\n%s", op.Instance, d)
+			c.t.Fatalf("the end of an apply of %s must not be requested:\n%s", op.Instance, d)
 		}
 	}
 	c.judgeWrites(d)
@@ -60,18 +60,18 @@ func (c *chaos) judge(d *decide.Decision, mode decide.Mode) {
 			continue
 		}
 		if i := c.s.Instances[op.Instance]; c.s.Deletion == nil && i.OnDelete == entities.DeleteOrphans {
-			c.t.Fatalf("never to be removed, as its channel said:\n%s", d)
+			c.t.Fatalf("removed although its channel orphans its objects:\n%s", d)
 		}
 		_, paused := c.s.PauseOf(op.Instance)
 		_, applying := c.applies[op.Instance]
 		if paused || applying || mode.Drain || removing > 0 {
-			c.t.Fatalf("never to be removed (paused %v, applying %v, drain %v, removing %d):\n%s", paused, applying, mode.Drain, removing, d)
+			c.t.Fatalf("must not be removed (paused %v, applying %v, drain %v, removing %d):\n%s", paused, applying, mode.Drain, removing, d)
 		}
 		removing++
 	}
 	for _, op := range d.Preflights {
 		if p, runs := c.preflights[op.Channel]; runs || mode.Drain {
-			c.t.Fatalf("a preflight beside another (%v):\n%s", p, d)
+			c.t.Fatalf("a second concurrent preflight (%v):\n%s", p, d)
 		}
 	}
 	for _, op := range d.Extensions {
@@ -89,12 +89,12 @@ func (c *chaos) judgeEndOf(r *state.Release, op state.EndOp, d *decide.Decision)
 		spec, _ := c.s.Spec.Channel(channel)
 		for _, x := range spec.Extensions {
 			if x.RunKey() == op.Extension && !p.Phase.Over() && !e.Cancelled {
-				c.t.Fatalf("%s waits for a run that is to end:\n%s", channel, d)
+				c.t.Fatalf("%s waits for a run that is being ended:\n%s", channel, d)
 			}
 		}
 	}
 	if !e.Running || !e.Ending.IsZero() {
-		c.t.Fatalf("a run that is never to be asked to end:\n%s", d)
+		c.t.Fatalf("the end of a run must not be requested:\n%s", d)
 	}
 }
 
@@ -122,7 +122,7 @@ func (c *chaos) judgeWrites(d *decide.Decision) {
 	for _, name := range written {
 		spec, declared := c.s.Spec.Channel(name)
 		if spec.Report != "" || !declared && c.s.Channels[name].Reports {
-			c.t.Fatalf("%s only reports:\n%s", name, d)
+			c.t.Fatalf("%s is report-only:\n%s", name, d)
 		}
 	}
 }
@@ -135,13 +135,13 @@ func (c *chaos) judgeLeaving(op state.RemoveOp, mode decide.Mode, d *decide.Deci
 	_, twice := c.removes[op.Instance]
 	_, applying := c.applies[op.Instance]
 	if p == nil || p.Drain.Up || !p.Drain.Mine().Go || held || twice || applying || mode.Drain || i.Down {
-		c.t.Fatalf("never to leave:\n%s", d)
+		c.t.Fatalf("must not be removed from its drained runtime:\n%s", d)
 	}
 	remains := slices.ContainsFunc(c.s.In(op.Instance.Channel), func(o *state.Instance) bool {
 		return c.s.DrainOf(o.Runtime) == nil && o.Delivery.Converged
 	})
 	if !p.Drain.Force && !i.Removed && !remains {
-		c.t.Fatalf("nothing else is left of its channel:\n%s", d)
+		c.t.Fatalf("no other instance remains in its channel:\n%s", d)
 	}
 }
 
@@ -154,7 +154,7 @@ func (c *chaos) judgeClearing(op state.RemoveOp, mode decide.Mode, d *decide.Dec
 	said := !declared && c.s.Removes(i) || declared && spec.MovedFrom != nil && spec.MovedFrom.Runtime == op.From && spec.MovedFrom.Remove
 	ready := !declared || i.Delivery.Converged && i.Delivery.Rollback == nil && !i.Delivery.Apply.Running
 	if paused || twice || mode.Drain || !said || !ready || i.Runtime == op.From || i.LeftOn(op.From) == nil {
-		c.t.Fatalf("never to be removed from %s:\n%s", op.From, d)
+		c.t.Fatalf("must not be removed from %s:\n%s", op.From, d)
 	}
 }
 
@@ -193,7 +193,7 @@ func (c *chaos) judgeChange(ch state.Change, mode decide.Mode, d *decide.Decisio
 			d := &c.s.Instances[m.Instance].Delivery
 			alone := len(spec.Instances) == 1 && (d.Apply.Running || d.Converged && !failed)
 			if pinned || d.Rollback != nil || spec.NoRollback || alone || mode.Drain && !mode.Rollbacks {
-				refuse("though it must not be rolled back")
+				refuse("although it must not be rolled back")
 			}
 		}
 	case state.ChangePin:
@@ -265,7 +265,7 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		others := !came && !i.Delivery.Since.Before(r.At) && i.Delivery.Converged && i.Delivery.Cancelled == "" && stable
 		if i.IsAt(r) && (came || others) {
 			if moved[id] && i.Delivery.Cancelled == "" && !i.Delivery.Reported {
-				c.t.Fatalf("%s goes to %s twice:\n%s", r.FullVersion, id, d)
+				c.t.Fatalf("%s is deployed to %s twice:\n%s", r.FullVersion, id, d)
 			}
 			updated++
 			if others {
@@ -283,7 +283,7 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 		}
 	}
 	if most := spec.Rollout.MaxUnavailable; most != nil && after > max(before, most.Number) {
-		c.t.Fatalf("%d are unavailable in %s, of at most %d:\n%s", after, spec.Name, most.Number, d)
+		c.t.Fatalf("%d instances are unavailable in %s, at most %d allowed:\n%s", after, spec.Name, most.Number, d)
 	}
 	slices.SortFunc(since, time.Time.Compare)
 	done := 0
@@ -298,7 +298,7 @@ func (c *chaos) judgeSelected(r *state.Release, spec *entities.ChannelSpec, move
 			continue // a step that it did not have to take, or whose pause ended before the next one: a later damage and repair changes nothing
 		}
 		if len(since) < done || c.now.Before(since[done-1].Add(step.Pause)) {
-			c.t.Fatalf("%s goes to %d in %s, and %d must have been stable for %s:\n%s%s%s", r.FullVersion, updated, spec.Name, done, step.Pause, d, c.phases(), c.deliveries())
+			c.t.Fatalf("%s is deployed to %d instances in %s, but %d must have been stable for %s:\n%s%s%s", r.FullVersion, updated, spec.Name, done, step.Pause, d, c.phases(), c.deliveries())
 		}
 		c.waited[spec.Name+"/"+r.ID] = done
 	}
@@ -309,7 +309,7 @@ func (c *chaos) judgeLeftOver(r *state.Release, ch state.Change, refuse func(str
 	for _, i := range c.s.In(ch.Channel) {
 		nothing := i.Delivery.Target == nil && !r.Keeps(ch.Channel) // there is no version that it keeps
 		if i.IsAt(r) || r.Payloads[i.ID] != "" && (nothing || i.Delivery.Target != nil && r.Present[i.ID].Payload != i.Delivery.Target.Payload) {
-			refuse("though " + i.ID.String() + " is concerned")
+			refuse("although it concerns " + i.ID.String())
 		}
 	}
 }
@@ -345,19 +345,19 @@ func (c *chaos) judgeSpoiled(ch state.Change, refuse func(string)) {
 				return (d.Converged || !d.Reported && !c.s.ReportsOnly(ch.Channel)) && d.Cancelled == "" && c.s.VersionOf(i) == base
 			})
 			if c.cutOff[ch.Channel+"/"+base] && r.Config() && !there {
-				refuse("brings " + m.Target.FullVersion + ", which was cancelled")
+				refuse("deploys " + m.Target.FullVersion + ", which was cancelled")
 			}
 			delete(c.cutOff, ch.Channel+"/"+base)
 			note(c.spoiled, m.Instance, m.Target.Payload, false)
 		case c.spoiled[m.Instance][m.Target.Payload]:
-			refuse("leads to " + m.Target.FullVersion + ", which was cancelled")
+			refuse("restores " + m.Target.FullVersion + ", which was cancelled")
 		}
 	}
 	for _, i := range c.s.In(ch.Channel) {
 		switch {
 		case r == nil || !i.IsAt(r) || c.s.DrainOf(i.Runtime) != nil: // not there, or not in its channel
 		case ch.Kind == state.ChangeUnchanged && c.spoiled[i.ID][i.Delivery.Target.Payload]:
-			refuse("though what is there was cancelled")
+			refuse("although the current target was cancelled")
 		case ch.Kind == state.ChangeUnchanged || ch.Kind == state.ChangeConverged && !ch.Partial:
 			note(c.good, i.ID, i.Delivery.Target.Payload, true)
 		}
@@ -378,10 +378,10 @@ func (c *chaos) judgeMoves(ch state.Change, refuse func(string)) {
 	for _, m := range ch.Moves {
 		newest := c.newest[m.Instance]
 		if newest > c.sequence[r.ID] && !(r.Return && c.undone(newest, ch.Channel)) && (!c.reopened[ch.Channel+"/"+r.ID] || c.atNewer(m.Instance, r)) {
-			refuse("takes " + m.Instance.String() + " backwards")
+			refuse("moves " + m.Instance.String() + " to an older release")
 		}
 		if !m.Target.Same(r.Target(m.Instance)) {
-			refuse("sets a target that is not the release's")
+			refuse("sets a target of another release")
 		}
 		c.newest[m.Instance] = max(c.newest[m.Instance], c.sequence[r.ID])
 		delete(c.strayed, m.Instance)
@@ -403,7 +403,7 @@ func (c *chaos) judgeReturns(ch state.Change, refuse func(string)) {
 			return p == maestro.Succeeded && m.Target.Same(r.Target(m.Instance))
 		})
 		if at < 0 {
-			refuse("brings back what has not succeeded")
+			refuse("restores a target that has not succeeded")
 		}
 		r := c.s.Releases[at]
 		c.newest[m.Instance] = max(c.newest[m.Instance], c.sequence[r.ID])
@@ -481,7 +481,7 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 	r := c.s.ReleaseByID(ch.Release)
 	spec, _ := c.s.Spec.Channel(ch.Channel)
 	if r.Phases[ch.Channel].Phase != maestro.Pending {
-		refuse("though it is barred or over")
+		refuse("although it is barred or over")
 	}
 	if _, paused := c.s.PauseIn(ch.Channel); paused {
 		refuse("while the channel is paused")
@@ -498,9 +498,9 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 		case applying || i.Delivery.Apply.Running:
 			refuse("while an apply runs")
 		case reads && i.Observed.Reading.Err != nil && !c.waived[waiver(r.ID, ch.Channel, "reading")]:
-			refuse("though nothing is known")
+			refuse("although the state is unknown")
 		case b != nil && !i.Delivery.Converged && (b.Failed.IsZero() || r.At.Before(b.Failed)) && !c.retriedPast(r, ch.Channel, b):
-			refuse("past a rollback")
+			refuse("before a rollback has ended")
 		}
 	}
 	for _, other := range c.s.Releases {
@@ -511,7 +511,7 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 		if p.Phase == maestro.InProgress && !c.yields(other, r, ch.Channel, d) && !slices.ContainsFunc(c.decided, func(ch state.Change) bool {
 			return (spec.Report != "" || spec.Rollout != nil || c.stepped[spec.Name+"/"+other.ID]) && ch.Kind == state.ChangeSkip && ch.Channel == spec.Name && ch.Release == other.ID
 		}) {
-			refuse("beside " + other.FullVersion)
+			refuse("while " + other.FullVersion + " is in progress")
 		}
 		if p.Phase == maestro.Pending && c.sequence[other.ID] < c.sequence[r.ID] && !c.passedOver(other, &spec) && !c.mayPass(r, other, &spec) && !c.leftBehind(other, ch.Channel, d) {
 			refuse("overtaking " + other.FullVersion)
@@ -525,7 +525,7 @@ func (c *chaos) judgeEntry(ch state.Change, d *decide.Decision, refuse func(stri
 		c.reopened[key] = true
 	}
 	if newest > c.sequence[r.ID] && !c.reopened[key] || newest == c.sequence[r.ID] && !c.waits[key] {
-		refuse("after a newer one, or twice")
+		refuse("after a newer release, or a second time")
 	}
 	delete(c.waits, key)
 	delete(c.retried, key)
@@ -728,13 +728,13 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 		case r.Return: // it went there under the same conditions before
 			for _, m := range ch.Moves {
 				if !c.brought[m.Instance][m.Target.FullVersion] {
-					refuse("as what was good there before, which it was not")
+					refuse("as a rollback to a version that never ran there")
 				}
 			}
 		default:
 			for _, up := range cond.Channels {
 				if p := r.Phases[up]; p == nil || p.Phase != maestro.Succeeded {
-					refuse("past " + up)
+					refuse("before it succeeded in " + up)
 				}
 			}
 		}
@@ -744,7 +744,7 @@ func (c *chaos) judgeGates(r *state.Release, ch state.Change, refuse func(string
 			continue // nothing is delivered: the last reading is sufficient
 		}
 		if c.truth[ch.Channel] != entities.Pass {
-			refuse("though its check says " + string(c.truth[ch.Channel]))
+			refuse("although its check is " + string(c.truth[ch.Channel]))
 		}
 		if !c.fresh[ch.Channel+"/"+r.ID] {
 			refuse("without a preflight")
@@ -764,13 +764,13 @@ func (c *chaos) judgeGatesAgain(r *state.Release, ch state.Change, d *decide.Dec
 	for _, cond := range spec.Conditions {
 		for _, up := range cond.Channels {
 			if p := r.Phases[up]; !waived(cond.ID) && (p == nil || p.Phase != maestro.Succeeded) {
-				c.t.Fatalf("%s goes on past %s:\n%s%s", r.FullVersion, up, d, c.phases())
+				c.t.Fatalf("%s continues before it succeeded in %s:\n%s%s", r.FullVersion, up, d, c.phases())
 			}
 		}
 	}
 	for _, check := range spec.Checks {
 		if check.Before() != "" && !waived(check.ID) && (c.truth[ch.Channel] != entities.Pass || !c.fresh[ch.Channel+"/"+r.ID]) {
-			c.t.Fatalf("%s goes on past %s, or without a preflight:\n%s", r.FullVersion, check.ID, d)
+			c.t.Fatalf("%s continues although %s does not pass, or without a preflight:\n%s", r.FullVersion, check.ID, d)
 		}
 	}
 }
@@ -781,7 +781,7 @@ func (c *chaos) judgeApprovals(r *state.Release, channel string, cond entities.C
 		switch {
 		case a.Topic != cond.Topic:
 		case a.Reject:
-			refuse("though it was rejected")
+			refuse("although it was rejected")
 		case n < c.unheard[channel+"/"+r.ID]: // it failed since
 		case slices.Contains(cond.Approvers, a.Who.Name):
 			who[a.Who.Name] = true
@@ -796,17 +796,17 @@ func (c *chaos) judgeApprovals(r *state.Release, channel string, cond entities.C
 func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decision) {
 	on, _ := c.s.Runtime(op.Instance)
 	if clearing, runs := c.removes[op.Instance]; runs && clearing.From == on {
-		c.t.Fatalf("applied to %s while what was left there is taken down:\n%s", on, d)
+		c.t.Fatalf("applied to %s while the objects left there are removed:\n%s", on, d)
 	}
 	if at := c.ranAt[op.Instance][op.Target.Payload]; at != on {
-		c.t.Fatalf("%s was brought to %s, and is applied to %s:\n%s%s%s", op.Target.FullVersion, at, on, d, c.phases(), c.deliveries())
+		c.t.Fatalf("%s was rendered for %s but is applied to %s:\n%s%s%s", op.Target.FullVersion, at, on, d, c.phases(), c.deliveries())
 	}
 	anew := slices.ContainsFunc(c.s.Releases, func(r *state.Release) bool { // including the delivery to an instance that is back from a drained runtime
 		p, _ := r.PhaseIn(op.Instance.Channel)
 		return p == maestro.InProgress && !r.Config() && r.Payloads[op.Instance] == op.Target.Payload
 	})
 	if i := c.s.Instances[op.Instance]; c.spoiled[op.Instance][op.Target.Payload] && !i.Delivery.Converged && !anew {
-		c.t.Fatalf("%s was cancelled, and is applied:\n%s", op.Target.FullVersion, d)
+		c.t.Fatalf("%s was cancelled but is applied:\n%s", op.Target.FullVersion, d)
 	}
 	_, paused := c.s.PauseOf(op.Instance)
 	_, twice := c.applies[op.Instance]
@@ -815,7 +815,7 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 	i := c.s.Instances[op.Instance]
 	drained := mode.Drain && !(mode.Rollbacks && i.RollingBack())
 	if paused || twice || removing || drained || i.Delivery.Target == nil || *i.Delivery.Target != op.Target || op.Timeout <= 0 {
-		c.t.Fatalf("%s is never to be applied (paused %v, one runs %v, being removed %v, drain %v, timeout %s):\n%s",
+		c.t.Fatalf("%s must not be applied (paused %v, one runs %v, being removed %v, drain %v, timeout %s):\n%s",
 			op.Instance, paused, twice, removing, drained, op.Timeout, d)
 	}
 	_, rt := c.s.Runtime(op.Instance)
@@ -828,7 +828,7 @@ func (c *chaos) judgeApply(op state.ApplyOp, mode decide.Mode, d *decide.Decisio
 		return r.Target(op.Instance).FullVersion == op.Target.FullVersion && c.waived[waiver(r.ID, op.Instance.Channel, "approval/apply/"+op.Instance.Channel)]
 	})
 	if rt.ApproveApplies && !back && !waived && i.Approval.Of(op.Target.FullVersion) == nil {
-		c.t.Fatalf("an apply of %s that nobody approved:\n%s", op.Instance, d)
+		c.t.Fatalf("an apply of %s without an approval:\n%s", op.Instance, d)
 	}
 }
 
@@ -871,7 +871,7 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 		}
 		window := check.Asked(entities.PostDeployment) != nil
 		if !c.passed[ch.Channel+"/"+r.ID] || window && c.now.Before(c.s.Channels[ch.Channel].StableSince.Add(time.Hour+time.Minute)) {
-			refuse("before what follows its deployment has passed")
+			refuse("before its post-deployment checks have passed")
 		}
 	}
 }
@@ -880,16 +880,16 @@ func (c *chaos) judgeSuccess(ch state.Change, refuse func(string)) {
 func (c *chaos) judgeState(mode decide.Mode) {
 	for _, ch := range c.decision.Channels {
 		if ch.Status != entities.StatusConverged && len(ch.Reasons) == 0 {
-			c.t.Fatalf("%s is %s for no reason:\n%s%s%s", ch.Channel, ch.Status, c.decision, c.phases(), c.deliveries())
+			c.t.Fatalf("%s is %s without a reason:\n%s%s%s", ch.Channel, ch.Status, c.decision, c.phases(), c.deliveries())
 		}
 	}
 	for _, id := range entities.SortedIDs(c.s.Instances) {
 		i := c.s.Instances[id]
 		if t := i.Delivery.Target; t != nil && !c.brought[id][t.FullVersion] {
-			c.t.Fatalf("%s is at %s, which no release brought", id, t.FullVersion)
+			c.t.Fatalf("%s is at %s, which no release deployed", id, t.FullVersion)
 		}
 		if _, runs := c.applies[id]; runs && !i.Delivery.Apply.Running {
-			c.t.Fatalf("an apply of %s is forgotten", id)
+			c.t.Fatalf("the state has lost an apply of %s", id)
 		}
 		_, evaluates := c.preflights[id.Channel]
 		switch l := i.Delivery.Lease; {
@@ -914,16 +914,16 @@ func (c *chaos) judgeOffloaded() {
 		d := &c.s.Instances[id].Delivery
 		for _, t := range append([]entities.Target{c.applies[id].Target, c.asks[id].Target}, d.Earlier...) {
 			if t.Payload == state.InStore {
-				c.t.Fatalf("%s: nobody knows what %s is made of", id, t.FullVersion)
+				c.t.Fatalf("%s: the payload of %s is only in the store", id, t.FullVersion)
 			}
 		}
 		if d.Target != nil && d.Target.Payload == state.InStore || d.LastGood != nil && d.LastGood.Payload == state.InStore {
-			c.t.Fatalf("%s is at what nobody knows", id)
+			c.t.Fatalf("the payload of the target of %s is only in the store", id)
 		}
 	}
 	for _, e := range c.decision.Evaluations(c.s) {
 		if e.Payload == state.InStore {
-			c.t.Fatalf("%s of %s is asked about what nobody knows", e.ID, e.Channel)
+			c.t.Fatalf("%s of %s is evaluated for a payload that is only in the store", e.ID, e.Channel)
 		}
 	}
 	whole := 0
@@ -935,7 +935,7 @@ func (c *chaos) judgeOffloaded() {
 	// The current targets of instances, their possible rollback targets, the next releases, and those that take one back also stay
 	// complete.
 	if most := state.MaxWhole + 20 + len(c.s.Instances)*(state.MaxEarlier+5); whole > most {
-		c.t.Fatalf("%d releases are whole, of %d", whole, len(c.s.Releases))
+		c.t.Fatalf("%d releases are complete, of %d", whole, len(c.s.Releases))
 	}
 }
 
@@ -988,7 +988,7 @@ func (c *chaos) judgeWake(mode decide.Mode) {
 	some := c.now.Add(time.Duration(rapid.Int64Range(0, int64(until.Sub(c.now))).Draw(c.t, "later")))
 	for _, at := range []time.Time{some, until} {
 		if d := decide.Decide(c.s, at, mode); d.Acts() {
-			c.t.Fatalf("due at %s with nothing to wake for it:\n%s\nbefore:\n%s", at, d, c.decision)
+			c.t.Fatalf("work is due at %s without a wake-up:\n%s\nbefore:\n%s", at, d, c.decision)
 		}
 	}
 }
@@ -1028,13 +1028,13 @@ func (c *chaos) judgeEnd() {
 			}
 			fallthrough
 		default:
-			c.t.Fatalf("%s comes to rest %s:\n%s%s", ch.Channel, ch.Status, c.decision, c.phases())
+			c.t.Fatalf("%s ends %s:\n%s%s", ch.Channel, ch.Status, c.decision, c.phases())
 		}
 	}
 	for _, r := range c.s.Releases {
 		for channel, p := range r.Phases {
 			if p.Phase == maestro.InProgress && !c.cutShort(r, channel) || p.Phase == maestro.Pending && !c.doomed(r, channel) {
-				c.t.Fatalf("%s is left %s in %s:\n%s%s", r.FullVersion, p.Phase, channel, c.decision, c.phases())
+				c.t.Fatalf("%s stays %s in %s:\n%s%s", r.FullVersion, p.Phase, channel, c.decision, c.phases())
 			}
 		}
 	}

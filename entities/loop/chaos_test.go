@@ -329,7 +329,7 @@ func (c *chaos) pickID(from []entities.InstanceID) entities.InstanceID {
 func (c *chaos) settle() {
 	c.firstReadings()
 	mode := decide.Mode{Drain: !c.tame && c.oneIn(10, "drain")}
-	mode.Rollbacks = mode.Drain && c.oneIn(2, "rollbacks go on")
+	mode.Rollbacks = mode.Drain && c.oneIn(2, "rollbacks continue")
 	c.settles++
 	thorough := c.settles%20 == 0 || len(c.s.Instances) < 50 && !many() // a digest of a large state takes longer than everything else
 	passes := 20 * (len(c.s.Releases) + 2) * (len(c.s.Spec.IDs()) + len(c.s.Spec.Channels) + 1)
@@ -346,7 +346,7 @@ func (c *chaos) settle() {
 		}
 		d := decide.Decide(c.s, c.now, mode)
 		if before != "" && entities.DigestOf(c.s) != before {
-			c.t.Fatalf("Decide edited its input:\n%s", d)
+			c.t.Fatalf("Decide changed its input:\n%s", d)
 		}
 		c.judge(d, mode)
 		was := c.places()
@@ -400,7 +400,7 @@ func (c *chaos) begin(d *decide.Decision) {
 	for _, op := range d.Extensions {
 		key := op.Release + "/" + op.Extension.RunKey()
 		if _, twice := c.runs[key]; twice {
-			c.t.Fatalf("an extension beside itself:\n%s", d)
+			c.t.Fatalf("a second concurrent run of an extension:\n%s", d)
 		}
 		c.runs[key] = op
 	}
@@ -520,7 +520,7 @@ func TestStormWhileManyWait_B3_B4(t *testing.T) {
 		recalled += c.recalled
 	})
 	if !testing.Short() { // which runs once
-		require.Positive(t, recalled, "no release was looked up in the store")
+		require.Positive(t, recalled, "no release was loaded from the store")
 	}
 }
 

@@ -65,5 +65,5 @@ func TestWidestFleet_A7_F8(t *testing.T) {
 
 	_, err := done(w.s.Pause("prod", bob, "incident 12", w.now))
 	require.NoError(t, err)
-	require.Equal(t, "500 of 500 at v2, 500 PAUSED", row()[6], "a pause takes nothing away")
+	require.Equal(t, "500 of 500 at v2, 500 PAUSED", row()[6], "a pause does not change the versions")
 }

@@ -39,12 +39,12 @@ func TestPruneKeepsWhatAChannelIsAt(t *testing.T) {
 		w.obey()
 	}
 	require.Len(t, w.s.Releases, state.MaxFinishedReleases)
-	require.Equal(t, "v1", w.s.Releases[0].Version, "it is what staging is at")
+	require.Equal(t, "v1", w.s.Releases[0].Version, "staging runs it")
 	require.Equal(t, "v31", w.s.Newest().Version)
 
 	r, err := w.release("v32", "")
 	require.NoError(t, err)
-	require.Equal(t, "32", r.ID, "ids go on")
+	require.Equal(t, "32", r.ID, "ids continue")
 }
 
 func TestReleasesInFlightAreBounded(t *testing.T) {
@@ -55,7 +55,7 @@ func TestReleasesInFlightAreBounded(t *testing.T) {
 		})
 	}
 	_, err := w.release("one-more", "")
-	require.EqualError(t, err, "10000 releases are in flight, the most that are kept; end those that are not wanted any more: converge cancel shop/web --older-than VERSION")
+	require.EqualError(t, err, "10000 releases are in flight, which is the limit; cancel those that are not needed: converge cancel shop/web --older-than VERSION")
 	w.channel("staging", func(c *entities.ChannelSpec) { c.Instances[0].Template = "t2" })
 	require.Nil(t, w.publish(), "configuration waits for the next release")
 	require.EqualValues(t, 2, w.s.WaitingConfig)
@@ -75,11 +75,11 @@ func TestHeldConfiguration(t *testing.T) {
 	require.Nil(t, template("t2"))
 	require.EqualValues(t, 2, w.s.WaitingConfig)
 	require.Nil(t, template("t1"))
-	require.Zero(t, w.s.WaitingConfig, "taken back")
+	require.Zero(t, w.s.WaitingConfig, "reverted")
 	require.Nil(t, template("t3"))
 	require.EqualValues(t, 4, w.s.WaitingConfig)
 	w.s.OpenRelease(state.NewRelease{Version: "v1", FullVersion: "v1", Incarnation: 1, Payloads: map[entities.InstanceID]string{entities.Only("staging"): "t1@v1"}}, w.now)
-	require.EqualValues(t, 4, w.s.WaitingConfig, "a known version brings its own bytes, not these")
+	require.EqualValues(t, 4, w.s.WaitingConfig, "a known version keeps its own payload")
 	_, err = w.release("v2", "")
 	require.NoError(t, err)
 	require.Zero(t, w.s.WaitingConfig)
@@ -118,7 +118,7 @@ func TestStateStaysSmall(t *testing.T) {
 		require.NoError(t, err)
 		most = max(most, len(raw))
 	}
-	t.Logf("at most %d bytes, %d releases, %d of them taken back in c0", most, len(w.s.Releases), back)
+	t.Logf("at most %d bytes, %d releases, %d of them rolled back in c0", most, len(w.s.Releases), back)
 	require.Positive(t, back)
 	require.LessOrEqual(t, len(w.s.Releases), state.MaxFinishedReleases+2*state.MaxEarlier)
 	require.Less(t, most, 64_000)
@@ -166,7 +166,7 @@ func (w *world) playRelease(t *testing.T, r *state.Release, n int) {
 		}
 		w.now = later(w.now.Add(time.Second), w.decision.Wake)
 	}
-	t.Fatalf("%s does not come to rest:\n%s", r.Version, w.decision)
+	t.Fatalf("the work of %s does not end:\n%s", r.Version, w.decision)
 }
 
 func (w *world) targetsConverged() bool {
@@ -257,7 +257,7 @@ func TestApplyUntaken_D17(t *testing.T) {
 			d = loop.Settle(s, now, decide.Mode{})
 			require.Equal(t, entities.StatusUnknown, d.Channels[0].Status)
 			require.Equal(t, []string{
-				"no-worker: no worker polls runtime/rt; v1 is applied once one does", "start one where it can be reached: converge worker --runtime rt",
+				"no-worker: no worker polls runtime/rt; v1 is applied once one does", "start a worker that can reach it: converge worker --runtime rt",
 			}, d.Channels[0].Texts())
 			if observable {
 				require.Empty(t, d.Applies, "it waits for a reading")

@@ -124,11 +124,11 @@ func (s *story) evaluate(channel, id, verdict, reason string) string {
 			continue
 		}
 		if !s.evaluated(e, r) {
-			return "no news\n"
+			return "unchanged\n"
 		}
 		return ""
 	}
-	return "nobody asks\n"
+	return "no evaluation is requested\n"
 }
 
 // selects answers for the command of a channel's policy, as the activity does.
@@ -144,11 +144,11 @@ func (s *story) selects(channel, printed string) string {
 			r = entities.CheckReading{Verdict: entities.Error, Reason: err.Error(), At: s.now}
 		}
 		if !s.evaluated(e, r) {
-			return "no news\n"
+			return "unchanged\n"
 		}
 		return ""
 	}
-	return "nobody asks\n"
+	return "no evaluation is requested\n"
 }
 
 func (s *story) candidates(channel string) string {
@@ -180,7 +180,7 @@ func (s *story) checks() string {
 func (s *story) preflight(channel string, verdicts []string) string {
 	op, ok := s.preflights[channel]
 	if !ok {
-		return "nobody asks\n"
+		return "no evaluation is requested\n"
 	}
 	delete(s.preflights, channel)
 	readings := map[string]entities.CheckReading{}

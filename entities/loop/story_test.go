@@ -22,7 +22,7 @@ import (
 	"github.com/converge-engine/converge/entities/view"
 )
 
-var update = flag.Bool("update", false, "write what the stories really say")
+var update = flag.Bool("update", false, "write the actual output of the stories")
 
 // TestStories runs testdata/*.txtar. Each file of an archive is a story, named after the requirements that it shows: lines that begin
 // with "> " are commands, and the lines below are the complete answer. `go test ./entities/loop -update` writes the answers. The commands

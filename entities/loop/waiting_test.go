@@ -89,7 +89,7 @@ func BenchmarkDecisionWithManyWaiting(b *testing.B) {
 				loop.Settle(w.s, w.now, decide.Mode{})
 			}
 		})
-		b.Run(fmt.Sprint(n, " and the newest goes"), func(b *testing.B) {
+		b.Run(fmt.Sprint(n, " and the newest enters"), func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				w.carryOver()

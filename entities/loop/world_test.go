@@ -321,7 +321,7 @@ func (w *world) obey() {
 			w.obeyApply(id)
 		}
 	}
-	panic("the world does not come to rest:\n" + w.decision.String())
+	panic("the work does not end:\n" + w.decision.String())
 }
 
 // obeyApply ends an apply with success, and observes its effect.

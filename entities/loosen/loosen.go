@@ -40,13 +40,13 @@ func Rules(before, after *entities.Spec, of Definitions) []entities.Loosening {
 		}
 	}
 	if before.AskGates && !after.AskGates {
-		out = append(out, entities.Loosening{Text: "a rollback by hand asks no gates"})
+		out = append(out, entities.Loosening{Text: "a manual rollback skips the gates"})
 	}
 	if now, _, ok := order.CompareVersions(after.NoRollbackBelow, before.NoRollbackBelow); before.NoRollbackBelow != "" && (!ok || now < 0) {
 		out = append(out, entities.Loosening{Text: "a rollback may go below " + before.NoRollbackBelow})
 	}
 	if before.Maestro.HoldUntil != "" && after.Maestro.HoldUntil == "" {
-		out = append(out, entities.Loosening{Text: "no channel is kept for its release"})
+		out = append(out, entities.Loosening{Text: "no channel is held for its release"})
 	}
 	for _, text := range append(grants(before.Grants, after.Grants, after.ChannelNames()), identity(before.Identity, after.Identity)...) {
 		out = append(out, entities.Loosening{Text: text})
@@ -77,7 +77,7 @@ func conditions(old, now *entities.ChannelSpec) []string {
 			}
 		}
 		if o.NotReleaser && !n.NotReleaser {
-			out = append(out, o.ID+" from who released it, too")
+			out = append(out, o.ID+" from the person who released it, too")
 		}
 		if gone := without(o.Channels, n.Channels); len(gone) > 0 {
 			out = append(out, o.ID+" without "+strings.Join(gone, ", "))
@@ -86,7 +86,7 @@ func conditions(old, now *entities.ChannelSpec) []string {
 			out = append(out, fmt.Sprintf("%s %s instead of %s", o.ID, ago(n.For), ago(o.For)))
 		}
 		if o.Kind == entities.ChannelHealthy && n.Kind != o.Kind {
-			out = append(out, o.ID+" whether it is healthy now or not")
+			out = append(out, o.ID+" without requiring current health")
 		}
 	}
 	return out
@@ -129,9 +129,9 @@ func stages(old, now *entities.Check) []string {
 		case n == nil:
 			out = append(out, "not at "+string(o.Stage))
 		case o.Stage == entities.Postcondition:
-			out = append(out, otherwise(n.For > o.For, fmt.Sprintf("it may take %s instead of %s to hold", n.For, o.For))...)
+			out = append(out, otherwise(n.For > o.For, fmt.Sprintf("it may take %s instead of %s to pass", n.For, o.For))...)
 		case o.Fails && !n.Fails:
-			out = append(out, "at "+string(o.Stage)+" it blocks and does not fail")
+			out = append(out, "at "+string(o.Stage)+" it blocks instead of failing")
 		case n.For < o.For || n.Delay+n.For < o.Delay+o.For:
 			out = append(out, fmt.Sprintf("watches for %s instead of %s", n.Delay+n.For, o.Delay+o.For))
 		case n.Delay > o.Delay:
@@ -139,7 +139,7 @@ func stages(old, now *entities.Check) []string {
 		}
 	}
 	if old.Repairs && !now.Repairs {
-		out = append(out, "repairs do not ask it")
+		out = append(out, "repairs do not wait for it")
 	}
 	return out
 }
@@ -149,14 +149,14 @@ func definition(old, now *entities.Check, of Definitions, others map[string]stri
 		return nil
 	}
 	if old.Kind != now.Kind {
-		return []string{fmt.Sprintf("judged by %s instead of %s", now.Kind, old.Kind)}
+		return []string{fmt.Sprintf("evaluated by %s instead of %s", now.Kind, old.Kind)}
 	}
 	if of.Check == nil {
 		return nil
 	}
 	o, n := of.Check(old.Definition), of.Check(now.Definition)
 	if o == nil || n == nil {
-		return []string{"judged otherwise; how it was is not known any more"}
+		return []string{"evaluated differently; the previous definition is not known any more"}
 	}
 	if o.Dependency != nil {
 		was, on := *o, *o.Dependency
@@ -204,17 +204,17 @@ func runsOtherwise(o, n *entities.ExtensionDefinition) bool {
 func applies(before, after *entities.Spec, old, now *entities.ChannelSpec) []string {
 	var out []string
 	if old.Report != "" && now.Report == "" {
-		out = append(out, "Converge applies, and reported only")
+		out = append(out, "Converge applies instead of only reporting")
 	}
 	if now.NoRollback && !old.NoRollback {
-		out = append(out, "what fails is not rolled back")
+		out = append(out, "failed releases are not rolled back")
 	}
 	if old.Rollout != nil && old.Rollout.String() != now.Rollout.String() { // rollout policies have no order
 		out = append(out, fmt.Sprintf("releases go to %s instead of %s", now.Rollout, old.Rollout))
 	}
 	for _, o := range old.Instances {
 		n, declared := after.Instance(now.ID(o))
-		text := fmt.Sprintf("applies on %s are not approved", n.Runtime)
+		text := fmt.Sprintf("applies on %s need no approval", n.Runtime)
 		if declared && before.Runtime(o.Runtime).ApproveApplies && !after.Runtime(n.Runtime).ApproveApplies && !slices.Contains(out, text) {
 			out = append(out, text)
 		}
@@ -282,19 +282,19 @@ func identity(old, now *entities.Identity) []string {
 	case old == nil:
 		return nil
 	case now == nil:
-		return []string{"nobody proves who they are"}
+		return []string{"identities are not verified"}
 	}
 	var out []string
 	a, b := *old, *now
 	a.Required, b.Required = nil, nil
 	if differ(a, b) {
-		out = append(out, "people prove who they are to "+now.Issuer+" in another way")
+		out = append(out, "identities are verified differently, by "+now.Issuer)
 	}
 	if slices.Contains(now.Required, "*") {
 		return out
 	}
 	for _, verb := range without(old.Required, now.Required) {
-		out = append(out, strings.ReplaceAll(verb+" takes no proof", "* takes", "what is not named takes"))
+		out = append(out, strings.ReplaceAll(verb+" requires no proven identity", "* requires", "every other verb requires"))
 	}
 	return out
 }

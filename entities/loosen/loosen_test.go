@@ -65,26 +65,26 @@ func TestRules(t *testing.T) {
 		"no time":         {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Conditions[0].For = 0 }, "prod: channel-stable/tier=test at any time instead of for 168h"},
 		"sticky": {func(_ *entities.Spec, c *entities.ChannelSpec) {
 			c.Conditions[0].Kind = entities.ChannelStableFor
-		}, "prod: channel-stable/tier=test whether it is healthy now or not"},
+		}, "prod: channel-stable/tier=test without requiring current health"},
 		"no check":         {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks = nil }, "prod: no slo"},
 		"a stage less":     {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At = c.Checks[0].At[1:] }, "prod: slo: not at deployment"},
-		"block":            {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[0].Fails = false }, "prod: slo: at deployment it blocks and does not fail"},
+		"block":            {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[0].Fails = false }, "prod: slo: at deployment it blocks instead of failing"},
 		"a shorter window": {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[1].For = time.Minute }, "prod: slo: watches for 2m0s instead of 11m0s"},
 		"a later window":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[1].Delay = 5 * time.Minute }, "prod: slo: watches from 5m0s on instead of 1m0s"},
-		"a longer wait":    {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[2].For = time.Hour }, "prod: slo: it may take 1h0m0s instead of 5m0s to hold"},
+		"a longer wait":    {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[2].For = time.Hour }, "prod: slo: it may take 1h0m0s instead of 5m0s to pass"},
 		"a shorter wait":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].At[2].For = time.Minute }, ""},
-		"repairs":          {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].Repairs = false }, "prod: slo: repairs do not ask it"},
+		"repairs":          {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].Repairs = false }, "prod: slo: repairs do not wait for it"},
 		"another kind": {func(_ *entities.Spec, c *entities.ChannelSpec) {
 			c.Checks[0].Kind, c.Checks[0].Definition = entities.CheckAlways, "new"
-		}, "prod: slo: judged by always instead of prometheus"},
-		"lost":              {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].Definition = "new" }, "prod: slo: judged otherwise; how it was is not known any more"},
+		}, "prod: slo: evaluated by always instead of prometheus"},
+		"lost":              {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Checks[0].Definition = "new" }, "prod: slo: evaluated differently; the previous definition is not known any more"},
 		"no extension":      {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Extensions = nil }, "prod: no extension/migrate"},
 		"a later extension": {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Extensions[0].Stage = entities.PostDeployment }, "prod: extension/migrate at postDeployment instead of postApproval"},
 		"rarer":             {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Extensions[0].Every = 2 * time.Hour }, "prod: extension/migrate every 2h instead of every 1h"},
 		"only once":         {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Extensions[0].Every = 0 }, "prod: extension/migrate once instead of every 1h"},
 		"another command":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Extensions[0].Definition = "new" }, "prod: extension/migrate runs something else"},
-		"no rollback":       {func(_ *entities.Spec, c *entities.ChannelSpec) { c.NoRollback = true }, "prod: what fails is not rolled back"},
-		"applies":           {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Runtimes["rt"] = &entities.RuntimeSpec{} }, "prod: applies on rt are not approved"},
+		"no rollback":       {func(_ *entities.Spec, c *entities.ChannelSpec) { c.NoRollback = true }, "prod: failed releases are not rolled back"},
+		"applies":           {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Runtimes["rt"] = &entities.RuntimeSpec{} }, "prod: applies on rt need no approval"},
 		"another channel":   {func(_ *entities.Spec, c *entities.ChannelSpec) { c.Name, c.Checks = "new", nil }, ""},
 		"a grant less":      {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants = nil }, "anybody may approve\nanybody may bypass\nanybody may do what no other grant names"},
 		"granted to more":   {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants[0].To = []string{"alice", "bob"} }, "bob may approve\nbob may bypass"},
@@ -98,9 +98,9 @@ func TestRules(t *testing.T) {
 			func(s *entities.Spec, _ *entities.ChannelSpec) { s.Grants[1].Channels = nil },
 			"group:sre may approve\ngroup:sre may bypass\ngroup:sre may do what no other grant names",
 		},
-		"no proof":       {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Identity.Required = []string{"approve"} }, "bypass takes no proof"},
-		"no identity":    {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Identity = nil }, "nobody proves who they are"},
-		"another issuer": {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Identity.Issuer = "https://evil" }, "people prove who they are to https://evil in another way"},
+		"no proof":       {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Identity.Required = []string{"approve"} }, "bypass requires no proven identity"},
+		"no identity":    {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Identity = nil }, "identities are not verified"},
+		"another issuer": {func(s *entities.Spec, _ *entities.ChannelSpec) { s.Identity.Issuer = "https://evil" }, "identities are verified differently, by https://evil"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -116,7 +116,7 @@ func TestRules(t *testing.T) {
 		})
 	}
 	require.Empty(t, loosen.Rules(nil, rules(), loosen.Definitions{}))
-	require.Empty(t, loosen.Rules(rules(), &entities.Spec{}, loosen.Definitions{}), "it is declared no longer")
+	require.Empty(t, loosen.Rules(rules(), &entities.Spec{}, loosen.Definitions{}), "it is no longer declared")
 }
 
 // The values of a check are ordered where they can be.
@@ -155,25 +155,25 @@ func TestValues(t *testing.T) {
 		"raised":              {query(n(0.05), nil), query(n(0.5), nil), "less than 0.5 instead of 0.05"},
 		"lowered":             {query(n(0.05), nil), query(n(0.01), nil), ""},
 		"no limit":            {query(n(0.05), n(1)), query(nil, n(0.5)), "less than anything instead of 0.05\ngreater than 0.5 instead of 1"},
-		"another query":       {query(n(1), nil), entities.CheckDefinition{Prometheus: &entities.PrometheusQuery{URL: "v", Query: "0", LessThan: n(1), Empty: "pass"}}, "asks another query\nasks v instead of u\npasses without a sample"},
+		"another query":       {query(n(1), nil), entities.CheckDefinition{Prometheus: &entities.PrometheusQuery{URL: "v", Query: "0", LessThan: n(1), Empty: "pass"}}, "runs another query\nqueries v instead of u\npasses without a sample"},
 		"a dropped freeze":    {times(entities.AllowedTimes{Freezes: []entities.Freeze{freeze}}), times(entities.AllowedTimes{}), "no freeze from 2026-12-20 to 2027-01-02 (New Year)"},
 		"a shorter freeze":    {times(entities.AllowedTimes{Freezes: []entities.Freeze{freeze}}), times(entities.AllowedTimes{Freezes: []entities.Freeze{{From: "2026-12-20", To: "2026-12-31"}}}), "no freeze from 2026-12-20 to 2027-01-02 (New Year)"},
 		"a longer freeze":     {times(entities.AllowedTimes{Freezes: []entities.Freeze{freeze}}), times(entities.AllowedTimes{Freezes: []entities.Freeze{{From: "2026-12-19", To: "2027-01-02"}}}), ""},
 		"more open":           {times(entities.AllowedTimes{Windows: []entities.TimeWindow{{Days: "Mon"}}}), times(entities.AllowedTimes{Windows: []entities.TimeWindow{{Days: "Mon"}, {Days: "Fri", Hours: "09:00-10:00"}}}), "open Fri 09:00-10:00"},
-		"always open":         {times(entities.AllowedTimes{TimeZone: "UTC", Windows: []entities.TimeWindow{{Days: "Mon"}}}), times(entities.AllowedTimes{TimeZone: "CET"}), "in the time of CET instead of UTC\nopen at any time"},
+		"always open":         {times(entities.AllowedTimes{TimeZone: "UTC", Windows: []entities.TimeWindow{{Days: "Mon"}}}), times(entities.AllowedTimes{TimeZone: "CET"}), "in the time zone CET instead of UTC\nopen at any time"},
 		"holidays":            {times(entities.AllowedTimes{HolidayCountries: []string{"FR"}, Holidays: []string{"2026-12-24"}}), times(entities.AllowedTimes{}), "open on holidays of FR\nopen on 2026-12-24"},
-		"denied no longer":    {denied("v1", "v13*"), denied("v1", "v2"), "does not deny v13*"},
+		"no longer denied":    {denied("v1", "v13*"), denied("v1", "v2"), "does not deny v13*"},
 		"statuses":            {http(204), http(), "any status of 200 to 299 passes"},
 		"statuses by default": {http(), http(200, 503), "status 503 passes"},
 		"matchers":            {alerts(map[string]string{"service": "web"}), alerts(map[string]string{"service": "web", "severity": "page"}), "only alerts with severity=page"},
 		"fewer matchers":      {alerts(map[string]string{"service": "web"}), alerts(nil), ""},
 		"always":              {always(entities.Fail), always(entities.Pass), "always passes"},
-		"another command":     {command("/a", "x"), command("/a", "true"), "judged otherwise"},
-		"another expression":  {expression("true", false), expression("1 < 2", true), "judged by another expression"},
-		"waits when false":    {expression("true", true), expression("true", false), "waits and does not fail"},
+		"another command":     {command("/a", "x"), command("/a", "true"), "evaluated differently"},
+		"another expression":  {expression("true", false), expression("1 < 2", true), "evaluated by another expression"},
+		"waits when false":    {expression("true", true), expression("true", false), "waits instead of failing"},
 		"another directory":   {command("/a", "x"), command("/b", "x"), ""},
-		"configuration":       {entities.CheckDefinition{ConfigRollout: &entities.ConfigRollout{MaxFailures: 1}}, entities.CheckDefinition{ConfigRollout: &entities.ConfigRollout{MaxFailures: 2}}, "judged otherwise"},
-		"capacity":            {entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "a"}}, entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "0"}}, "judged otherwise"},
+		"configuration":       {entities.CheckDefinition{ConfigRollout: &entities.ConfigRollout{MaxFailures: 1}}, entities.CheckDefinition{ConfigRollout: &entities.ConfigRollout{MaxFailures: 2}}, "evaluated differently"},
+		"capacity":            {entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "a"}}, entities.CheckDefinition{Capacity: &entities.CapacityCheck{Use: "0"}}, "evaluated differently"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -226,7 +226,7 @@ func TestRulesOfRollbacks(t *testing.T) {
 	t.Parallel()
 	strict := rules()
 	strict.AskGates = true
-	require.Equal(t, "a rollback by hand asks no gates", said(loosen.Rules(strict, rules(), loosen.Definitions{})))
+	require.Equal(t, "a manual rollback skips the gates", said(loosen.Rules(strict, rules(), loosen.Definitions{})))
 	require.Empty(t, said(loosen.Rules(rules(), strict, loosen.Definitions{})))
 	below := func(version string) *entities.Spec {
 		r := rules()
@@ -247,7 +247,7 @@ func TestRulesOfFollowing_B3_G2(t *testing.T) {
 	kept.Maestro = entities.Maestro{Strategy: "train", HoldUntil: entities.HoldPromoted}
 	now := rules()
 	now.Maestro.Strategy = "immediate"
-	require.Equal(t, "no channel is kept for its release", said(loosen.Rules(kept, now, loosen.Definitions{})))
+	require.Equal(t, "no channel is held for its release", said(loosen.Rules(kept, now, loosen.Definitions{})))
 	require.Empty(t, said(loosen.Rules(now, kept, loosen.Definitions{})))
 }
 
@@ -276,7 +276,7 @@ func TestApplyingAsksForLessThanReporting_A25(t *testing.T) {
 	reports := rules()
 	reports.Channels[0].ReportOnly()
 	require.Empty(t, loosen.Rules(rules(), reports, loosen.Definitions{}))
-	require.Equal(t, "prod: Converge applies, and reported only", said(loosen.Rules(reports, rules(), loosen.Definitions{})))
+	require.Equal(t, "prod: Converge applies instead of only reporting", said(loosen.Rules(reports, rules(), loosen.Definitions{})))
 }
 
 // Another policy by which releases go through a fleet may ask for less: what cannot be ordered counts so. One where there was

@@ -31,16 +31,18 @@ func values(kind entities.CheckKind, o, n *entities.CheckDefinition) []string {
 	case entities.CheckCommand, entities.CheckJob, entities.CheckTask, entities.CheckSelection:
 		return compared(o.Command, n.Command, runs)
 	}
-	return otherwise(differ([]any{o.Capacity, o.Compare, o.Dependency, o.ConfigRollout}, []any{n.Capacity, n.Compare, n.Dependency, n.ConfigRollout}), "judged otherwise")
+	return otherwise(differ([]any{o.Capacity, o.Compare, o.Dependency, o.ConfigRollout}, []any{n.Capacity, n.Compare, n.Dependency, n.ConfigRollout}), "evaluated differently")
 }
 
 // runs compares two commands. The location of a command does not matter.
-func runs(o, n *entities.CheckRun) []string { return otherwise(differ(*o, *n), "judged otherwise") }
+func runs(o, n *entities.CheckRun) []string {
+	return otherwise(differ(*o, *n), "evaluated differently")
+}
 
 // compared compares two definitions by a function. If only one of them exists, they differ.
 func compared[D any](o, n *D, by func(o, n *D) []string) []string {
 	if o == nil || n == nil {
-		return otherwise(o != n, "judged otherwise")
+		return otherwise(o != n, "evaluated differently")
 	}
 	return by(o, n)
 }
@@ -58,8 +60,8 @@ func verdicts(o, n *entities.AlwaysCheck) []string {
 }
 
 func expressions(o, n *entities.CELCheck) []string {
-	out := otherwise(o.Expression != n.Expression, "judged by another expression")
-	return append(out, otherwise(o.Fails && !n.Fails, "waits and does not fail")...)
+	out := otherwise(o.Expression != n.Expression, "evaluated by another expression")
+	return append(out, otherwise(o.Fails && !n.Fails, "waits instead of failing")...)
 }
 
 func otherwise(so bool, text string) []string {
@@ -77,7 +79,7 @@ func each(text string, of []string) []string {
 }
 
 func times(o, n *entities.AllowedTimes) []string {
-	out := otherwise(o.TimeZone != n.TimeZone, "in the time of "+n.TimeZone+" instead of "+o.TimeZone)
+	out := otherwise(o.TimeZone != n.TimeZone, "in the time zone "+n.TimeZone+" instead of "+o.TimeZone)
 	for _, f := range o.Freezes {
 		if slices.ContainsFunc(n.Freezes, func(by entities.Freeze) bool { return covers(by, f) }) {
 			continue
@@ -112,8 +114,8 @@ func covers(by, f entities.Freeze) bool {
 }
 
 func query(o, n *entities.PrometheusQuery) []string {
-	out := otherwise(o.Query != n.Query, "asks another query")
-	out = append(out, otherwise(o.URL != n.URL, "asks "+n.URL+" instead of "+o.URL)...)
+	out := otherwise(o.Query != n.Query, "runs another query")
+	out = append(out, otherwise(o.URL != n.URL, "queries "+n.URL+" instead of "+o.URL)...)
 	if o.LessThan != nil && (n.LessThan == nil || *n.LessThan > *o.LessThan) {
 		out = append(out, "less than "+number(n.LessThan)+" instead of "+number(o.LessThan))
 	}
@@ -132,7 +134,7 @@ func number(n *float64) string {
 
 // alerts compares two alert queries. Fewer matchers select more alerts.
 func alerts(o, n *entities.Alerts) []string {
-	out := otherwise(o.URL != n.URL, "asks "+n.URL+" instead of "+o.URL)
+	out := otherwise(o.URL != n.URL, "queries "+n.URL+" instead of "+o.URL)
 	for _, label := range slices.Sorted(maps.Keys(n.Matchers)) {
 		if v := n.Matchers[label]; o.Matchers[label] != v {
 			out = append(out, "only alerts with "+label+"="+v)
@@ -142,8 +144,8 @@ func alerts(o, n *entities.Alerts) []string {
 }
 
 func answers(o, n *entities.HTTPCheck) []string {
-	out := otherwise(o.URL != n.URL, "asks "+n.URL+" instead of "+o.URL)
-	out = append(out, otherwise(differ(o.Headers, n.Headers), "asks with other headers")...)
+	out := otherwise(o.URL != n.URL, "queries "+n.URL+" instead of "+o.URL)
+	out = append(out, otherwise(differ(o.Headers, n.Headers), "sends other headers")...)
 	old := o.Statuses
 	if len(old) == 0 {
 		for s := 200; s < 300; s++ {

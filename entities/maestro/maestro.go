@@ -420,7 +420,7 @@ func (a *arranger[R]) stuck(i, at int) string {
 		}
 		p, concerned := a.releases[i].PhaseIn(up)
 		if !concerned && a.place(up, at) != None {
-			why = "does not go to " + up
+			why = "is not released to " + up
 		} else if p.dead() {
 			why = fmt.Sprintf("%s in %s", p, up)
 		} else if p == Pending {

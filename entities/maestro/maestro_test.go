@@ -131,7 +131,7 @@ func TestArrange_A18_B1_B2_B4_B6_B7_B10(t *testing.T) {
 			"a holder - newest 1 next 2\nb holder - newest 0 next 1\nc holder - newest - next 0",
 		},
 		{
-			"one that failed further up is passed over for its fix", line, "FPP PPP",
+			"a release that failed upstream is passed over for its fix", line, "FPP PPP",
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
 		},
 		{
@@ -139,27 +139,27 @@ func TestArrange_A18_B1_B2_B4_B6_B7_B10(t *testing.T) {
 			"a holder - newest 0 next -\nb holder - newest - next 0 stuck: failed in a\nc holder - newest - next 0 stuck: failed in a",
 		},
 		{
-			"of several that are stuck the newest is told of", line, "FPP CPP",
+			"of several stuck releases the newest is named", line, "FPP CPP",
 			"a holder - newest 0 next -\nb holder - newest - next 1 stuck: cancelled in a\nc holder - newest - next 1 stuck: cancelled in a",
 		},
 		{
-			"what is in progress is told what failed further up since", line, "FPI",
+			"a release in progress names a later failure upstream", line, "FPI",
 			"a holder - newest 0 next -\nb holder - newest - next 0 stuck: failed in a\nc holder 0 newest 0 next - cut: failed in a",
 		},
 		{
-			"what was overtaken is skipped", line, "FPP SIP",
+			"an overtaken release is skipped", line, "FPP SIP",
 			"a holder - newest 1 next -\nb holder 1 newest 1 next - skips [0]\nc holder - newest - next 1",
 		},
 		{
-			"in a diamond one side holds what is below, not the other side", diamond, "SFPP",
+			"in a diamond a failed side blocks the channel below, not the other side", diamond, "SFPP",
 			"a holder - newest 0 next -\nb holder - newest 0 next -\nc holder - newest - next 0\nd holder - newest - next 0 stuck: failed in b",
 		},
 		{
-			"a release never succeeds in a channel that came after it", line, "S-P PPP",
+			"a release never succeeds in a channel that was declared later", line, "S-P PPP",
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
 		},
 		{
-			"a cancelled release is not in the way", line, "SCC PPP",
+			"a cancelled release does not block", line, "SCC PPP",
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 1",
 		},
 		{
@@ -301,7 +301,7 @@ func TestFleet_B7_B10(t *testing.T) {
 		fix := f.releases[len(f.releases)-1]
 		for moves := 0; f.move(Succeeded); moves++ {
 			if moves > 2*len(f.releases)*len(f.channels) {
-				t.Fatal("the fleet does not come to rest")
+				t.Fatal("the fleet does not settle")
 			}
 		}
 		for _, c := range f.channels {
@@ -310,7 +310,7 @@ func TestFleet_B7_B10(t *testing.T) {
 			}
 			for i, r := range f.releases {
 				if !r[c.Name].Over() {
-					t.Fatalf("release %d is left %s in %s", i, r[c.Name], c.Name)
+					t.Fatalf("release %d remains %s in %s", i, r[c.Name], c.Name)
 				}
 			}
 		}
@@ -350,37 +350,37 @@ func TestStrategies_B3_B4_B10(t *testing.T) {
 		want     string
 	}{
 		{"latest: the newest", one, "P P P", says{"latest", "latest", "latest"}, "a holder - newest - next 2 before [0 1]"},
-		{"latest: the newest of those that have rested", one, "P P P", says{"latest", "latest", "latest.a"}, "a holder - newest - next 1 before [0]"},
-		{"latest: of those that rest the oldest, which has first", one, "P P", says{"latest.a", "latest.a"}, "a holder - newest - next 0"},
+		{"latest: the newest of those that soaked upstream", one, "P P P", says{"latest", "latest", "latest.a"}, "a holder - newest - next 1 before [0]"},
+		{"latest: of those still soaking the oldest, which is done first", one, "P P", says{"latest.a", "latest.a"}, "a holder - newest - next 0"},
 		{"train: the oldest", one, "P P P", says{"train", "train", "train"}, "a holder - newest - next 0"},
 		{"immediate: as latest", one, "P P", says{"immediate", "immediate"}, "a holder - newest - next 1 before [0]"},
-		{"none given: the oldest, whatever people say", one, "P P", says{"", "+a"}, "a holder - newest - next 0"},
-		{"latest never overtakes what is in progress", one, "I P P", says{"latest", "latest", "latest"}, "a holder 0 newest 0 next 2 before [1]"},
-		{"immediate has what is in progress yield", one, "I P P", says{"latest", "latest", "immediate"}, "a holder 0 newest 0 next 2 yields before [1]"},
+		{"no strategy: the oldest, regardless of approvals", one, "P P", says{"", "+a"}, "a holder - newest - next 0"},
+		{"latest never overtakes the release in progress", one, "I P P", says{"latest", "latest", "latest"}, "a holder 0 newest 0 next 2 before [1]"},
+		{"immediate: the release in progress yields", one, "I P P", says{"latest", "latest", "immediate"}, "a holder 0 newest 0 next 2 yields before [1]"},
 		{"but not while it waits for people", one, "I P", says{"immediate", "immediate?a"}, "a holder 0 newest 0 next 1 people"},
-		{"nor where it was refused", one, "I P", says{"immediate", "immediate-a"}, "a holder 0 newest 0 next 1"},
-		{"what entered skips what waited, and stays so when it fails", one, "P P F P", says{"latest", "train", "latest", "latest"}, "a holder - newest 2 next 3 skips [0 1]"},
-		{"of those that people let pass the newest", one, "P P P", says{"latest", "latest", "latest?a"}, "a holder - newest - next 1 before [0]"},
-		{"none may pass: the newest is told of", one, "P P", says{"latest?a", "latest?a"}, "a holder - newest - next 1 people before [0]"},
-		{"a bypass of what is asked outside goes first", one, "P P", says{"latest!a", "latest"}, "a holder - newest - next 0"},
+		{"nor if it was refused", one, "I P", says{"immediate", "immediate-a"}, "a holder 0 newest 0 next 1"},
+		{"a release that enters skips older ones, even if it fails later", one, "P P F P", says{"latest", "train", "latest", "latest"}, "a holder - newest 2 next 3 skips [0 1]"},
+		{"of the approved ones the newest", one, "P P P", says{"latest", "latest", "latest?a"}, "a holder - newest - next 1 before [0]"},
+		{"none may pass: the newest is named", one, "P P", says{"latest?a", "latest?a"}, "a holder - newest - next 1 people before [0]"},
+		{"a bypass of an external condition is next", one, "P P", says{"latest!a", "latest"}, "a holder - newest - next 0"},
 		{"the newest of them", one, "P P P", says{"latest!a", "latest!a", "latest"}, "a holder - newest - next 1 before [0]"},
-		{"refused, it is no candidate", one, "P P P", says{"latest", "latest", "latest-a"}, "a holder - newest - next 1 before [0]"},
-		{"stuck, it is none", line, "SP FP", says{"latest", "latest"}, "a holder - newest 1 next -\nb holder - newest - next 0"},
-		{"what has come before what is to come", line, "SP PP", says{"latest", "latest"}, "a holder - newest 0 next 1\nb holder - newest - next 0"},
-		{"of what is to come the oldest: it is here first", line, "IP PP PP", says{"latest", "latest", "latest"}, "a holder 0 newest 0 next 2 before [1]\nb holder - newest - next 0"},
+		{"a refused release is no candidate", one, "P P P", says{"latest", "latest", "latest-a"}, "a holder - newest - next 1 before [0]"},
+		{"nor is a stuck one", line, "SP FP", says{"latest", "latest"}, "a holder - newest 1 next -\nb holder - newest - next 0"},
+		{"an arrived release before one that has not arrived", line, "SP PP", says{"latest", "latest"}, "a holder - newest 0 next 1\nb holder - newest - next 0"},
+		{"of those not arrived the oldest", line, "IP PP PP", says{"latest", "latest", "latest"}, "a holder 0 newest 0 next 2 before [1]\nb holder - newest - next 0"},
 		{"train: approved, it passes those that wait", one, "P P P", says{"train?a", "train+a", "train+a"}, "a holder - newest - next 1"},
 		{"train: not before it was approved by all", one, "P P", says{"train?a", "train+a?a"}, "a holder - newest - next 0"},
-		{"train: nor before it came", line, "SP IP", says{"train", "train+b"}, "a holder 1 newest 1 next -\nb holder - newest - next 0"},
+		{"train: nor before it arrived", line, "SP IP", says{"train", "train+b"}, "a holder 1 newest 1 next -\nb holder - newest - next 0"},
 		{"of both kinds the newest that passes", one, "P P P", says{"train", "latest", "train"}, "a holder - newest - next 1"},
 		{"else the train", one, "P P", says{"train+a", "latest?a"}, "a holder - newest - next 0"},
-		{"what goes back is ahead of all", one, "S P P", says{"latest", "returning", "immediate"}, "a holder - newest 0 next 1"},
+		{"a rollback is ahead of all", one, "S P P", says{"latest", "returning", "immediate"}, "a holder - newest 0 next 1"},
 		{
-			"kept until it was promoted into all that come after", kept, "SPP PPP",
+			"kept until it is promoted into all later channels", kept, "SPP PPP",
 			says{"latest", "latest"},
 			"a holder - newest 0 next 1 kept for 0 until b,c\nb holder - newest - next 0\nc holder - newest - next 0",
 		},
 		{
-			"in progress or over there, it was", kept, "SIR PPP",
+			"in progress or over counts as promoted", kept, "SIR PPP",
 			says{"latest", "latest"},
 			"a holder - newest 0 next 1\nb holder 0 newest 0 next 1\nc holder - newest 0 next 1",
 		},
@@ -402,18 +402,18 @@ func TestStrategies_B3_B4_B10(t *testing.T) {
 			"a holder - newest 0 next 1\nb holder - newest - next 1\nc holder - newest - next 0",
 		},
 		{
-			"nor one whose next step there is held for good",
+			"nor one whose next step there is permanently held",
 			[]Channel{{Name: "a", Kept: true}, {Name: "x", After: []string{"a"}}, {Name: "b", After: []string{"a", "x"}}, {Name: "c", After: []string{"a", "b"}}},
 			"S-IP PPPP",
 			says{"latest~c", "latest"},
-			"a holder - newest 0 next 1\nx holder - newest - next 1\nb holder 0 newest 0 next 1 cut: does not go to x\nc holder - newest - next 0",
+			"a holder - newest 0 next 1\nx holder - newest - next 1\nb holder 0 newest 0 next 1 cut: is not released to x\nc holder - newest - next 0",
 		},
 		{
-			"but one that is all there, and has only to rest",
+			"but one with no step left, which only has to soak",
 			[]Channel{{Name: "a", Kept: true}, {Name: "x", After: []string{"a"}}, {Name: "b", After: []string{"a", "x"}}, {Name: "c", After: []string{"a", "b"}}},
 			"S-IP PPPP",
 			says{"latest", "latest"},
-			"a holder - newest 0 next 1 kept for 0 until c\nx holder - newest - next 1\nb holder 0 newest 0 next 1 cut: does not go to x\nc holder - newest - next 0",
+			"a holder - newest 0 next 1 kept for 0 until c\nx holder - newest - next 1\nb holder 0 newest 0 next 1 cut: is not released to x\nc holder - newest - next 0",
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -469,12 +469,12 @@ func TestPassing_B5(t *testing.T) {
 	}{
 		{"it may not", []phases{version, flags}, says{"latest", "latest"}, "next 1, in progress 0, aside -1"},
 		{"it may", []phases{version, flags}, says{"latest", "latest >b"}, "passes 1, in progress 0, aside -1"},
-		{"before what waits for its own line", []phases{version, next, flags}, says{"latest", "latest", "latest >b"}, "passes 2, in progress 0, aside -1"},
-		{"after what its own line yields to", []phases{version, next, flags}, says{"latest", "immediate", "latest >b"}, "next 1, in progress 0, aside -1"},
-		{"what it may not pass has its own line next", []phases{version, next, flags}, says{"latest", "latest", "latest"}, "next 1, in progress 0, aside -1"},
-		{"what goes no further makes room for its own line alone", []phases{cut, next, flags}, says{"latest", "latest", "latest >b"}, "next 1, in progress 0, aside -1"},
-		{"nothing passes what passes", []phases{of("", InProgress, "b aside"), of("flags", InProgress), size}, says{"latest", "latest", "latest >b"}, "next 2, in progress 1, aside 0"},
-		{"what is aside waits for its fix", []phases{of("", InProgress, "b aside"), of("flags", Failed), next, flags}, says{"latest", "latest", "immediate", "latest >b"}, "passes 3, in progress -1, aside 0"},
+		{"before a release of the same line as the holder", []phases{version, next, flags}, says{"latest", "latest", "latest >b"}, "passes 2, in progress 0, aside -1"},
+		{"after a release that the holder yields to", []phases{version, next, flags}, says{"latest", "immediate", "latest >b"}, "next 1, in progress 0, aside -1"},
+		{"if it may not pass, the line of the holder is next", []phases{version, next, flags}, says{"latest", "latest", "latest"}, "next 1, in progress 0, aside -1"},
+		{"a stuck holder yields only to its own line", []phases{cut, next, flags}, says{"latest", "latest", "latest >b"}, "next 1, in progress 0, aside -1"},
+		{"none passes a release that itself passes", []phases{of("", InProgress, "b aside"), of("flags", InProgress), size}, says{"latest", "latest", "latest >b"}, "next 2, in progress 1, aside 0"},
+		{"a release aside waits for its fix", []phases{of("", InProgress, "b aside"), of("flags", Failed), next, flags}, says{"latest", "latest", "immediate", "latest >b"}, "passes 3, in progress -1, aside 0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			turn := Arrange(row.releases, []Channel{{Name: "a"}, {Name: "b", After: []string{"a"}}}, row.says)[1]

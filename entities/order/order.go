@@ -41,7 +41,7 @@ func (c Change) String() string {
 	if c.Direction() == Same {
 		return fmt.Sprintf("stays at %g", c.Before)
 	}
-	return fmt.Sprintf("goes from %g to %g", c.Before, c.After)
+	return fmt.Sprintf("changes from %g to %g", c.Before, c.After)
 }
 
 // FirstWhen parses the declaration of a dependency: in which direction its service goes before the other. The default is shrinking: a

@@ -50,7 +50,7 @@ func TestNeverBothDelayed_D21(t *testing.T) {
 			require.False(t, order.Delays(a, first, b))
 		}
 		done := order.Change{Before: b.After, After: b.After}
-		require.False(t, order.Delays(a, first, done), "the other is done, and still in the way")
+		require.False(t, order.Delays(a, first, done), "the other is done but still blocks")
 	})
 }
 

@@ -155,16 +155,16 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string {
 	if e.Service == "" {
-		return fmt.Sprintf("what changed names %q, and there is no such service", e.Name)
+		return fmt.Sprintf("the changes name an unknown service %q", e.Name)
 	}
-	return fmt.Sprintf("service %s: %s names %q, and there is no such service", e.Service, e.Field, e.Name)
+	return fmt.Sprintf("service %s: %s names an unknown service %q", e.Service, e.Field, e.Name)
 }
 
 // AggregatorError says that a service feeds a service that collects nothing.
 type AggregatorError struct{ Service, Name string }
 
 func (e *AggregatorError) Error() string {
-	return fmt.Sprintf("service %s: feeds names %s, which is no aggregator", e.Service, e.Name)
+	return fmt.Sprintf("service %s: feeds names %s, which is not an aggregator", e.Service, e.Name)
 }
 
 // CycleError says that nodes wait for each other (E6). Path begins and ends with the same node.
@@ -178,5 +178,5 @@ func (e *CycleError) Error() string {
 	for n := range e.Path {
 		names[n] = e.Path[n].String()
 	}
-	return "a cycle, in which all would wait for ever: " + strings.Join(names, " → ")
+	return "dependency cycle: " + strings.Join(names, " → ")
 }

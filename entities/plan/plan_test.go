@@ -16,7 +16,7 @@ import (
 	"github.com/converge-engine/converge/entities/plan"
 )
 
-var update = flag.Bool("update", false, "write what the stories say as it is")
+var update = flag.Bool("update", false, "update the golden files")
 
 // parse reads a service from each line: its name and targets, and after them what it says of itself. A line that begins with
 // "changed" is the scope, and one with "fails", "limit" or "together", targets on which nodes overlap, says how the plan is walked.
@@ -72,7 +72,7 @@ func parse(t *testing.T, text string) (services []plan.Service, scope plan.Scope
 			case "dns":
 				s.DNS = true
 			default:
-				t.Fatalf("%q says nothing of a service", word)
+				t.Fatalf("unknown word %q about a service", word)
 			}
 		}
 		services = append(services, s)

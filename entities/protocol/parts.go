@@ -61,7 +61,7 @@ func Whole(ask func(InParts) (json.RawMessage, error), into any) error {
 			return packed.Unpack(into)
 		}
 	}
-	return errors.New("the answer changes faster than it can be read; ask again")
+	return errors.New("the answer changed too often while it was read; try again")
 }
 
 // partIn returns the part in an answer, if it is one.

@@ -66,5 +66,5 @@ func TestAnswerThatKeepsChanging_F8(t *testing.T) {
 		asked++
 		return json.Marshal(inParts(t, "an answer", string(rune('a'+asked%20)), 7)(q))
 	}
-	require.EqualError(t, protocol.Whole(ask, new(string)), "the answer changes faster than it can be read; ask again")
+	require.EqualError(t, protocol.Whole(ask, new(string)), "the answer changed too often while it was read; try again")
 }

@@ -72,9 +72,9 @@ func unfit(name string, all []Candidate, before []string) string {
 	n := slices.IndexFunc(all, func(c Candidate) bool { return c.Name == name })
 	switch {
 	case n < 0:
-		return "is no instance that the release concerns here"
+		return "is not an instance that the release concerns here"
 	case slices.Contains(before, name):
-		return "it names twice"
+		return "is named twice"
 	case all[n].Updated:
 		return "is updated already"
 	case all[n].Held:
@@ -116,7 +116,7 @@ func Among(e entities.Evaluation) (all []Candidate, err error) {
 		err = json.Unmarshal(raw, &all)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("what is to be selected from is no list: %w", err)
+		return nil, fmt.Errorf("decode the candidates: %w", err)
 	}
 	return all, nil
 }
@@ -147,7 +147,7 @@ func Reading(printed string, all []Candidate, at time.Time) (entities.CheckReadi
 		r.Verdict, r.Reason = entities.Wait, "selects none now"
 	}
 	if again > 0 {
-		r.Reason += "; asked again after " + entities.Length(again)
+		r.Reason += "; runs again after " + entities.Length(again)
 		r.Retry = at.Add(again)
 	}
 	return r, nil

@@ -17,26 +17,26 @@ import (
 func TestAnswer_D24(t *testing.T) {
 	all := []Candidate{{Name: "eu-1", Updated: true, Stable: true}, {Name: "eu-2", Stable: true}, {Name: "eu-3"}, {Name: "eu-4", Held: true}}
 	for name, c := range map[string]struct{ printed, says string }{
-		"some, in its order":   {`{"next": ["eu-3", "eu-2"]}`, "PASS selects eu-3, eu-2"},
-		"none":                 {` {"next": []} ` + "\n", "WAIT selects none now"},
-		"none for a while":     {`{"next": [], "askAgain": "10m"}`, "WAIT selects none now; asked again after 10m"},
-		"nothing":              {"", `it printed ""; expected JSON such as {"next": ["eu-1"], "askAgain": "10m"}`},
-		"text":                 {"all is well", `it printed "all is well"; expected JSON`},
-		"two":                  {`{"next": []} {"next": ["eu-2"]}`, "expected JSON"},
-		"no list":              {`{"askAgain": "10m"}`, "expected JSON"},
-		"another field":        {`{"next": ["eu-2"], "skip": true}`, "expected JSON"},
-		"all":                  {`{"next": "all"}`, "expected JSON"},
-		"unknown":              {`{"next": ["eu-2", "eu-9"]}`, `it selects "eu-9", which is no instance that the release concerns here`},
-		"nameless":             {`{"next": [""]}`, `it selects "", which is no instance`},
-		"updated":              {`{"next": ["eu-1"]}`, `it selects "eu-1", which is updated already`},
-		"held":                 {`{"next": ["eu-4"]}`, `it selects "eu-4", which is held`},
-		"twice":                {`{"next": ["eu-2", "eu-2"]}`, `it selects "eu-2", which it names twice`},
-		"no length":            {`{"next": [], "askAgain": "soon"}`, `askAgain is "soon"; expected a length of time such as 10m, from 1s to 24h`},
-		"too soon":             {`{"next": [], "askAgain": "1ms"}`, `askAgain is "1ms"`},
-		"too late":             {`{"next": [], "askAgain": "25h"}`, `askAgain is "25h"`},
-		"backwards":            {`{"next": [], "askAgain": "-10m"}`, `askAgain is "-10m"`},
-		"beyond the bound":     {`{"next": ["eu-2"]}` + strings.Repeat(" ", MaxAnswer), "it printed more than 12 KiB"},
-		"its beginning is cut": {"(the first 20 bytes are left out)\n" + `{"next": ["eu-2"]}`, "expected JSON"},
+		"some, in its order": {`{"next": ["eu-3", "eu-2"]}`, "PASS selects eu-3, eu-2"},
+		"none":               {` {"next": []} ` + "\n", "WAIT selects none now"},
+		"none for a while":   {`{"next": [], "askAgain": "10m"}`, "WAIT selects none now; runs again after 10m"},
+		"nothing":            {"", `it printed ""; expected JSON such as {"next": ["eu-1"], "askAgain": "10m"}`},
+		"text":               {"all is well", `it printed "all is well"; expected JSON`},
+		"two":                {`{"next": []} {"next": ["eu-2"]}`, "expected JSON"},
+		"no list":            {`{"askAgain": "10m"}`, "expected JSON"},
+		"another field":      {`{"next": ["eu-2"], "skip": true}`, "expected JSON"},
+		"all":                {`{"next": "all"}`, "expected JSON"},
+		"unknown":            {`{"next": ["eu-2", "eu-9"]}`, `it selects "eu-9", which is not an instance that the release concerns here`},
+		"nameless":           {`{"next": [""]}`, `it selects "", which is not an instance`},
+		"updated":            {`{"next": ["eu-1"]}`, `it selects "eu-1", which is updated already`},
+		"held":               {`{"next": ["eu-4"]}`, `it selects "eu-4", which is held`},
+		"twice":              {`{"next": ["eu-2", "eu-2"]}`, `it selects "eu-2", which is named twice`},
+		"no length":          {`{"next": [], "askAgain": "soon"}`, `askAgain is "soon"; expected a length of time such as 10m, from 1s to 24h`},
+		"too soon":           {`{"next": [], "askAgain": "1ms"}`, `askAgain is "1ms"`},
+		"too late":           {`{"next": [], "askAgain": "25h"}`, `askAgain is "25h"`},
+		"backwards":          {`{"next": [], "askAgain": "-10m"}`, `askAgain is "-10m"`},
+		"beyond the bound":   {`{"next": ["eu-2"]}` + strings.Repeat(" ", MaxAnswer), "it printed more than 12 KiB"},
+		"a cut beginning":    {"(the first 20 bytes are left out)\n" + `{"next": ["eu-2"]}`, "expected JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Reading(c.printed, all, noon)
@@ -53,12 +53,12 @@ func TestAnswer_D24(t *testing.T) {
 	require.Equal(t, noon.Add(10*time.Minute), r.Retry)
 	later, err := Reading(`{"next": [], "askAgain": "10m"}`, all, noon.Add(time.Minute))
 	require.NoError(t, err)
-	require.Equal(t, r.Digest(), later.Digest(), "that it says the same again is no news")
+	require.Equal(t, r.Digest(), later.Digest(), "the same answer again is no change")
 	two, err := Reading(`{"next": ["eu-2"]}`, all, noon)
 	require.NoError(t, err)
 	three, err := Reading(`{"next": ["eu-3"]}`, all, noon)
 	require.NoError(t, err)
-	require.NotEqual(t, two.Digest(), three.Digest(), "who is next is news")
+	require.NotEqual(t, two.Digest(), three.Digest(), "another selection is a change")
 }
 
 // For any selection of a command: no other instance is next, none that is not free, and no more become unavailable, or are in progress,
@@ -95,7 +95,7 @@ func TestChooseProperty_D24(t *testing.T) {
 			require.LessOrEqual(t, moving, s.Allowed)
 		}
 		if len(chosen) == 0 {
-			require.Empty(t, s.Next, "never everything")
+			require.Empty(t, s.Next, "an empty selection never selects all")
 		}
 	})
 }

@@ -49,21 +49,21 @@ func TestPolicies_D24(t *testing.T) {
 		wait   Wait
 		at     time.Time
 	}{
-		"all":                            {fleet(3), nil, noon, []int{0, 1, 2}, None, time.Time{}},
-		"one by one: the first":          {fleet(3), rolling, noon, []int{0}, None, time.Time{}},
-		"one by one: it is on its way":   {fleet(3, time.Time{}), rolling, noon, nil, Room, time.Time{}},
-		"one by one: the second":         {fleet(3, noon), rolling, noon, []int{1}, None, time.Time{}},
-		"one, then the rest: the first":  {fleet(3), in(number(1)), noon, []int{0}, None, time.Time{}},
-		"one, then the rest: on its way": {fleet(3, time.Time{}), in(number(1)), noon, nil, Stable, time.Time{}},
-		"one, then the rest: the rest":   {fleet(3, noon), in(number(1)), noon, []int{1, 2}, None, time.Time{}},
-		"a canary":                       {fleet(12), canary, noon, []int{0}, None, time.Time{}},
-		"a moment before the pause ends": {fleet(12, noon), canary, noon.Add(10*time.Minute - 1), nil, Pause, noon.Add(10 * time.Minute)},
-		"at its end":                     {fleet(12, noon), canary, noon.Add(10 * time.Minute), []int{1, 2}, None, time.Time{}},
-		"the second pause":               {fleet(12, noon, noon, noon.Add(time.Minute)), canary, noon.Add(time.Hour), nil, Pause, noon.Add(61 * time.Minute)},
-		"the last step":                  {fleet(4, noon), canary, noon.Add(70 * time.Minute), []int{1, 2, 3}, None, time.Time{}},
-		"steps of the same size follow":  {fleet(4, noon), canary, noon.Add(11 * time.Minute), nil, Pause, noon.Add(70 * time.Minute)},
-		"nothing is left":                {fleet(2, noon, noon), canary, noon, nil, None, time.Time{}},
-		"none at all":                    {nil, canary, noon, nil, None, time.Time{}},
+		"all":                             {fleet(3), nil, noon, []int{0, 1, 2}, None, time.Time{}},
+		"one by one: the first":           {fleet(3), rolling, noon, []int{0}, None, time.Time{}},
+		"one by one: it is in progress":   {fleet(3, time.Time{}), rolling, noon, nil, Room, time.Time{}},
+		"one by one: the second":          {fleet(3, noon), rolling, noon, []int{1}, None, time.Time{}},
+		"one, then the rest: the first":   {fleet(3), in(number(1)), noon, []int{0}, None, time.Time{}},
+		"one, then the rest: in progress": {fleet(3, time.Time{}), in(number(1)), noon, nil, Stable, time.Time{}},
+		"one, then the rest: the rest":    {fleet(3, noon), in(number(1)), noon, []int{1, 2}, None, time.Time{}},
+		"a canary":                        {fleet(12), canary, noon, []int{0}, None, time.Time{}},
+		"a moment before the pause ends":  {fleet(12, noon), canary, noon.Add(10*time.Minute - 1), nil, Pause, noon.Add(10 * time.Minute)},
+		"at its end":                      {fleet(12, noon), canary, noon.Add(10 * time.Minute), []int{1, 2}, None, time.Time{}},
+		"the second pause":                {fleet(12, noon, noon, noon.Add(time.Minute)), canary, noon.Add(time.Hour), nil, Pause, noon.Add(61 * time.Minute)},
+		"the last step":                   {fleet(4, noon), canary, noon.Add(70 * time.Minute), []int{1, 2, 3}, None, time.Time{}},
+		"steps of the same size follow":   {fleet(4, noon), canary, noon.Add(11 * time.Minute), nil, Pause, noon.Add(70 * time.Minute)},
+		"all updated":                     {fleet(2, noon, noon), canary, noon, nil, None, time.Time{}},
+		"none at all":                     {nil, canary, noon, nil, None, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Select(c.all, c.policy, c.now)

@@ -84,11 +84,11 @@ func (t *Timeline) held(c Channel, zone *time.Location) []string {
 func (t *Timeline) end(zone *time.Location) string {
 	switch {
 	case t.CutOff:
-		return "not over by " + t.moment(t.To, zone)
+		return "not finished by " + t.moment(t.To, zone)
 	case slices.ContainsFunc(t.Channels, func(c Channel) bool { return c.Succeeded.IsZero() }):
-		return "from " + t.moment(t.To, zone) + " on nothing moves by itself"
+		return "no automatic change after " + t.moment(t.To, zone)
 	}
-	return fmt.Sprintf("%s is everywhere at %s, after %s", t.Version, t.moment(t.To, zone), span(t.To.Sub(t.From)))
+	return fmt.Sprintf("%s is in every channel at %s, after %s", t.Version, t.moment(t.To, zone), span(t.To.Sub(t.From)))
 }
 
 // span formats a duration in its two largest units.

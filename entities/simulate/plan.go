@@ -132,11 +132,11 @@ func (t *PlanTimeline) Table() []string {
 		case n.State == plan.Failed:
 			why = "fails"
 		case n.From > n.Ready:
-			why = "waits " + span(time.Duration(n.From-n.Ready)) + " for a place"
+			why = "waits " + span(time.Duration(n.From-n.Ready)) + " for capacity"
 		}
 		lines = append(lines, strings.TrimRight(fmt.Sprintf("%-*s  %-8s  %-8s  %s", width, n.Node, from, to, why), " "))
 	}
-	return append(lines, fmt.Sprintf("over after %s; the longest way takes %s", span(time.Duration(t.Took)), span(time.Duration(t.Longest))))
+	return append(lines, fmt.Sprintf("finished after %s; the longest path takes %s", span(time.Duration(t.Took)), span(time.Duration(t.Longest))))
 }
 
 // SVG draws the timeline as a Gantt chart, in the time zone of the start time: a row for each node.
@@ -149,7 +149,7 @@ func (t *PlanTimeline) SVG(from time.Time) string {
 		case n.State == plan.Blocked:
 			row.Note = "blocked by " + n.By
 		case n.From > n.Ready:
-			row.Spans = append(row.Spans, chart.Span{Kind: chart.Waits, From: at(n.Ready), To: at(n.From), Reasons: []string{"for a place"}})
+			row.Spans = append(row.Spans, chart.Span{Kind: chart.Waits, From: at(n.Ready), To: at(n.From), Reasons: []string{"for capacity"}})
 		}
 		kind := chart.Deploys
 		if n.State == plan.Failed {

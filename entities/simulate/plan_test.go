@@ -23,24 +23,24 @@ func TestPlanIsPlayed_E8_E10_E16(t *testing.T) {
 		in   simulate.PlanInput
 		want string
 	}{
-		{"beside each other", simulate.PlanInput{Plan: &plan.Plan{Nodes: nodes}}, `NODE              BEGINS    ENDS
+		{"concurrently", simulate.PlanInput{Plan: &plan.Plan{Nodes: nodes}}, `NODE              BEGINS    ENDS
 DEPLOY db@host    0s        1m
 DEPLOY mail@host  0s        1m
 DEPLOY web@host   1m        2m
 DNS               2m        2m10s
-over after 2m10s; the longest way takes 2m10s`},
+finished after 2m10s; the longest path takes 2m10s`},
 		{"one at a time", simulate.PlanInput{Plan: &plan.Plan{Nodes: nodes, Serial: []string{"host"}}}, `NODE              BEGINS    ENDS
 DEPLOY db@host    0s        1m
-DEPLOY mail@host  1m        2m        waits 1m for a place
-DEPLOY web@host   2m        3m        waits 1m for a place
+DEPLOY mail@host  1m        2m        waits 1m for capacity
+DEPLOY web@host   2m        3m        waits 1m for capacity
 DNS               3m        3m10s
-over after 3m10s; the longest way takes 2m10s`},
+finished after 3m10s; the longest path takes 2m10s`},
 		{"one fails", simulate.PlanInput{Plan: &plan.Plan{Nodes: nodes}, Limit: 1, Fails: "db"}, `NODE              BEGINS    ENDS
 DEPLOY db@host    0s        1m        fails
-DEPLOY mail@host  1m        2m        waits 1m for a place
+DEPLOY mail@host  1m        2m        waits 1m for capacity
 DNS               2m        2m10s
 DEPLOY web@host   -         -         blocked by DEPLOY db@host
-over after 2m10s; the longest way takes 1m10s`},
+finished after 2m10s; the longest path takes 1m10s`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.in.Deploy, tt.in.Command = time.Minute, 10*time.Second

@@ -16,7 +16,7 @@ import (
 	"github.com/converge-engine/converge/entities/state"
 )
 
-var update = flag.Bool("update", false, "write what is really drawn")
+var update = flag.Bool("update", false, "update the golden files")
 
 // weekly goes from staging to prod-1 and prod-2. Each of them opens once a week, on Mondays at nine; or, with soaking, each accepts a
 // release that was healthy for a week in the channel before.

@@ -64,12 +64,12 @@ func TestWeekOfSoakAfterAWeekend(t *testing.T) { // A8, A14, A19, A20
 	require.NoError(t, err)
 	require.Equal(t, `CHANNEL     ENTERS                DONE                  HELD BY
 staging     Fri 20 Nov 17:30 UTC  Fri 20 Nov 17:32 UTC
-production  Mon 23 Nov 09:00 UTC  Mon 30 Nov 10:02 UTC  v9 is going out to staging (until Fri 20 Nov 17:32 UTC)`,
+production  Mon 23 Nov 09:00 UTC  Mon 30 Nov 10:02 UTC  v9 is being deployed to staging (until Fri 20 Nov 17:32 UTC)`,
 		strings.Join(got.Table(time.UTC)[:3], "\n"))
 	require.Contains(t, strings.Join(got.Table(time.UTC), "\n"), "office-hours: opens Mon 09:00 (until Mon 23 Nov 09:00 UTC)")
 	require.False(t, got.CutOff)
 	require.Equal(t, []Kind{Waits, Deploys, Soaks, Runs}, kinds(got.Channels[1]))
-	require.Empty(t, s.Releases, "what is played changes nothing")
+	require.Empty(t, s.Releases, "a simulation changes nothing")
 }
 
 // kinds of a channel's spans, repeats left out.
@@ -92,7 +92,7 @@ func TestEndsWhereAPersonIsWaitedFor(t *testing.T) { // A14
 	require.Equal(t, Waits, last.Kind)
 	require.Contains(t, strings.Join(last.Reasons, "\n"), "approval/go-live: 0 of 2")
 	table := got.Table(time.UTC)
-	require.Contains(t, table[len(table)-1], "nothing moves by itself")
+	require.Contains(t, table[len(table)-1], "no automatic change after")
 }
 
 // A periodic extension of one channel is not simulated while another channel waits: it moves nothing.
@@ -104,7 +104,7 @@ func TestWhatRunsAgainIsNotPlayed(t *testing.T) {
 	got, err := Run(Input{State: s, Version: "v9", At: friday, Judge: judge})
 	require.NoError(t, err)
 	table := got.Table(time.UTC)
-	require.Contains(t, table[len(table)-1], "nothing moves by itself")
+	require.Contains(t, table[len(table)-1], "no automatic change after")
 	require.Equal(t, time.Minute, s.Spec.Channels[0].Extensions[0].Every)
 }
 
@@ -132,8 +132,8 @@ func TestSVG(t *testing.T) {
 	}
 	svg := draw()
 	require.Equal(t, svg, draw())
-	require.Less(t, strings.Index(svg, "<title>runs from Fri"), strings.Index(svg, "<title>deploys from Fri"), "what is short is drawn over what is long")
-	require.Contains(t, svg, ">Sat 21 Nov<", "marks are at midnight where the reader is")
+	require.Less(t, strings.Index(svg, "<title>runs from Fri"), strings.Index(svg, "<title>deploys from Fri"), "short spans are drawn over long ones")
+	require.Contains(t, svg, ">Sat 21 Nov<", "marks are at midnight of the reader's time zone")
 	require.Contains(t, svg, "<title>soaks from Mon 23 Nov 09:01 UTC to Mon 30 Nov 10:01 UTC: soaks: error-rate")
 	d := xml.NewDecoder(strings.NewReader(svg))
 	for {
@@ -152,7 +152,7 @@ func TestValuesOfAnAspect_B5(t *testing.T) {
 	s.Spec.Aspects = []entities.Aspect{{Name: "flags", Parameters: []string{"flagSet"}}}
 	none, err := Run(Input{State: s, Aspect: "flags", At: friday, Judge: judge})
 	require.NoError(t, err)
-	require.Contains(t, strings.Join(none.Table(time.UTC), "\n"), "no version is here yet that flags could come to")
+	require.Contains(t, strings.Join(none.Table(time.UTC), "\n"), "no version is deployed here yet that flags could change")
 
 	s.Spec.Channels[0].Checks, s.Spec.Channels[1].Checks, s.Spec.Channels[1].Conditions = nil, nil, s.Spec.Channels[1].Conditions[:1]
 	for _, c := range s.Spec.Channels {
@@ -166,8 +166,8 @@ func TestValuesOfAnAspect_B5(t *testing.T) {
 	require.Equal(t, "flags", got.Version)
 	require.Equal(t, `CHANNEL     ENTERS                DONE                  HELD BY
 staging     Fri 20 Nov 17:30 UTC  Fri 20 Nov 17:32 UTC
-production  Fri 20 Nov 17:32 UTC  Fri 20 Nov 17:34 UTC  flags is going out to staging (until Fri 20 Nov 17:32 UTC)
-flags is everywhere at Fri 20 Nov 17:34 UTC, after 4m`, strings.Join(got.Table(time.UTC), "\n"))
+production  Fri 20 Nov 17:32 UTC  Fri 20 Nov 17:34 UTC  flags is being deployed to staging (until Fri 20 Nov 17:32 UTC)
+flags is in every channel at Fri 20 Nov 17:34 UTC, after 4m`, strings.Join(got.Table(time.UTC), "\n"))
 
 	_, err = Run(Input{State: s, Aspect: "size", At: friday, Judge: judge})
 	require.ErrorContains(t, err, `has no aspect "size"; expected one of flags`)

@@ -189,7 +189,7 @@ func (r *Release) failedSomewhere() bool {
 // approve records an approval or rejection of a release: for every apply in the channel ofApply, or, if that is "", for a topic.
 func (s *State) approve(r *Release, ofApply string, a entities.Approval) (Effect, error) {
 	if a.Who.Name == "" {
-		return nil, fmt.Errorf("nobody is named who approves or rejects %s", r.FullVersion)
+		return nil, fmt.Errorf("no approver named for %s", r.FullVersion)
 	}
 	if ofApply != "" {
 		return s.approveApply(r, ofApply, a)
@@ -218,9 +218,9 @@ func (s *State) checkApproval(r *Release, a entities.Approval) error {
 		switch {
 		case old.Topic != a.Topic:
 		case old.Reject:
-			return fmt.Errorf("%s was %s, for %s; that is final", r.FullVersion, old.Rejection(), a.Topic)
+			return fmt.Errorf("%s was %s for %s; a rejection is final", r.FullVersion, old.Rejection(), a.Topic)
 		case old.Who.Same(a.Who) && !a.Reject && s.counts(r, old):
-			return fmt.Errorf("%s has already approved %s for %s; it takes somebody else", a.Who.Name, r.FullVersion, a.Topic)
+			return fmt.Errorf("%s has already approved %s for %s; another person must approve", a.Who.Name, r.FullVersion, a.Topic)
 		}
 	}
 	if r.Over() {
@@ -231,7 +231,7 @@ func (s *State) checkApproval(r *Release, a entities.Approval) error {
 		return p != nil && p.Phase == maestro.Pending
 	})
 	if !open {
-		return fmt.Errorf("%s waits for %s in no channel: %s", r.FullVersion, a.Topic, r.phases())
+		return fmt.Errorf("%s does not wait for %s in any channel: %s", r.FullVersion, a.Topic, r.phases())
 	}
 	return r.checkApprover(asking, a)
 }
@@ -250,9 +250,9 @@ func (r *Release) checkApprover(asking []asks, a entities.Approval) error {
 		list = append(list, by.Approvers...)
 	}
 	if own {
-		return fmt.Errorf("%s released %s; it takes somebody else to approve %s", a.Who.Name, r.FullVersion, a.Topic)
+		return fmt.Errorf("%s released %s and may not approve %s", a.Who.Name, r.FullVersion, a.Topic)
 	}
-	return fmt.Errorf("%s is not among those who approve %s: %s%s", a.Who.Name, a.Topic, entities.Everybody(list), a.Who.Uncounted())
+	return fmt.Errorf("%s may not approve %s; allowed: %s%s", a.Who.Name, a.Topic, entities.Everybody(list), a.Who.Uncounted())
 }
 
 // counts reports whether an approval is valid in all channels that the release has not entered.
@@ -387,9 +387,9 @@ func (s *State) applyAsked(r *Release, channel string) applyAsked {
 func (s *State) approveApply(r *Release, channel string, a entities.Approval) (Effect, error) {
 	switch asked := s.applyAsked(r, channel); {
 	case !asked.pending && !asked.there:
-		return nil, fmt.Errorf("no apply of %s will come in %s: %s", r.FullVersion, channel, r.phases())
+		return nil, fmt.Errorf("no apply of %s is expected in %s: %s", r.FullVersion, channel, r.phases())
 	case !asked.pending && a.Reject:
-		return nil, fmt.Errorf("%s is the target of %s already; take it back with: converge rollback", r.FullVersion, channel)
+		return nil, fmt.Errorf("%s is already the target of %s; roll it back with: converge rollback", r.FullVersion, channel)
 	case len(asked.to) == 0 && asked.given != nil && !a.Reject:
 		return nil, fmt.Errorf("the apply of %s in %s is already approved, by %s", r.FullVersion, channel, asked.given.Who.Name)
 	case len(asked.to) == 0 && !a.Reject:
@@ -504,13 +504,13 @@ func (s *State) CheckBypass(r *Release, b entities.Bypass) error {
 	case b.Channel == "":
 		return fmt.Errorf("no release channel given%s", entities.Expected(s.Spec.ChannelNames()))
 	case b.Who.Name == "":
-		return fmt.Errorf("nobody is named who bypasses it")
+		return fmt.Errorf("no caller named for the bypass")
 	case strings.TrimSpace(b.Reason) == "":
 		return fmt.Errorf("a bypass needs a reason")
 	case s.Spec.MayBypass(b.Condition, b.Who) != nil:
 		return s.Spec.MayBypass(b.Condition, b.Who)
 	case r.Phases[b.Channel] == nil:
-		return fmt.Errorf("%s does not concern %s", r.FullVersion, b.Channel)
+		return fmt.Errorf("%s is not released to %s", r.FullVersion, b.Channel)
 	case r.Phases[b.Channel].Phase.Over() && !(b.Condition == entities.NoRollbackBelow && s.KeptByFloor(b.Channel, r)):
 		return fmt.Errorf("%s is over in %s: %s", r.FullVersion, b.Channel, r.Phases[b.Channel].Phase)
 	}

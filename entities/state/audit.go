@@ -94,7 +94,7 @@ func (s *State) NoteLoosened(incarnation int64, by entities.Who, all []entities.
 		}
 		line := entities.AuditLine{
 			At: now, Kind: entities.EventRules, Channel: channel, Release: r.ID, Version: r.FullVersion,
-			Text: fmt.Sprintf("incarnation %d asks for less: %s", incarnation, strings.Join(texts[channel], ", ")),
+			Text: fmt.Sprintf("incarnation %d relaxes requirements: %s", incarnation, strings.Join(texts[channel], ", ")),
 		}
 		if by.Name != "" {
 			line.Who = &by

@@ -116,7 +116,7 @@ func (s *State) cancelOne(r *Release, c *Cancelling, now time.Time) string {
 		parts = append(parts, "cancelled in "+strings.Join(ends, ", "))
 	}
 	if len(keeps) > 0 {
-		parts = append(parts, fmt.Sprintf("kept in %s as configuration %d for the version that is there", strings.Join(keeps, ", "), r.Incarnation))
+		parts = append(parts, fmt.Sprintf("kept in %s as configuration %d for the current version", strings.Join(keeps, ", "), r.Incarnation))
 	}
 	text := strings.Join(parts, ", ")
 	s.noteAct(entities.EventCancel, c.Who, r, c.Channel, text, c.Reason, now)
@@ -202,12 +202,12 @@ func (s *State) saysAsked(r *Release, runs, moves []string, c *Cancelling) (text
 	switch {
 	case what == "":
 	case c.Terminate:
-		text = "; ended at once: " + what
+		text = "; terminated: " + what
 	default:
-		text = "; asked to end: " + what
+		text = "; end requested: " + what
 	}
 	if len(moves) > 0 {
-		text += fmt.Sprintf("; applied already, and nobody can end what the runtime does with it: %s; to take it back: converge rollback %s/%s %s",
+		text += fmt.Sprintf("; already applied, and the runtime continues with it: %s; to roll it back: converge rollback %s/%s %s",
 			strings.Join(moves, ", "), s.Application, s.Title(), r.FullVersion)
 	}
 	return text

@@ -160,7 +160,7 @@ type Untold struct {
 // Tell reports that a check cannot be evaluated: in the journal, in the audit trail, and in notifications.
 func (s *State) Tell(u Untold, now time.Time) {
 	u.Told = u.Errors
-	text := fmt.Sprintf("%s cannot be evaluated, %d times in a row; it is tried again after %s",
+	text := fmt.Sprintf("%s could not be evaluated %d times in a row; the next retry is after %s",
 		u.Check, u.Errors, entities.ErrorPause(s.Interval(u.Channel, u.Check), u.Errors))
 	s.Record(now, u.Channel, text+": "+u.Reason)
 	line := entities.AuditLine{At: now, Kind: entities.EventError, Channel: u.Channel, Release: u.Release, Text: text, Reason: u.Reason}

@@ -28,7 +28,7 @@ func (s *State) Clear(c Clearing, now time.Time) (Effect, error) {
 	}
 	ended, in := s.toClear(c, mark)
 	if len(ended) == 0 {
-		return nil, fmt.Errorf("nothing waits in %s %s", s.scope(c.Channel), c.of(mark))
+		return nil, fmt.Errorf("no release waits in %s %s", s.scope(c.Channel), c.of(mark))
 	}
 	where := strings.Join(in, ", ")
 	text := fmt.Sprintf("%s cancelled in %s", c.span(ended, mark), where)
@@ -93,7 +93,7 @@ func (s *State) pendingIn(r *Release, channel string) []string {
 // of describes the selection.
 func (c Clearing) of(mark *Release) string {
 	if c.Except != "" {
-		return "but " + mark.FullVersion
+		return "other than " + mark.FullVersion
 	}
 	return "that is older than " + mark.FullVersion
 }
@@ -106,7 +106,7 @@ func (c Clearing) span(releases []*Release, mark *Release) string {
 	}
 	but := ""
 	if c.Except != "" {
-		but = " but " + mark.FullVersion
+		but = " except " + mark.FullVersion
 	}
 	return fmt.Sprintf("%d releases, %s to %s%s,", len(releases), first.FullVersion, last.FullVersion, but)
 }

@@ -257,7 +257,7 @@ func (s *State) converged(c Change, now time.Time) {
 		return
 	}
 	if c.Release == "" && s.cancelledIn(c.Channel) {
-		s.Record(now, c.Channel, took+" arrived though it was cancelled")
+		s.Record(now, c.Channel, took+" converged although it was cancelled")
 		return
 	}
 	s.Record(now, c.Channel, "CONVERGED at "+took)

@@ -88,7 +88,7 @@ func (s *State) asks(channel, topic string) bool {
 func (s *State) mayNotApprove(channel string, a *entities.Approval) string {
 	i, grants := s.Spec.Identity, s.Spec.Grants
 	if !a.Who.Proven && (i.Demands(approving) || i.Restricts(grants, approving) || i != nil && s.Restricted(a.Topic)) {
-		return fmt.Sprintf("it takes proof of who approves since incarnation %d", s.Spec.Incarnation)
+		return fmt.Sprintf("approvals require proof of identity since incarnation %d", s.Spec.Incarnation)
 	}
 	if err := entities.Authorize(grants, approving, []string{channel}, a.Who); err != nil {
 		return fmt.Sprintf("%s, since incarnation %d", err, s.Spec.Incarnation)

@@ -46,7 +46,7 @@ func (s *State) TakeDown(channel string, who entities.Who, reason string, now ti
 		s.Channel(channel).endWindow()
 		s.Record(now, channel, s.Channel(channel).Down.Text())
 		s.noteAct(entities.EventDelete, who, nil, channel, "taken down", reason, now)
-		return fmt.Sprintf("%s is being taken down, and stays so until: converge restart %s/%s %s", s.scope(channel), s.Application, s.Title(), channel)
+		return fmt.Sprintf("%s is being taken down; to restore it: converge restart %s/%s %s", s.scope(channel), s.Application, s.Title(), channel)
 	}, nil
 }
 
@@ -54,20 +54,20 @@ func (s *State) TakeDown(channel string, who entities.Who, reason string, now ti
 func (s *State) notDown(channel string) error {
 	for _, r := range s.Releases {
 		if p, _ := r.PhaseIn(channel); p == maestro.InProgress {
-			return fmt.Errorf("%s is in progress in %s: let it arrive, or cancel it first", r.FullVersion, s.scope(channel))
+			return fmt.Errorf("%s is in progress in %s: wait until it has converged, or cancel it first", r.FullVersion, s.scope(channel))
 		}
 	}
 	if s.ReportsOnly(channel) {
-		return fmt.Errorf("%s only reports: what runs there is not ours to remove", s.scope(channel))
+		return fmt.Errorf("%s is report-only: Converge does not remove its objects", s.scope(channel))
 	}
 	some := false
 	for _, i := range s.In(channel) {
 		runtime, rt := s.Runtime(i.ID)
 		switch d := &i.Delivery; {
 		case d.Apply.Running:
-			return fmt.Errorf("an apply of %s runs in %s: let it end, or cancel it first", i.present(), s.Shown(i.ID))
+			return fmt.Errorf("an apply of %s runs in %s: wait until it ends, or cancel it first", i.present(), s.Shown(i.ID))
 		case d.Target != nil && !rt.CanRemove:
-			return fmt.Errorf("runtime %s cannot remove what runs in %s", runtime, s.Shown(i.ID))
+			return fmt.Errorf("runtime %s cannot remove the objects of %s", runtime, s.Shown(i.ID))
 		}
 		some = some || i.Delivery.Target != nil
 	}

@@ -131,7 +131,7 @@ func (s *State) back(c Change, now time.Time) {
 			continue
 		}
 		d.ComesBack = true
-		s.Record(now, id.Channel, s.Shown(id)+" comes back at "+i.present())
+		s.Record(now, id.Channel, s.Shown(id)+" is restored at "+i.present())
 		s.noteChange(Change{Channel: c.Channel, Cause: c.Cause, Moves: []Move{{Instance: id, Target: *d.Target}}}, entities.EventTarget, "target "+i.present()+" again", now)
 	}
 }

@@ -91,7 +91,7 @@ func (s *State) RetryOne(re Retrying, now time.Time) (Effect, error) {
 	switch {
 	case len(effects) > 0:
 	case len(barred) > 0:
-		return nil, fmt.Errorf("%s cannot start again: %s", version, strings.Join(barred, ", "))
+		return nil, fmt.Errorf("%s cannot be retried: %s", version, strings.Join(barred, ", "))
 	case r == nil:
 		return nil, err
 	default:
@@ -107,7 +107,7 @@ func (s *State) RetryOne(re Retrying, now time.Time) (Effect, error) {
 		}
 		s.retried(full, r, channel, who, where[retryHere], "retried in ", now)
 		s.retried(full, r, channel, who, where[retryAnew], "retried, to pass all gates again, in ", now)
-		s.retried(full, r, channel, who, where[retryWaits], "retried, to wait again in ", now)
+		s.retried(full, r, channel, who, where[retryWaits], "retried, queued again in ", now)
 		return retryAnswer(full, where[retryHere], where[retryAnew], where[retryWaits])
 	}, nil
 }
@@ -127,7 +127,7 @@ func (s *State) retried(full string, r *Release, channel string, who entities.Wh
 func (s *State) releaseAnew(r *Release, channel string) string {
 	for _, c := range s.phaseChannels(r, channel) {
 		if p := r.Phases[c].Phase; (p == maestro.Succeeded || p == maestro.Cancelled) && !s.isAt(c, r) {
-			return fmt.Sprintf("; to bring it to %s again: converge release %s/%s %s", c, s.Application, s.Title(), r.Version)
+			return fmt.Sprintf("; to release it to %s again: converge release %s/%s %s", c, s.Application, s.Title(), r.Version)
 		}
 	}
 	return ""
@@ -139,10 +139,10 @@ func retryAnswer(full string, again, anew, waits []string) string {
 		says = append(says, "starts again in "+strings.Join(again, ", "))
 	}
 	if len(anew) > 0 {
-		says = append(says, "was rolled back in "+strings.Join(anew, ", ")+": it enters again there once all gates pass anew, approvals included")
+		says = append(says, "was rolled back in "+strings.Join(anew, ", ")+": it enters again once all gates pass again, including approvals")
 	}
 	if len(waits) > 0 {
-		says = append(says, "was skipped in "+strings.Join(waits, ", ")+": it waits there again")
+		says = append(says, "was skipped in "+strings.Join(waits, ", ")+": it is queued again")
 	}
 	return full + " " + strings.Join(says, "; ")
 }
@@ -191,7 +191,7 @@ func (s *State) retryIn(spec *entities.ChannelSpec, r *Release, re *Retrying, no
 	case p.Phase == maestro.Pending && retriable(r, spec):
 		return func() { retryExtensions(r, spec, now) }, nil
 	case p.Phase == maestro.Pending && !p.Retried.IsZero():
-		return nil, fmt.Errorf("it waits for the gates there already")
+		return nil, fmt.Errorf("it already waits for the gates")
 	case p.Phase == maestro.Pending:
 		return nil, nil
 	case s.reenters(r, spec.Name):
@@ -231,7 +231,7 @@ func (s *State) retryFailed(r *Release, spec *entities.ChannelSpec, re *Retrying
 }
 
 func enteredMeanwhile(newer, r *Release) error {
-	return fmt.Errorf("%s entered since; release %s anew to go back to it", newer.FullVersion, r.Version)
+	return fmt.Errorf("%s has entered since; to return to %s, release it again", newer.FullVersion, r.Version)
 }
 
 // retriedAt are the instances of a channel at which a release restarts, and whether there is a reason to restart.
@@ -262,7 +262,7 @@ func (s *State) retryRolledBack(r *Release, spec *entities.ChannelSpec, re *Retr
 		}
 	}
 	if len(back) == 0 {
-		return nil, fmt.Errorf("what it was rolled back to was replaced")
+		return nil, fmt.Errorf("its rollback target was replaced")
 	}
 	for _, i := range back {
 		if p, ok := s.PauseOf(i.ID); ok {
@@ -289,11 +289,11 @@ func (s *State) retrySkipped(r *Release, spec *entities.ChannelSpec, re *Retryin
 		p, _ := newer.PhaseIn(spec.Name)
 		left := p.Entered() && s.isAt(spec.Name, newer) || p == maestro.Cancelled && (s.leavable(newer, spec.Name) || s.isThere(newer, r, spec.Name))
 		if left || p == maestro.InProgress || p == maestro.Succeeded {
-			return nil, fmt.Errorf("%s, which is newer, is there; release %s anew to go back to it", newer.FullVersion, r.Version)
+			return nil, fmt.Errorf("the newer %s is the target; to return to %s, release it again", newer.FullVersion, r.Version)
 		}
 	}
 	if r.Keeps(spec.Name) && s.offIn(spec.Name) {
-		return nil, errors.New("it brings configuration to the version that is there, which was cancelled before it had succeeded")
+		return nil, errors.New("it changes the configuration of the current version, which was cancelled before it had succeeded")
 	}
 	return func() {
 		retryExtensions(r, spec, now)

@@ -55,7 +55,7 @@ func (s *State) aboveFloor(version string) bool {
 
 // PassFloor is the command that allows a rollback of an instance below the configured minimum.
 func (s *State) PassFloor(i *Instance) string {
-	return fmt.Sprintf("to go back all the same: converge bypass %s/%s %s %s %s --reason …", s.Application, s.Title(), i.present(), i.ID.Channel, entities.NoRollbackBelow)
+	return fmt.Sprintf("to roll back anyway: converge bypass %s/%s %s %s %s --reason …", s.Application, s.Title(), i.present(), i.ID.Channel, entities.NoRollbackBelow)
 }
 
 // KeptByFloor reports whether a channel has an instance at a release that may need a bypass to be rolled back.

@@ -29,7 +29,7 @@ func (s *State) Pin(channel, version string, who entities.Who, reason string, no
 	}
 	targets, known := s.pinnable(channel, version)
 	if len(targets) == 0 {
-		return nil, fmt.Errorf("%s was not converged at %q%s", s.scope(channel), version, entities.Expected(known))
+		return nil, fmt.Errorf("%s has not converged at %q%s", s.scope(channel), version, entities.Expected(known))
 	}
 	if why := s.asksGatesOf(channel, version, targets); why != nil {
 		return nil, why
@@ -47,7 +47,7 @@ func (s *State) Pin(channel, version string, who entities.Who, reason string, no
 		s.note(entities.AuditLine{At: now, Kind: entities.EventPin, Who: &who, Channel: channel, Version: version, Text: text, Reason: reason})
 		for _, i := range s.In(channel) {
 			if t, ok := targets[i.ID.Name]; ok && !i.Delivery.Target.Same(t) {
-				s.noteUnasked(channel, version, who, "by the pin", reason, now)
+				s.noteUnasked(channel, version, who, "for the pin", reason, now)
 				break
 			}
 		}
@@ -76,7 +76,7 @@ func (s *State) presentIn(channel string) (string, error) {
 func (s *State) noteUnasked(channel, version string, who entities.Who, by, reason string, now time.Time) {
 	s.note(entities.AuditLine{
 		At: now, Kind: entities.EventBypass, Who: &who, Channel: channel, Version: version,
-		Text: "gates of " + version + " are not asked " + by, Reason: reason,
+		Text: "gates of " + version + " are not evaluated " + by, Reason: reason,
 	})
 }
 
@@ -140,10 +140,10 @@ func (s *State) afterPin(u Unpinning, now time.Time) string {
 	}
 	if u.Stay {
 		s.callOff(back)
-		return "; " + stays + " stays until something newer is released"
+		return "; " + stays + " stays until a newer release"
 	}
 	s.openReturns(back, "", u.Who, now)
-	return "; it goes back to " + back[0].Target.FullVersion + " once all gates pass"
+	return "; it returns to " + back[0].Target.FullVersion + " once all gates pass"
 }
 
 // waiting is the oldest pending release of a channel, or nil.
@@ -374,7 +374,7 @@ func (s *State) Resume(channel string, who entities.Who, now time.Time) (Effect,
 		return nil, err
 	}
 	if p, ok := s.pauseShown(channel); ok {
-		return nil, fmt.Errorf("%s is not paused by itself: %s is, by %s; resume it there: %s", s.scope(channel), s.where(p), p.By, s.ResumeWith(p))
+		return nil, fmt.Errorf("%s itself is not paused; %s is, by %s; resume it with: %s", s.scope(channel), s.where(p), p.By, s.ResumeWith(p))
 	}
 	return already("%s is not paused", s.scope(channel))
 }

@@ -26,9 +26,9 @@ const MaxReservations = 20
 func (s *State) CheckReservation(id string) error {
 	switch {
 	case s.ReleaseByID(id) != nil:
-		return fmt.Errorf("%s has a release %s already", s.scope(""), id)
+		return fmt.Errorf("%s already has a release %s", s.scope(""), id)
 	case len(s.Reservations) >= MaxReservations:
-		return fmt.Errorf("%d joint releases wait for what is decided of them, the most that are kept", len(s.Reservations))
+		return fmt.Errorf("%d joint releases wait for a decision, which is the limit", len(s.Reservations))
 	}
 	return nil
 }
@@ -37,7 +37,7 @@ func (s *State) CheckReservation(id string) error {
 func (s *State) CheckReserved(version string) error {
 	for _, r := range s.Reservations {
 		if r.Version == version {
-			return fmt.Errorf("%s of %s is part of release %s, of which is being decided; ask again in a moment", version, s.scope(""), r.ID)
+			return fmt.Errorf("%s of %s is part of release %s, which is still being decided; try again in a moment", version, s.scope(""), r.ID)
 		}
 	}
 	return nil
@@ -64,7 +64,7 @@ func (s *State) Conclude(id, why string, now time.Time) {
 	}
 	s.Reservations = slices.DeleteFunc(s.Reservations, func(r Reservation) bool { return r.ID == id })
 	if why != "" {
-		s.Record(now, "", fmt.Sprintf("release %s: nothing comes of it: %s", id, why))
+		s.Record(now, "", fmt.Sprintf("release %s: abandoned: %s", id, why))
 	}
 }
 

@@ -22,7 +22,7 @@ func (s *State) Lacks(channel string) string {
 			if reason := r.Phases[channel].Reason; reason != "" {
 				why += ": " + reason
 			}
-			return fmt.Sprintf("configuration %d is not here, because %s", r.Incarnation, why)
+			return fmt.Sprintf("configuration %d was not deployed here, because %s", r.Incarnation, why)
 		}
 	}
 	return ""

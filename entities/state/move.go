@@ -290,7 +290,7 @@ func (s *State) leftRemoved(i *Instance, op RemoveOp, err string, now time.Time)
 	}
 	i.forgetLeft(op.From)
 	i.Delivery.notOn(op.From)
-	text := fmt.Sprintf("%s taken down on %s, which it moved from", op.Target.FullVersion, op.From)
+	text := fmt.Sprintf("%s taken down on its previous runtime %s", op.Target.FullVersion, op.From)
 	s.Record(now, i.ID.Channel, text)
 	s.note(entities.AuditLine{At: now, Kind: entities.EventDelete, Channel: i.ID.Channel, Version: op.Target.FullVersion, Text: text})
 	s.dropEmpty(op.Instance)
@@ -303,7 +303,7 @@ func (s *State) Renamed(op RemoveOp, now time.Time) {
 		return
 	}
 	i.forgetLeft(op.From)
-	s.Record(now, i.ID.Channel, fmt.Sprintf("nothing was left on %s: %s is the same by another name", op.From, i.Runtime))
+	s.Record(now, i.ID.Channel, fmt.Sprintf("no objects were left on %s: %s is the same runtime under another name", op.From, i.Runtime))
 }
 
 // notOn removes the good targets on a runtime that has no objects any more: nothing returns there automatically.

@@ -129,7 +129,7 @@ func (i *Instance) Unreached() bool {
 // and a confirmation would not help.
 func (s *State) ApplyFenced(id entities.InstanceID, target entities.Target, by int64, why string, now time.Time) {
 	if by > 0 {
-		why += fmt.Sprintf("; to have %s all the same: converge retry %s/%s %s --channel %s", target.FullVersion, s.Application, s.Title(), target.FullVersion, id.Channel)
+		why += fmt.Sprintf("; to apply %s anyway: converge retry %s/%s %s --channel %s", target.FullVersion, s.Application, s.Title(), target.FullVersion, id.Channel)
 	}
 	s.ApplyUnready(id, target, why, now)
 	if d := &s.Instance(id).Delivery; d.Target != nil && d.Target.Same(target) {
@@ -252,7 +252,7 @@ func (s *State) Unrendered(release string, id entities.InstanceID, why string, n
 	if !r.Keeps(id.Channel) {
 		delete(r.Payloads, id)
 	}
-	text := r.FullVersion + " leaves out " + s.Shown(id)
+	text := r.FullVersion + " skips " + s.Shown(id)
 	s.Record(now, id.Channel, text+": "+why)
 	s.note(entities.AuditLine{At: now, Kind: entities.EventError, Channel: id.Channel, Release: r.ID, Version: r.FullVersion, Text: text, Reason: why})
 }
@@ -278,7 +278,7 @@ func (s *State) ExtensionEnded(op ExtensionOp, err, tail, log string, now time.T
 	}
 	st.Running, st.Since, st.Err, st.Tail, st.Log, st.Untaken = false, now, err, tail, log, time.Time{}
 	if st.Cancelled && err != "" { // its end was requested
-		s.Record(now, op.Channel, fmt.Sprintf("extension %s of %s ended, since that was cancelled", op.Extension.Name, r.FullVersion))
+		s.Record(now, op.Channel, fmt.Sprintf("extension %s of %s ended, because it was cancelled", op.Extension.Name, r.FullVersion))
 		return
 	}
 	st.Attempts++

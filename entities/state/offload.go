@@ -85,7 +85,7 @@ func (r *Release) Recalled(payloads map[entities.InstanceID]string) error {
 	ids := entities.SortedIDs(r.Payloads)
 	for _, id := range ids {
 		if payloads[id] == "" {
-			return fmt.Errorf("the store does not say what %s is made of in %s", r.FullVersion, id)
+			return fmt.Errorf("the store has no payload of %s for %s", r.FullVersion, id)
 		}
 	}
 	for _, id := range ids {

@@ -63,7 +63,7 @@ func (s *State) goOn(c Change, now time.Time) {
 		}
 	}
 	p.Reason, p.Aside = p.Aside.Reason, nil
-	s.Record(now, c.Channel, r.FullVersion+" goes on")
+	s.Record(now, c.Channel, r.FullVersion+" continues")
 }
 
 // unsettle removes the stable times of instances that are not stable any more at the release set aside.
@@ -154,5 +154,5 @@ func (r *Release) passed(channel string) string {
 	if !r.Aside(channel) {
 		return ""
 	}
-	return r.Phases[channel].Reason + "; wait for that, or first roll back what passes it"
+	return r.Phases[channel].Reason + "; wait for that, or roll back the passing release first"
 }

@@ -55,7 +55,7 @@ func (s *State) Find(version, channel string) (*Release, error) {
 		if r := s.ReleaseByID(id); r != nil {
 			return r, nil
 		}
-		return nil, fmt.Errorf("%s has no release %s, or forgot it since it is over", s.scope(""), id)
+		return nil, fmt.Errorf("%s has no release %s; finished releases are pruned", s.scope(""), id)
 	}
 	var found *Release
 	for _, r := range s.Releases {

@@ -37,7 +37,7 @@ func (s *State) CheckAspect(aspect string, parameters, channels []string) error 
 
 func (s *State) checkRoom() error {
 	if n := s.Open() + len(s.Reservations); n >= MaxOpenReleases {
-		return fmt.Errorf("%d releases are in flight, the most that are kept; end those that are not wanted any more: converge cancel %s/%s --older-than VERSION",
+		return fmt.Errorf("%d releases are in flight, which is the limit; cancel those that are not needed: converge cancel %s/%s --older-than VERSION",
 			n, s.Application, s.Title())
 	}
 	return nil

@@ -29,7 +29,7 @@ func (s *State) RemovalsOf(channel string) []Removal {
 		for _, l := range i.Left {
 			keeps := ""
 			if channel != "" {
-				keeps = "it was left there when " + s.Shown(i.ID) + " moved to " + i.Runtime + ", and stays"
+				keeps = "left behind when " + s.Shown(i.ID) + " moved to " + i.Runtime + "; it stays"
 			}
 			all = append(all, s.left(i, &l, keeps))
 		}
@@ -73,9 +73,9 @@ func (s *State) keeping(r Removal) Removal {
 	switch {
 	case r.Keeps != "":
 	case s.ReportsOnly(r.ID.Channel):
-		r.Keeps = "its channel only reports: what runs there is not ours to remove"
+		r.Keeps = "its channel is report-only: Converge does not remove its objects"
 	case !r.Spec.CanRemove:
-		r.Keeps = fmt.Sprintf("runtime %s cannot remove: its objects are left in place", r.Runtime)
+		r.Keeps = fmt.Sprintf("runtime %s cannot remove objects: they are left in place", r.Runtime)
 	}
 	return r
 }

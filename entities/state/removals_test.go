@@ -47,10 +47,10 @@ func TestRemovalsAreKnownBefore_A24(t *testing.T) {
 	live := s.Instance(s.Spec.IDs()[2])
 	live.Left = []Left{{Runtime: "old", Target: entities.Target{FullVersion: "v0"}}}
 	require.Equal(t, []string{
-		"production v0 on old", "production v1 on eks", "edge v1 on edge stays: runtime edge cannot remove: its objects are left in place", "staging v1 on eks",
+		"production v0 on old", "production v1 on eks", "edge v1 on edge stays: runtime edge cannot remove objects: they are left in place", "staging v1 on eks",
 	}, takenDown(s.RemovalsOf("")))
 	require.Equal(t, []string{
-		"production v0 on old stays: it was left there when production moved to eks, and stays", "production v1 on eks",
+		"production v0 on old stays: left behind when production moved to eks; it stays", "production v1 on eks",
 	}, takenDown(s.RemovalsOf("production")))
 	require.Empty(t, s.UndeclaredRemovals(), "all is declared")
 

@@ -98,14 +98,14 @@ func (s *State) OnTheWay(names map[string]string, title string) string {
 	for _, r := range s.Releases {
 		for _, channel := range entities.SortedKeys(r.Phases) {
 			if p := r.Phases[channel]; title != "" && !p.Phase.Over() {
-				return fmt.Sprintf("%s is called %s once no release of it is on its way: %s is %s in %s", s.Title(), title, r.FullVersion, p.Phase, channel)
+				return fmt.Sprintf("%s is renamed to %s once none of its releases is in progress: %s is %s in %s", s.Title(), title, r.FullVersion, p.Phase, channel)
 			}
 		}
 	}
 	for _, old := range entities.SortedKeys(names) {
 		for _, r := range s.Releases {
 			if p := r.in(old); p != nil && !p.Phase.Over() {
-				return fmt.Sprintf("%s is called %s once no release is on its way there: %s is %s", old, names[old], r.FullVersion, p.Phase)
+				return fmt.Sprintf("%s is renamed to %s once no release is in progress there: %s is %s", old, names[old], r.FullVersion, p.Phase)
 			}
 		}
 	}
@@ -149,7 +149,7 @@ func (s *State) CheckSpec(spec *entities.Spec) error {
 			key = s.key(name)
 		}
 		if other, taken := by[key]; taken {
-			return fmt.Errorf("release channels %s and %s are the same where they run: %s is what %s was called first; choose another name", other, name, key, other)
+			return fmt.Errorf("release channels %s and %s have the same identity: %s is the first name of %s; choose another name", other, name, key, other)
 		}
 		by[key] = name
 	}
@@ -165,7 +165,7 @@ func (s *State) checkLeft(spec *entities.Spec) error {
 		}
 		for _, old := range entities.SortedKeys(s.Channels) {
 			if _, still := spec.Channel(old); !still && c.Key != "" && s.key(old) == c.Key {
-				return fmt.Errorf("%s is to be called %s, and something is left of a release channel that was called so; choose another name", old, c.Name)
+				return fmt.Errorf("%s cannot be renamed to %s: an earlier release channel with that name still has objects; choose another name", old, c.Name)
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func TestAServiceIsCalledOtherwise(t *testing.T) {
 	require.Equal(t, "converge resume shop/frontend", s.ResumeWith(entities.Pause{}))
 
 	s.TakeSpec(&entities.Spec{Application: "shop", Service: "web"}, "", dawn)
-	require.Equal(t, []string{"frontend", "shop.web"}, []string{s.Title(), s.Spec.ServiceID}, "what is left of it")
+	require.Equal(t, []string{"frontend", "shop.web"}, []string{s.Title(), s.Spec.ServiceID}, "the remaining spec")
 	require.Empty(t, s.Retitled(&entities.Spec{Application: "shop", Service: "web"}))
 	require.Equal(t, "web", s.Retitled(titled("")), "and back")
 	s.TakeSpec(titled(""), "three", dawn)
@@ -43,7 +43,7 @@ func TestAServiceIsCalledOtherwise(t *testing.T) {
 func TestAServiceKeepsItsNameForARelease(t *testing.T) {
 	s := remembered("production")
 	s.Releases[0].Phases["production"].Phase = maestro.Pending
-	require.Equal(t, "web is called frontend once no release of it is on its way: v1 is pending in production", s.OnTheWay(nil, "frontend"))
+	require.Equal(t, "web is renamed to frontend once none of its releases is in progress: v1 is pending in production", s.OnTheWay(nil, "frontend"))
 	s.Await(Awaiting{Incarnation: 2, Title: "frontend", Publish: json.RawMessage(`{}`)}, dawn)
 	_, arrived := s.Arrived()
 	require.False(t, arrived)

@@ -93,7 +93,7 @@ func TestExtensionsDoNotRunAnewForAName_A21(t *testing.T) {
 		want   string
 	}{
 		"done": {func(*State, *entities.Spec) {}, "post-approval/migrate@prod"},
-		"under way": {func(s *State, _ *entities.Spec) {
+		"running": {func(s *State, _ *entities.Spec) {
 			s.Releases[0].Extensions["post-approval/migrate@production"].Running = true
 		}, "post-approval/migrate@production"},
 		"of a group": {func(_ *State, spec *entities.Spec) { spec.Channels[0].Extensions[0].Key = "production" }, "post-approval/migrate@production"},
@@ -113,17 +113,17 @@ func TestNamesThatAreRefused(t *testing.T) {
 	s := remembered("production")
 	s.Releases[0].Phases["production"].Phase = maestro.Pending
 	names := s.Renames(calling("prod", "production"))
-	require.Equal(t, "production is called prod once no release is on its way there: v1 is pending", s.OnTheWay(names, ""))
+	require.Equal(t, "production is renamed to prod once no release is in progress there: v1 is pending", s.OnTheWay(names, ""))
 
 	s = remembered("production")
 	both := calling("prod", "production")
 	both.Channels = append(both.Channels, calling("production", "").Channels...)
-	require.ErrorContains(t, s.CheckSpec(both), "the same where they run")
+	require.ErrorContains(t, s.CheckSpec(both), "have the same identity")
 
 	s = remembered("production")
 	i := s.Instance(entities.Only("prod")) // objects of an earlier channel remain
 	i.Delivery.Target = &entities.Target{FullVersion: "v0"}
 	s.Channel("prod")
 	require.EqualError(t, s.CheckSpec(calling("prod", "production")),
-		"production is to be called prod, and something is left of a release channel that was called so; choose another name")
+		"production cannot be renamed to prod: an earlier release channel with that name still has objects; choose another name")
 }

@@ -31,7 +31,7 @@ func (s *State) report(spec *entities.ChannelSpec, now time.Time) {
 		for _, i := range s.In(spec.Name) { // a version that another tool brings counts again
 			i.Delivery.Reported = false
 		}
-		s.Record(now, spec.Name, "only reports from now on: nothing is applied")
+		s.Record(now, spec.Name, "is report-only from now on: nothing is applied")
 		s.forgo(spec.Name, true, now)
 		return
 	}
@@ -45,7 +45,7 @@ func (s *State) report(spec *entities.ChannelSpec, now time.Time) {
 	for _, r := range s.Releases {
 		if p := r.Phases[spec.Name]; p != nil && p.Phase == maestro.InProgress && s.unreached(spec.Name, r) {
 			c.endWindow()
-			s.setPhase(Change{Channel: spec.Name, Release: r.ID, Cause: "it was only reported here: its gates are asked anew"}, maestro.Pending, now)
+			s.setPhase(Change{Channel: spec.Name, Release: r.ID, Cause: "it was only reported here: its gates are evaluated again"}, maestro.Pending, now)
 		}
 	}
 	s.forgo(spec.Name, true, now)

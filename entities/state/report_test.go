@@ -18,10 +18,10 @@ func TestAChannelThatOnlyReports_A25(t *testing.T) {
 	s.TakeSpec(&spec, "two", dawn)
 	require.True(t, s.ReportsOnly("production"))
 
-	require.Equal(t, entities.DriftObserve, spec.Channels[0].Drift, "an older one repairs nothing")
+	require.Equal(t, entities.DriftObserve, spec.Channels[0].Drift, "an older version repairs nothing")
 	last := spec.Channels[0].Conditions[len(spec.Channels[0].Conditions)-1]
-	require.Equal(t, entities.ConditionKind("report"), last.Kind, "and lets nothing in")
-	require.True(t, spec.Channels[0].Repairs(), "this one knows what would be repaired")
+	require.Equal(t, entities.ConditionKind("report"), last.Kind, "and admits no release")
+	require.True(t, spec.Channels[0].Repairs(), "this version knows the policy that would apply")
 	require.False(t, (&entities.ChannelSpec{Drift: entities.DriftObserve, Report: entities.DriftObserve}).Repairs())
 
 	i := s.Instance(entities.Only("production"))

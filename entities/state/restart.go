@@ -47,10 +47,10 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 		}
 		text := fmt.Sprintf("%s/%s restarts in %s", s.Application, s.Title(), strings.Join(where, ", ")) + instead
 		if len(where) == 0 {
-			text = "what was only reported there is applied once its gates, asked anew, pass"
+			text = "the reported target is applied once its gates pass again"
 		}
 		if len(left) > 0 {
-			text += "; left alone: " + strings.Join(left, ", ")
+			text += "; skipped: " + strings.Join(left, ", ")
 		}
 		return text
 	}, nil
@@ -60,7 +60,7 @@ func (s *State) Restart(channel string, who entities.Who, reason string, now tim
 func (s *State) instead(again []*Instance) string {
 	for _, i := range again {
 		if d := &i.Delivery; d.Cancelled != "" && !d.Converged {
-			return fmt.Sprintf("; %s was cancelled %s, before it had succeeded there; to go back to what was good instead: converge rollback %s/%s %s --channel %s",
+			return fmt.Sprintf("; %s was cancelled %s, before it had succeeded there; to return to the last good version: converge rollback %s/%s %s --channel %s",
 				i.present(), d.Cancelled, s.Application, s.Title(), i.present(), i.ID.Channel)
 		}
 	}
@@ -96,7 +96,7 @@ func (s *State) notRestarted(i *Instance) string {
 	case d.Target == nil:
 		return ""
 	case s.ReportsOnly(i.ID.Channel):
-		return "its channel only reports"
+		return "its channel is report-only"
 	case !d.Converged && !d.Restarting || d.Apply.Running:
 		return i.present() + " has not converged"
 	}

@@ -22,7 +22,7 @@ func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time
 	for _, c := range changes {
 		r.Phases[c.Channel].CalledOff = true
 		moves = append(moves, c.Moves...)
-		s.withdraw(r, c.Channel, false, r.FullVersion+" is taken back in "+c.Channel, now)
+		s.withdraw(r, c.Channel, false, r.FullVersion+" is rolled back in "+c.Channel, now)
 	}
 	for _, by := range s.openReturns(moves, r.Aspect, who, now) {
 		by.TakesBack = r.ID
@@ -36,7 +36,7 @@ func (s *State) askBack(r *Release, changes []Change, who entities.Who, now time
 		to := c.Moves[0].Target.FullVersion
 		s.noteAct(entities.EventRollback, who, r, c.Channel, "to be rolled back to "+to+", which passes all gates first", c.Cause, now)
 	}
-	return fmt.Sprintf("%s goes back in %s once all gates pass, as for a release (rollback.gates is ask)", r.FullVersion, strings.Join(back, ", "))
+	return fmt.Sprintf("%s is rolled back in %s once all gates pass, as for a release (rollback.gates is ask)", r.FullVersion, strings.Join(back, ", "))
 }
 
 // openReturns opens a release for each version that instances go back to, with the aspect that is taken back, ahead of all pending
@@ -147,7 +147,7 @@ func (s *State) asksGatesOf(channel, version string, targets map[string]entities
 	}
 	for _, i := range s.In(channel) {
 		if t, ok := targets[i.ID.Name]; ok && !i.Delivery.Target.Same(t) {
-			return fmt.Errorf("%s is not at %s, and a way back passes all gates there (rollback.gates is ask); roll back first: converge rollback %s/%s --channel %s",
+			return fmt.Errorf("%s is not at %s, and a rollback must pass all gates there (rollback.gates is ask); roll back first: converge rollback %s/%s --channel %s",
 				s.scope(channel), version, s.Application, s.Title(), channel)
 		}
 	}
@@ -160,7 +160,7 @@ func (s *State) Returns() []string {
 	for _, r := range s.Releases {
 		for _, c := range entities.SortedKeys(r.Phases) {
 			if r.Return && r.Phases[c].Phase == maestro.Pending {
-				out = append(out, fmt.Sprintf("%s goes back to %s once all gates pass, as %s asked for", c, r.FullVersion, r.By))
+				out = append(out, fmt.Sprintf("%s returns to %s once all gates pass, as requested by %s", c, r.FullVersion, r.By))
 			}
 		}
 	}

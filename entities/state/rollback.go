@@ -131,12 +131,12 @@ func (s *State) endRest(r *Release, b *RollingBack, left []string, now time.Time
 	}
 	end := ""
 	if len(rest) > 0 {
-		end = fmt.Sprintf("; to end what is still to come of it: converge cancel %s/%s %s", s.Application, s.Title(), r.FullVersion)
+		end = fmt.Sprintf("; to cancel its pending channels: converge cancel %s/%s %s", s.Application, s.Title(), r.FullVersion)
 		if b.Channel != "" {
 			end += " --channel " + b.Channel
 		}
 	}
-	return nil, fmt.Errorf("%s is the target nowhere: %s%s%s", r.FullVersion, r.phases(), s.leadsTo(r, b.Channel), end)
+	return nil, fmt.Errorf("%s is not the target of any channel: %s%s%s", r.FullVersion, r.phases(), s.leadsTo(r, b.Channel), end)
 }
 
 // leftAlone lists what a rollback does not change, or "".
@@ -144,7 +144,7 @@ func leftAlone(left []string) string {
 	if len(left) == 0 {
 		return ""
 	}
-	return "; left alone: " + strings.Join(left, ", ")
+	return "; skipped: " + strings.Join(left, ", ")
 }
 
 // keepConfigs lets newer configuration for a version that is taken back come with the version that replaces it (I2).
@@ -181,11 +181,11 @@ func (s *State) leadsTo(r *Release, channel string) string {
 	for _, c := range s.phaseChannels(r, channel) {
 		for _, i := range s.In(c) {
 			if by := s.Brought(i); by != nil && by.Line() != r.Line() && s.merges(i, r) {
-				return fmt.Sprintf("; in %s %s came on top of it: roll that back first, or release what is to come instead", c, by.FullVersion)
+				return fmt.Sprintf("; in %s %s was applied on top of it: roll that back first, or release a replacement", c, by.FullVersion)
 			}
 		}
 		if targets, _ := s.pinnable(c, r.FullVersion); len(targets) > 0 {
-			return fmt.Sprintf("; a rollback names the release that is to leave, or none for the newest; to go to %s and stay there: converge pin %s/%s %s %s",
+			return fmt.Sprintf("; a rollback names the release to remove, or none for the newest; to move to %s and stay there: converge pin %s/%s %s %s",
 				r.FullVersion, s.Application, s.Title(), c, r.FullVersion)
 		}
 	}
@@ -207,13 +207,13 @@ func (s *State) rollBack(r *Release, changes []Change, who entities.Who, now tim
 	for _, c := range changes {
 		to := c.Moves[0].Target.FullVersion
 		s.rollback(c, &who, now)
-		s.noteAct(entities.EventBypass, who, r, c.Channel, "gates of "+to+" are not asked by the rollback", c.Cause, now)
+		s.noteAct(entities.EventBypass, who, r, c.Channel, "gates of "+to+" are not evaluated for the rollback", c.Cause, now)
 		if p, paused := s.pauseShown(c.Channel); c.WhilePaused && paused {
 			s.noteAct(entities.EventBypass, who, r, c.Channel, "the pause by "+p.By+" does not hold the rollback", c.Cause, now)
 		}
 		back = append(back, c.Channel+" to "+to)
 	}
-	return fmt.Sprintf("%s goes back in %s", r.FullVersion, strings.Join(back, ", "))
+	return fmt.Sprintf("%s is rolled back in %s", r.FullVersion, strings.Join(back, ", "))
 }
 
 // rollbackMoves are the targets that a rollback of a release sets in a channel, and the instances that it leaves alone there and why.
@@ -229,7 +229,7 @@ func (s *State) rollbackMoves(channel string, r *Release, b *RollingBack) (moves
 			continue
 		}
 		if back != nil {
-			left = append(left, s.Shown(i.ID)+" (it goes back to "+back.FullVersion+" once all gates pass)")
+			left = append(left, s.Shown(i.ID)+" (it returns to "+back.FullVersion+" once all gates pass)")
 			continue
 		}
 		if why := s.notBack(i, b.WhilePaused && !s.Spec.AskGates, below); why != "" {
@@ -265,9 +265,9 @@ func (s *State) notBack(i *Instance, whilePaused, below bool) string {
 	}
 	switch to, why := s.ReturnsTo(i); {
 	case i.RollbackFailed():
-		return "it is a rollback that failed: retry it, or release a fix"
+		return "its rollback failed: retry it, or release a fix"
 	case i.RollingBack():
-		return "it is being rolled back to"
+		return "a rollback to it is in progress"
 	case below:
 	case to == nil && why != "":
 		return why + "; " + s.PassFloor(i)
@@ -293,5 +293,5 @@ func (s *State) toRollBack(version, channel string) (*Release, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("no release is in %s: there is nothing to roll back", s.scope(channel))
+	return nil, fmt.Errorf("%s has no release: there is nothing to roll back", s.scope(channel))
 }

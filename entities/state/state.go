@@ -153,7 +153,7 @@ func (r *Request) Same(of, by string) error {
 	if r.Of == "" || of == "" || r.Of == of && (by == "" || by == r.By) {
 		return nil
 	}
-	return fmt.Errorf("request id %q has served another %s, by %s; expected one of its own for each request", r.ID, r.Verb, r.By)
+	return fmt.Errorf("request id %q was already used for another %s, by %s; use a new id for each request", r.ID, r.Verb, r.By)
 }
 
 // Answer stores the answer to a request id. If the request came with a token, other requests do not evict it as long as that token may

@@ -24,7 +24,7 @@ func TestBounds(t *testing.T) {
 	}
 	s.Answer(Request{Verb: "release", Answer: json.RawMessage("0")}, dawn)
 	require.Len(t, s.Journal, MaxJournal)
-	require.Equal(t, entities.JournalLine{N: 500, At: dawn, Text: "line 499"}, s.Journal[MaxJournal-1], "lines are numbered on")
+	require.Equal(t, entities.JournalLine{N: 500, At: dawn, Text: "line 499"}, s.Journal[MaxJournal-1], "the numbering continues")
 	require.Len(t, s.Refused, MaxRefused)
 	require.Equal(t, "refusal 499", s.Refused[MaxRefused-1].Reason)
 	require.Len(t, s.Requests, MaxRequests)
@@ -42,8 +42,8 @@ func TestBounds(t *testing.T) {
 func TestARequestIDServesOneRequest(t *testing.T) {
 	of := Request{ID: "r1", Verb: "release", Of: "v1", By: "ci"}
 	require.NoError(t, of.Same("v1", "ci"))
-	require.NoError(t, of.Same("v1", ""), "whose it is is not known yet")
-	require.EqualError(t, of.Same("v2", "ci"), `request id "r1" has served another release, by ci; expected one of its own for each request`)
+	require.NoError(t, of.Same("v1", ""), "the caller is not known yet")
+	require.EqualError(t, of.Same("v2", "ci"), `request id "r1" was already used for another release, by ci; use a new id for each request`)
 	require.Error(t, of.Same("v1", "mallory"))
 	require.NoError(t, (&Request{ID: "u1", Verb: "release"}).Same("v2", "bob"), "the server compares updates by their update id")
 }
@@ -60,7 +60,7 @@ func TestAProvenRequestIsNotPushedOut(t *testing.T) {
 	require.Len(t, s.Requests, MaxRequests+1)
 	s.Answer(Request{Verb: "refresh", ID: "later"}, dawn.Add(time.Hour))
 	_, known = s.Answered("pause", "alice")
-	require.False(t, known, "its token is not believed any more")
+	require.False(t, known, "its token has expired")
 	require.Len(t, s.Requests, MaxRequests)
 }
 
@@ -104,6 +104,6 @@ func TestBackoff(t *testing.T) {
 		got = append(got, backoff(timing, n))
 	}
 	require.Equal(t, []time.Duration{1e10, 2e10, 4e10, 6e10, 6e10, 6e10}, got)
-	require.Equal(t, time.Minute, backoff(timing, 1<<40), "a repair may be tried for ever")
+	require.Equal(t, time.Minute, backoff(timing, 1<<40), "repairs are retried without a limit")
 	require.Zero(t, backoff(entities.RuntimeTiming{}, 1<<20))
 }

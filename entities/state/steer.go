@@ -59,12 +59,12 @@ func (s *State) SteerRollout(k Steering, now time.Time) (Effect, error) {
 				Way: k.Way, Full: k.Full, FullVersion: i.present(), At: i.steers(k.Way), Who: k.Who, Reason: k.Reason, Asked: now,
 			}
 			where = append(where, i.present()+" in "+s.Shown(i.ID))
-			s.Record(now, i.ID.Channel, fmt.Sprintf("%s of %s asked by %s%s", k.Way, i.present(), k.Who.Name, entities.Because(k.Reason)))
+			s.Record(now, i.ID.Channel, fmt.Sprintf("%s of %s requested by %s%s", k.Way, i.present(), k.Who.Name, entities.Because(k.Reason)))
 			s.note(entities.AuditLine{
 				At: now, Kind: entities.EventRetry, Who: &k.Who, Channel: i.ID.Channel, Version: i.present(), Text: k.Way + " of " + i.present(), Reason: k.Reason,
 			})
 		}
-		return k.Way + " asked of " + strings.Join(where, ", ") + "; the history says what came of it"
+		return k.Way + " requested for " + strings.Join(where, ", ") + "; the history shows the result"
 	}, nil
 }
 
@@ -90,26 +90,26 @@ func (s *State) steerable(k Steering) (some []*Instance, left []string) {
 // notSteered returns why the rollouts of an instance are left alone, or "". A pause prevents a promotion, but not an abort.
 func (s *State) notSteered(i *Instance, way string) string {
 	if s.ReportsOnly(i.ID.Channel) {
-		return "its channel only reports"
+		return "its channel is report-only"
 	}
 	if p, ok := s.PauseOf(i.ID); ok && way == SteerPromote {
 		return "paused by " + p.By
 	}
 	if i.Steer != nil {
-		return i.Steer.Way + " was asked by " + i.Steer.Who.Name + " and is under way"
+		return i.Steer.Way + " was requested by " + i.Steer.Who.Name + " and is in progress"
 	}
 	if i.steers(way) != "" {
 		return ""
 	}
 	for _, o := range i.Observed.Reading.Objects {
 		if o.Suspended != "" && !o.Steerable {
-			return o.Type + "/" + o.Name + " takes none: " + entities.Clip(o.Message, 300)
+			return o.Type + "/" + o.Name + " does not support it: " + entities.Clip(o.Message, 300)
 		}
 	}
 	if way == SteerPromote {
 		return "no rollout waits for a person"
 	}
-	return "no rollout is under way"
+	return "no rollout is in progress"
 }
 
 // steers identifies a rollout that can be steered: the step where it waits, or, for an abort, that it is in progress; or "".

@@ -119,13 +119,13 @@ func (s *State) moveBack(i *Instance, r *Release, b *RollingBack, below bool) (m
 		return Move{Instance: i.ID, Target: *to}, ""
 	}
 	if top := s.onTop(i, r); top != "" {
-		return m, top + " came on top of it, and is not good everywhere: roll that back first, or wait for it"
+		return m, top + " was applied on top of it, and has not succeeded everywhere: roll that back first, or wait for it"
 	}
 	to, of, why := s.wayBack(i, r)
 	if to.Payload == "" && b.Ways != nil {
 		made, rendered := b.Ways[i.ID]
 		if !rendered || made.FullVersion != to.FullVersion {
-			return m, "it changed a moment ago: try again"
+			return m, "its rollback target changed a moment ago: try again"
 		}
 		to.Payload, to.Incarnation = made.Payload, made.Incarnation
 	}

@@ -111,7 +111,7 @@ var ErrNone = errors.New("no samples")
 func Samples(p Plan, released, control []float64) (Evidence, error) {
 	e := Evidence{Plan: p, Test: "Mann-Whitney"}
 	var err error
-	if released, e.Released, err = p.group("of what was released", released); err != nil {
+	if released, e.Released, err = p.group("of the release", released); err != nil {
 		return e, err
 	}
 	if control, e.Control, err = p.group("of the control group", control); err != nil {
@@ -159,7 +159,7 @@ func (p Plan) group(of string, samples []float64) ([]float64, Group, error) {
 	dropped := len(samples) - len(numbers)
 	switch {
 	case dropped > 0 && !p.Drop:
-		return nil, Group{}, fmt.Errorf("%d of %d samples %s are no finite number", dropped, len(samples), of)
+		return nil, Group{}, fmt.Errorf("%d of %d samples %s are not finite numbers", dropped, len(samples), of)
 	case len(numbers) == 0 && dropped > 0:
 		return nil, Group{}, fmt.Errorf("%w %s that are finite numbers: %d are not", ErrNone, of, dropped)
 	case len(numbers) == 0:
@@ -177,7 +177,7 @@ func Counts(p Plan, released, control Count) (Evidence, error) {
 	e := Evidence{Plan: p, Test: "exact Fisher"}
 	for _, c := range []Count{released, control} {
 		if c.Of < 0 || c.Of > c.Total {
-			return e, fmt.Errorf("%d of %d are no counts", c.Of, c.Total)
+			return e, fmt.Errorf("%d of %d is not a valid count", c.Of, c.Total)
 		}
 	}
 	e.Released, e.Control = released.group(), control.group()
@@ -235,7 +235,7 @@ func (e Evidence) String() string {
 		text += fmt.Sprintf(", %d dropped", d)
 	}
 	if e.Correlation > 0 {
-		text += fmt.Sprintf(", worth %d as neighbours are alike (correlation %s)", e.worth(min(e.Released.Samples, e.Control.Samples)), number(e.Correlation))
+		text += fmt.Sprintf(", equivalent to %d independent ones (correlation %s)", e.worth(min(e.Released.Samples, e.Control.Samples)), number(e.Correlation))
 	}
 	if e.Outcome == Inconclusive {
 		return text + fmt.Sprintf("; at least %d of each are needed", e.Needed)

@@ -158,11 +158,11 @@ func TestVerdicts_D26(t *testing.T) {
 		{"from below zero", plan, flat(-7, 20), flat(-8, 20), "increased, -7 against -8 (+12.5 %, tolerance 10 %)…"},
 		{"too few", plan, flat(8, 7), flat(7, 40), "too few samples, 8 against 7 (+14.3 %, tolerance 10 %), 7 samples against 40; at least 20 of each are needed"},
 		{"too few for p", with(func(p *Plan) { p.MinSamples = 3 }), flat(8, 4), flat(7, 4), "too few samples, 8 against 7 (+14.3 %, tolerance 10 %), 4 samples against 4; at least 5 of each are needed"},
-		{"repeated", plan, slices.Concat(flat(9, 10), flat(8, 10)), slices.Concat(flat(7, 20)), "too few samples, 8.5 against 7 (+21.4 %, tolerance 10 %), 20 samples against 20, worth 0 as neighbours are alike (correlation 0.99); at least 3980 of each are needed"},
-		{"no number is dropped", drop, nan, flat(1, 20), "no increase shown, 1 against 1 (+0 %, tolerance 10 %), 20 samples against 20, 2 dropped, p 1 (level…"},
-		{"no number", plan, nan, flat(1, 20), "ERROR 2 of 22 samples of what was released are no finite number"},
-		{"no number at all", drop, nan[20:], flat(1, 20), "ERROR no samples of what was released that are finite numbers: 2 are not"},
-		{"nothing", plan, nil, flat(1, 20), "ERROR no samples of what was released"},
+		{"repeated", plan, slices.Concat(flat(9, 10), flat(8, 10)), slices.Concat(flat(7, 20)), "too few samples, 8.5 against 7 (+21.4 %, tolerance 10 %), 20 samples against 20, equivalent to 0 independent ones (correlation 0.99); at least 3980 of each are needed"},
+		{"non-numbers are dropped", drop, nan, flat(1, 20), "no increase shown, 1 against 1 (+0 %, tolerance 10 %), 20 samples against 20, 2 dropped, p 1 (level…"},
+		{"non-numbers", plan, nan, flat(1, 20), "ERROR 2 of 22 samples of the release are not finite numbers"},
+		{"only non-numbers", drop, nan[20:], flat(1, 20), "ERROR no samples of the release that are finite numbers: 2 are not"},
+		{"nothing", plan, nil, flat(1, 20), "ERROR no samples of the release"},
 		{"no control group", plan, flat(1, 20), nil, "ERROR no samples of the control group"},
 	} {
 		e, err := Samples(c.plan, c.released, c.control)
@@ -177,12 +177,12 @@ func TestVerdicts_D26(t *testing.T) {
 		{"no errors", plan, Count{0, 500}, Count{0, 500}, "no increase shown, 0 against 0 (+0 %, tolerance 10 %), 500 requests against 500, p 1 (level 0.01 = 0.01 / 1), exact Fisher"},
 		{"more errors", plan, Count{30, 500}, Count{5, 500}, "increased, 0.06 against 0.01 (+500 %, tolerance 10 %), 500 requests against 500, p 8.16e-06 (level…"},
 		{"a few more", plan, Count{8, 500}, Count{5, 500}, "no increase shown, 0.016 against 0.01 (+60 %, tolerance 10 %), 500 requests against 500, p 0.289 (level 0.01 = 0.01 / 1), exact Fisher; about 7149 of each would show such a change"},
-		{"less traffic is no matter", plan, Count{30, 500}, Count{60, 1000}, "no increase shown, 0.06 against 0.06 (+0 %, tolerance 10 %), 500 requests against 1000, p 0.541 (level…"},
+		{"less traffic does not matter", plan, Count{30, 500}, Count{60, 1000}, "no increase shown, 0.06 against 0.06 (+0 %, tolerance 10 %), 500 requests against 1000, p 0.541 (level…"},
 		{"fewer successes", with(func(p *Plan) { p.Direction = Decrease }), Count{400, 500}, Count{495, 500}, "decreased, 0.8 against 0.99 (-19.2 %, tolerance 10 %)…"},
 		{"too few", plan, Count{9, 10}, Count{1, 500}, "too few requests, 0.9 against 0.002 (+4.49e+04 %, tolerance 10 %), 10 requests against 500; at least 20 of each are needed"},
-		{"nothing was asked", plan, Count{0, 0}, Count{1, 500}, "too few requests, 0 against 0.002 (-100 %, tolerance 10 %), 0 requests against 500; at least 20 of each are needed"},
-		{"nobody asked anybody", plan, Count{}, Count{}, "too few requests, 0 against 0 (+0 %, tolerance 10 %), 0 requests against 0; at least 20 of each are needed"},
-		{"more than all", plan, Count{11, 10}, Count{1, 500}, "ERROR 11 of 10 are no counts"},
+		{"no requests of the release", plan, Count{0, 0}, Count{1, 500}, "too few requests, 0 against 0.002 (-100 %, tolerance 10 %), 0 requests against 500; at least 20 of each are needed"},
+		{"no requests", plan, Count{}, Count{}, "too few requests, 0 against 0 (+0 %, tolerance 10 %), 0 requests against 0; at least 20 of each are needed"},
+		{"more than all", plan, Count{11, 10}, Count{1, 500}, "ERROR 11 of 10 is not a valid count"},
 	} {
 		e, err := Counts(c.plan, c.released, c.control)
 		says(t, c.name, e, err, c.says)
@@ -341,8 +341,8 @@ func TestFalseAlarmsOfDependentSamples_D26(t *testing.T) {
 		series func() func() float64
 	}{
 		{"independent", autoregressive(0)},
-		{"alike", autoregressive(0.5)},
-		{"much alike", autoregressive(0.8)},
+		{"correlated", autoregressive(0.5)},
+		{"strongly correlated", autoregressive(0.8)},
 		{"rate over two", rate(2)},
 		{"rate over five", rate(5)},
 		{"scraped every other", scraped(2)},
@@ -364,7 +364,7 @@ func TestFalseAlarmsOfDependentSamples_D26(t *testing.T) {
 				uncorrected++
 			}
 		}
-		t.Logf("%s: %d of %d releases, without the correction %d; %d could be told", c.name, alarms, releases, uncorrected, told)
+		t.Logf("%s: %d of %d releases, without the correction %d; %d were conclusive", c.name, alarms, releases, uncorrected, told)
 		require.LessOrEqual(t, float64(alarms)/releases, 2*p.Alpha, c.name)
 		if c.name == "independent" {
 			require.Greater(t, told, releases*99/100)

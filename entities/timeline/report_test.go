@@ -84,7 +84,7 @@ func TestReportIsThatOfTheTrail(t *testing.T) {
 
 	in := week()
 	got, _ = Report(in, hours(-108))
-	require.Len(t, got, 1, "nothing waits for production")
+	require.Len(t, got, 1, "no channel waits for production")
 	require.Equal(t, Numbers{
 		Succeeded: 1, PerWeek: 1, LeadTime: number(3 * 3600), Failed: 1, FailureRate: number(0.5), Automatic: 1, Recovery: number(2 * 3600),
 	}, got[0].Numbers)

@@ -447,11 +447,11 @@ func (m *maker) holds(r *release, channel string) []hold {
 		}
 	}
 	for _, first := range m.Needs[channel] {
-		out = append(out, hold{what: "not through " + first + " yet", from: r.at, to: m.through(r, first)})
+		out = append(out, hold{what: "not succeeded in " + first + " yet", from: r.at, to: m.through(r, first)})
 	}
 	for _, x := range m.runs {
 		if x.channel == channel && x.of != r {
-			out = append(out, hold{what: x.version + " in progress there", from: x.from, to: cmp.Or(x.succeeded, x.failed, x.to)})
+			out = append(out, hold{what: x.version + " in progress in this channel", from: x.from, to: cmp.Or(x.succeeded, x.failed, x.to)})
 		}
 	}
 	return out
@@ -523,7 +523,7 @@ func told(e Entry, now time.Time, zone *time.Location) string {
 	if last.To.IsZero() {
 		return text + string(last.Kind) + " since " + chart.Moment(last.From, now, zone) + because(last)
 	}
-	past := map[chart.Kind]string{chart.Waits: "waited", chart.Deploys: "went out", chart.Soaks: "soaked", chart.Runs: "ran", chart.Fails: "failed, was there"}
+	past := map[chart.Kind]string{chart.Waits: "waited", chart.Deploys: "deployed", chart.Soaks: "soaked", chart.Runs: "ran", chart.Fails: "failed, in place"}
 	return text + past[last.Kind] + " until " + chart.Moment(last.To, now, zone) + because(last)
 }
 

@@ -78,17 +78,17 @@ func TestWhatWasWhereAndWhen_B6(t *testing.T) {
 	}
 	require.Equal(t, `v11<b> staging deploys 48-52
 v11<b> staging runs 52-…
-v11<b> production waits 48-… v11<b> waits for approval/go-live; approval/go-live: 0 of 1; not through staging yet
+v11<b> production waits 48-… v11<b> waits for approval/go-live; approval/go-live: 0 of 1; not succeeded in staging yet
 v10 staging waits 40-45
-v10 production waits 40-45 not through staging yet
+v10 production waits 40-45 not succeeded in staging yet
 v9 staging deploys 4-6
 v9 staging runs 6-48
-v9 production waits 4-29 paused by bob: incident 12; not through staging yet
+v9 production waits 4-29 paused by bob: incident 12; not succeeded in staging yet
 v9 production deploys 29-32
 v9 production fails 32-33
 v8 staging deploys 0-1
 v8 staging runs 1-4
-v8 production waits 0-1 not through staging yet
+v8 production waits 0-1 not succeeded in staging yet
 v8 production deploys 1-3
 v8 production runs 3-29
 v8 production deploys 33-34
@@ -184,7 +184,7 @@ func TestAspectsHaveLinesOfTheirOwn_B5(t *testing.T) {
 	require.Equal(t, strings.TrimPrefix(`
                       from Mon 16 Nov 09:00 UTC to Mon 16 Nov 18:00 UTC
 v2 prod               ·····························▒▒▒▒███████  runs since Mon 16 Nov 17:00 UTC
-flags.xb125299c prod  ················▒▒▒▒▒···················  went out until Mon 16 Nov 14:00 UTC
+flags.xb125299c prod  ················▒▒▒▒▒···················  deployed until Mon 16 Nov 14:00 UTC
 flags.x577f1208 prod  ········▒▒▒▒████·····▒▒▒▒███████████████  runs since Mon 16 Nov 15:00 UTC
 v1 prod               ▒▒▒▒█████████████████████████···········  ran until Mon 16 Nov 16:00 UTC
                       ░ waits  ▒ deploys  ▓ soaks  █ runs  × fails`, "\n"), strings.Join(Lines(Of(in), hours(9), time.UTC), "\n"))

@@ -254,9 +254,9 @@ func (v *verifier) problem(from, to int64, what What) {
 		lines, were = fmt.Sprintf("lines %d to %d", from, to), "were"
 	}
 	text := map[What]string{
-		Changed:  "is not as it was noted",
+		Changed:  "differs from what was recorded",
 		Removed:  were + " removed",
-		Inserted: "was never noted, or is not where it was",
+		Inserted: "was never recorded, or was moved",
 		CutOff:   were + " cut off at the end",
 	}[what]
 	v.report.Problems = append(v.report.Problems, Problem{From: from, To: to, What: what, Text: lines + " " + text})

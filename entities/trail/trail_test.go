@@ -80,22 +80,22 @@ func TestVerify(t *testing.T) {
 		end   End
 		want  string
 	}{
-		"as it was":                     {whole, endOf(whole, true), ""},
-		"with more since a checkpoint":  {whole, endOf(whole[:6], false), ""},
-		"with an end that nobody says":  {whole, End{}, ""},
-		"changed":                       {append(without(5), changed(5, "x")), endOf(whole, true), "line 5 is not as it was noted"},
-		"the last one changed":          {append(without(9), changed(9, "x")), endOf(whole, true), "line 9 is not as it was noted"},
-		"the first one changed":         {append(without(1), changed(1, "x")), endOf(whole, true), "line 1 is not as it was noted"},
-		"removed":                       {without(4, 5), endOf(whole, true), "lines 4 to 5 were removed"},
-		"the first ones removed":        {without(1, 2), endOf(whole, true), "lines 1 to 2 were removed"},
-		"cut off":                       {whole[:7], endOf(whole, true), "lines 8 to 9 were cut off at the end"},
-		"cut off, as a checkpoint says": {whole[:5], endOf(whole[:6], false), "line 6 was cut off at the end"},
-		"all of it":                     {nil, endOf(whole, true), "lines 1 to 9 were cut off at the end"},
-		"inserted":                      {append(without(), chain(&whole[3], "x")...), endOf(whole, true), "line 5 was never noted, or is not where it was"},
-		"appended":                      {append(without(), chain(&whole[8], "x")...), endOf(whole, true), "line 10 was never noted, or is not where it was"},
-		"without any hash":              {stripped(), endOf(whole, true), strings.Join(each(9, "line %d is not as it was noted"), "; ")},
-		"everything made anew":          {chain(nil, strings.Split("a b c d e f g h i", " ")...), endOf(whole, true), "line 9 is not as it was noted"},
-		"two of them":                   {append(without(2, 7), changed(7, "x")), endOf(whole, true), "line 2 was removed; line 7 is not as it was noted"},
+		"unchanged":                            {whole, endOf(whole, true), ""},
+		"with later lines than the checkpoint": {whole, endOf(whole[:6], false), ""},
+		"with an unknown end":                  {whole, End{}, ""},
+		"changed":                              {append(without(5), changed(5, "x")), endOf(whole, true), "line 5 differs from what was recorded"},
+		"the last one changed":                 {append(without(9), changed(9, "x")), endOf(whole, true), "line 9 differs from what was recorded"},
+		"the first one changed":                {append(without(1), changed(1, "x")), endOf(whole, true), "line 1 differs from what was recorded"},
+		"removed":                              {without(4, 5), endOf(whole, true), "lines 4 to 5 were removed"},
+		"the first ones removed":               {without(1, 2), endOf(whole, true), "lines 1 to 2 were removed"},
+		"cut off":                              {whole[:7], endOf(whole, true), "lines 8 to 9 were cut off at the end"},
+		"cut off, by a checkpoint":             {whole[:5], endOf(whole[:6], false), "line 6 was cut off at the end"},
+		"all of it":                            {nil, endOf(whole, true), "lines 1 to 9 were cut off at the end"},
+		"inserted":                             {append(without(), chain(&whole[3], "x")...), endOf(whole, true), "line 5 was never recorded, or was moved"},
+		"appended":                             {append(without(), chain(&whole[8], "x")...), endOf(whole, true), "line 10 was never recorded, or was moved"},
+		"without any hash":                     {stripped(), endOf(whole, true), strings.Join(each(9, "line %d differs from what was recorded"), "; ")},
+		"everything rewritten":                 {chain(nil, strings.Split("a b c d e f g h i", " ")...), endOf(whole, true), "line 9 differs from what was recorded"},
+		"two of them":                          {append(without(2, 7), changed(7, "x")), endOf(whole, true), "line 2 was removed; line 7 differs from what was recorded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tt.want, said(Verify(tt.lines, tt.end)))
@@ -129,7 +129,7 @@ func TestLivesBefore(t *testing.T) {
 	var second []entities.KeptLine
 	prev := ""
 	for n, text := range numbered(3) {
-		l := entities.AuditLine{N: int64(n + 1), At: first[5].At.Add(time.Duration(n+1) * time.Hour), Text: "anew " + text, Prev: prev}
+		l := entities.AuditLine{N: int64(n + 1), At: first[5].At.Add(time.Duration(n+1) * time.Hour), Text: "later " + text, Prev: prev}
 		second = append(second, kept(l))
 		prev = l.Hash()
 	}
@@ -161,7 +161,7 @@ func TestVerifyFindsWhateverIsDone(t *testing.T) {
 			done = done[:at]
 		}
 		if r := Verify(done, end); len(r.Problems) == 0 {
-			t.Fatalf("nothing was found: %+v", r)
+			t.Fatalf("no problem found: %+v", r)
 		}
 	})
 }

@@ -15,11 +15,11 @@ import (
 
 var application = [...]Row{
 	{
-		Name: protocol.Publish, Description: "makes a compiled incarnation the newest",
+		Name: protocol.Publish, Description: "publishes a compiled incarnation as the newest",
 		payload: of(func(r *Request, p *protocol.PublishRequest) { r.Act, r.Publish = p.Act, *p }),
 		complete: func(r Request) error {
 			if r.Publish.Hash == "" || r.Publish.Manifest == "" {
-				return errors.New(`"hash" and "manifest" are needed; publish with: converge apply DIR`)
+				return errors.New(`"hash" and "manifest" are required; publish with: converge apply DIR`)
 			}
 			return checkMissing(r.Publish.Missing)
 		},
@@ -31,21 +31,21 @@ var application = [...]Row{
 	{Name: protocol.Pause, Description: "pauses all services of the application", payload: justAct},
 	{Name: protocol.Resume, Description: "ends the pause of the application", payload: justAct},
 	{
-		Name: protocol.Pin, Description: "keeps all services at an incarnation, whatever is published",
+		Name: protocol.Pin, Description: "keeps all services at an incarnation, regardless of later publications",
 		payload: of(func(r *Request, p *protocol.IncarnationPin) { r.Act, r.Incarnation = p.Act, p.Incarnation }),
 	},
-	{Name: protocol.Unpin, Description: "ends the pin of the application: services go to the newest incarnation", payload: justAct},
+	{Name: protocol.Unpin, Description: "ends the pin of the application: services move to the newest incarnation", payload: justAct},
 	{
-		Name: protocol.Unmanage, Description: "keeps a service, or all of them, down: nobody looks after what it runs", payload: ofService,
+		Name: protocol.Unmanage, Description: "stops managing a service, or all of them; their objects stay", payload: ofService,
 		complete: func(r Request) error {
 			if strings.TrimSpace(r.Reason) == "" {
-				return errors.New(`"reason" is missing: whoever finds a service down wants to know why`)
+				return errors.New(`"reason" is missing; expected why the service is not managed`)
 			}
 			return namesService(r)
 		},
 	},
 	{
-		Name: protocol.Manage, Description: "looks after a service, or all of them, again", payload: ofService, complete: namesService,
+		Name: protocol.Manage, Description: "resumes managing a service, or all of them", payload: ofService, complete: namesService,
 	},
 }
 
@@ -68,7 +68,7 @@ func checkJoint(r Request) error {
 			return fmt.Errorf(`"services" names %q; expected names of services`, Clip(name, 60))
 		}
 		if r.Joint.Services[name].Version == "" {
-			return fmt.Errorf(`"services" names no "version" of %s`, name)
+			return fmt.Errorf(`"services" has no "version" for %s`, name)
 		}
 	}
 	return nil
@@ -94,7 +94,7 @@ func checkMissing(services []string) error {
 // namesService rejects "*", which means all services elsewhere.
 func namesService(r Request) error {
 	if r.Service == protocol.AllServices {
-		return errors.New(`"service" is "*"; leave it out for the whole application`)
+		return errors.New(`"service" is "*"; omit it for the whole application`)
 	}
 	return nil
 }

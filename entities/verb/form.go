@@ -53,7 +53,7 @@ func checkValue(d *json.Decoder, deep int, chosen bool) error {
 				field = folded(field)
 			}
 			if seen[field] {
-				return fmt.Errorf("%q is there twice", Clip(fmt.Sprint(name), 60))
+				return fmt.Errorf("field %q occurs twice", Clip(fmt.Sprint(name), 60))
 			}
 			seen[field] = true
 		}

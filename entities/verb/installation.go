@@ -18,7 +18,7 @@ var installation = [...]Row{
 	},
 	{Name: protocol.Resume, Description: "ends the pause of everything", payload: justAct},
 	{
-		Name: protocol.Configure, Description: "sets who may do what with runtimes and with everything", Store: true, complete: checkRules,
+		Name: protocol.Configure, Description: "sets the permissions for runtimes and for the installation", Store: true, complete: checkRules,
 		payload: of(func(r *Request, p *protocol.ConfigureRequest) { r.Act, r.Rules = p.Act, p.Rules }),
 	},
 	{
@@ -45,16 +45,16 @@ func checkExcept(r Request) error {
 // checkRules rejects invalid rules.
 func checkRules(r Request) error {
 	if i := r.Rules.Identity; i != nil && (i.Issuer == "" || i.Audience == "") {
-		return errors.New(`"identity" needs "issuer" and "audience"`)
+		return errors.New(`"identity" requires "issuer" and "audience"`)
 	}
 	known := append(slices.Clone(ruled), "*")
 	for n, g := range r.Rules.Grants {
 		if len(g.Verbs) == 0 || len(g.To) == 0 {
-			return fmt.Errorf(`grant %d: "verbs" and "to" are needed`, n+1)
+			return fmt.Errorf(`grant %d: "verbs" and "to" are required`, n+1)
 		}
 		for _, v := range g.Verbs {
 			if !slices.Contains(known, v) {
-				return fmt.Errorf("grant %d: there is no verb %q here; expected one of %s", n+1, Clip(v, 60), strings.Join(known, ", "))
+				return fmt.Errorf("grant %d: unknown verb %q; expected one of %s", n+1, Clip(v, 60), strings.Join(known, ", "))
 			}
 		}
 		for _, scope := range g.Channels {
@@ -66,7 +66,7 @@ func checkRules(r Request) error {
 				name, of = strings.CutPrefix(scope, entities.ScopeLibraries)
 			}
 			if !of || name == "" {
-				return fmt.Errorf(`grant %d: %q is no runtime, application or library; expected runtime/NAME, application/NAME or library/NAME`, n+1, Clip(scope, 60))
+				return fmt.Errorf(`grant %d: %q is not a runtime, application or library; expected runtime/NAME, application/NAME or library/NAME`, n+1, Clip(scope, 60))
 			}
 		}
 	}
@@ -80,9 +80,9 @@ func checkLibrary(r Request) error {
 	case !libraryRE.MatchString(l.Name):
 		return fmt.Errorf(`"name" is %q; expected the name of a library`, Clip(l.Name, 60))
 	case l.Version < 1 || l.Version > maxLibraryVersion:
-		return fmt.Errorf(`"version" is %d; expected a whole number from 1 on`, l.Version)
+		return fmt.Errorf(`"version" is %d; expected a whole number of at least 1`, l.Version)
 	case !digestRE.MatchString(l.Digest):
-		return fmt.Errorf(`"content" is %q; expected the SHA-256 of what the store has`, Clip(l.Digest, 70))
+		return fmt.Errorf(`"content" is %q; expected the SHA-256 of the stored content`, Clip(l.Digest, 70))
 	}
 	return nil
 }

@@ -68,10 +68,10 @@ func decode(verb string, raw json.RawMessage, into any, as func(*json.Decoder)) 
 func checkAct(a protocol.Act) error {
 	switch {
 	case strings.TrimSpace(a.By) == "" && a.Token == "":
-		return errors.New(`"by" is missing; expected who asks`)
+		return errors.New(`"by" is missing; expected the name of the caller`)
 	case a.By != strings.TrimSpace(a.By) || strings.ContainsFunc(a.By, invisible):
 		// "bob" and "bob " would count as two approvers.
-		return fmt.Errorf(`"by" is %q; expected a name without blanks around it and without what cannot be seen`, Clip(a.By, MaxName))
+		return fmt.Errorf(`"by" is %q; expected a name without surrounding blanks and invisible characters`, Clip(a.By, MaxName))
 	}
 	return firstTooLong([]field{
 		{"token", a.Token, MaxToken}, {"by", a.By, MaxName}, {"requestId", a.RequestID, MaxName}, {"reason", a.Reason, MaxReason},

@@ -12,16 +12,16 @@ import (
 
 var runtime = [...]Row{
 	{
-		Name: protocol.SignalLease, Description: "asks for a lease: a place among the applies that run at once", Guard: Open, unsigned: true,
+		Name: protocol.SignalLease, Description: "requests a lease: the right to one of the concurrent applies", Guard: Open, unsigned: true,
 		payload: of(func(r *Request, p *entities.LeaseRequest) { r.Lease = *p }), complete: checkLease,
 	},
-	{Name: protocol.SignalKeep, Description: "says that a lease is still held", Guard: Open, unsigned: true, payload: ofLease, complete: needsLease},
-	{Name: protocol.SignalGive, Description: "gives a lease back, or takes it back from its holder", unsigned: true, payload: ofLease, complete: needsLease},
-	{Name: protocol.Grant, Description: "lets a lease that waits go now, whatever the limit", payload: ofLease, complete: needsLease},
-	{Name: protocol.Pause, Description: "pauses everything that lives on the runtime", payload: justAct},
+	{Name: protocol.SignalKeep, Description: "confirms that a lease is still held", Guard: Open, unsigned: true, payload: ofLease, complete: needsLease},
+	{Name: protocol.SignalGive, Description: "returns a lease, or revokes it from its holder", unsigned: true, payload: ofLease, complete: needsLease},
+	{Name: protocol.Grant, Description: "grants a waiting lease now, regardless of the limit", payload: ofLease, complete: needsLease},
+	{Name: protocol.Pause, Description: "pauses everything on the runtime", payload: justAct},
 	{Name: protocol.Resume, Description: "ends the pause of the runtime", payload: justAct},
-	{Name: protocol.Drain, Description: "takes the runtime out of service: what runs there leaves, service by service", payload: ofDrain},
-	{Name: protocol.TurnUp, Description: "brings the runtime back: what had left comes back, service by service", payload: ofDrain},
+	{Name: protocol.Drain, Description: "takes the runtime out of service: moves its services away, one by one", payload: ofDrain},
+	{Name: protocol.TurnUp, Description: "returns the runtime to service: moves its services back, one by one", payload: ofDrain},
 }
 
 // ofDrain is the payload of drain and turnup.
@@ -29,7 +29,7 @@ var ofDrain = of(func(r *Request, p *protocol.DrainRequest) { r.Act, r.Force = p
 
 func needsLease(r Request) error {
 	if r.ID == "" {
-		return errors.New(`"id" is missing; expected that of a lease`)
+		return errors.New(`"id" is missing; expected the id of a lease`)
 	}
 	return nil
 }
@@ -38,13 +38,13 @@ func needsLease(r Request) error {
 func checkLease(r Request) error {
 	switch l := r.Lease; {
 	case l.ID == "" || l.Holder == "":
-		return errors.New(`"id" and "holder" are needed: of the lease, and of the workflow that asks for it`)
+		return errors.New(`"id" of the lease and "holder", the requesting workflow, are required`)
 	case len(l.ID) > 2*MaxName || len(l.Holder) > MaxName:
 		return fmt.Errorf(`"id" or "holder" is too long; at most %d and %d bytes`, 2*MaxName, MaxName)
 	case l.Limit < 1:
-		return fmt.Errorf(`"limit" is %d; expected at least 1: where nothing is bounded no lease is asked for`, l.Limit)
+		return fmt.Errorf(`"limit" is %d; expected at least 1: without a limit no lease is requested`, l.Limit)
 	case l.Timeout <= 0:
-		return fmt.Errorf(`"timeout" is %s; expected how long an apply may take`, l.Timeout)
+		return fmt.Errorf(`"timeout" is %s; expected the maximum duration of an apply`, l.Timeout)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 var service = [...]Row{
 	{
-		Name: protocol.Release, Description: "asks that a version goes out", Store: true, Do: checkRelease, Repeat: repeatRelease, say: noteRelease,
+		Name: protocol.Release, Description: "releases a version", Store: true, Do: checkRelease, Repeat: repeatRelease, say: noteRelease,
 		payload: of(func(r *Request, p *protocol.ReleaseRequest) {
 			r.Act, r.Version, r.ID, r.Release = p.Act, p.Version, p.ID, *p
 		}),
@@ -38,14 +38,14 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Cancel, Description: "ends what is still to come of a release, or of many that wait", Channels: oneOrAll,
+		Name: protocol.Cancel, Description: "cancels the remainder of a release, or many waiting releases", Channels: oneOrAll,
 		payload: of(func(r *Request, p *protocol.CancelRequest) {
 			r.Act, r.Version, r.Channel, r.OlderThan, r.AllBut = p.Act, p.Version, p.Channel, p.OlderThan, p.Except
 			r.Terminate = p.Terminate
 		}),
 		complete: func(r Request) error {
 			if given := slices.DeleteFunc([]string{r.Version, r.OlderThan, r.AllBut}, func(v string) bool { return v == "" }); len(given) != 1 {
-				return errors.New(`one of "version", "olderThan" and "except" is needed`)
+				return errors.New(`one of "version", "olderThan" and "except" is required`)
 			}
 			return nil
 		},
@@ -58,7 +58,7 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Retry, Description: "starts a failed release again where it failed", Needed: []string{"version"}, payload: ofVersion, Channels: oneOrAll,
+		Name: protocol.Retry, Description: "retries a failed release where it failed", Needed: []string{"version"}, payload: ofVersion, Channels: oneOrAll,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.RetryOne(state.Retrying{Version: r.Version, Channel: r.Channel, Who: who}, now)
 		},
@@ -75,14 +75,14 @@ var service = [...]Row{
 		Channels: ofTopic, Do: approve,
 	},
 	{
-		Name: protocol.Bypass, Description: "lets a release pass a condition, whatever it says", Needed: []string{"version", "channel", "condition"},
+		Name: protocol.Bypass, Description: "lets a release pass a condition, regardless of its verdict", Needed: []string{"version", "channel", "condition"},
 		payload: of(func(r *Request, p *protocol.BypassRequest) {
 			r.Act, r.Version, r.Channel, r.Condition = p.Act, p.Version, p.Channel, p.Condition
 		}),
 		Channels: oneOrAll,
 		complete: func(r Request) error {
 			if strings.TrimSpace(r.Reason) == "" {
-				return errors.New(`"reason" is missing: a bypass says why`)
+				return errors.New(`"reason" is missing: a bypass needs one`)
 			}
 			return nil
 		},
@@ -91,7 +91,7 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Pin, Description: "keeps a channel at a version, whatever is released", Needed: []string{"channel"}, payload: ofPin, Channels: oneOrAll,
+		Name: protocol.Pin, Description: "keeps a channel at a version, regardless of later releases", Needed: []string{"channel"}, payload: ofPin, Channels: oneOrAll,
 		complete: func(r Request) error {
 			if r.Stay {
 				return errors.New(`"stay" is for unpin`)
@@ -115,7 +115,7 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Rollback, Description: "takes a release back to what was there before", Channels: oneOrAll,
+		Name: protocol.Rollback, Description: "rolls a release back to the previous target", Channels: oneOrAll,
 		payload: of(func(r *Request, p *protocol.RollbackRequest) {
 			r.Act, r.Version, r.Channel, r.WhilePaused = p.Act, p.Version, p.Channel, p.WhilePaused
 		}),
@@ -126,16 +126,16 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.RestartService, Description: "has a channel, or the service, begin anew at the version that is there", payload: scoped, Channels: oneOrAll,
+		Name: protocol.RestartService, Description: "restarts a channel, or the service, at its current version", payload: scoped, Channels: oneOrAll,
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			return s.Restart(r.Channel, who, r.Reason, now)
 		},
 	},
 	{
-		Name: protocol.Promote, Description: "has a rollout go on that waits at a step of its own for a person", payload: ofRollout, Channels: oneOrAll, Do: steer,
+		Name: protocol.Promote, Description: "promotes a rollout that is paused at one of its own steps", payload: ofRollout, Channels: oneOrAll, Do: steer,
 	},
 	{
-		Name: protocol.Abort, Description: "takes a rollout back that goes on in steps of its own", payload: ofRollout, Channels: oneOrAll, Do: steer,
+		Name: protocol.Abort, Description: "aborts a rollout that has steps of its own, and rolls it back", payload: ofRollout, Channels: oneOrAll, Do: steer,
 		complete: func(r Request) error {
 			if r.Full {
 				return errors.New(`"full" is for promote`)
@@ -144,7 +144,7 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Delete, Description: "takes down what is no longer declared, or a channel", Channels: oneOrAll,
+		Name: protocol.Delete, Description: "takes down a service that is no longer declared, or a channel", Channels: oneOrAll,
 		payload: of(func(r *Request, p *protocol.DeleteRequest) { r.Act, r.Channel = p.Act, p.Channel }),
 		Do: func(s *state.State, r Request, who entities.Who, now time.Time) (state.Effect, error) {
 			if r.Channel != "" {
@@ -154,11 +154,11 @@ var service = [...]Row{
 		},
 	},
 	{
-		Name: protocol.Reserve, Description: "promises the part that the service has in a joint release", Guard: Open, unsigned: true, Store: true,
+		Name: protocol.Reserve, Description: "reserves the service's part in a joint release", Guard: Open, unsigned: true, Store: true,
 		Do: nothingYet, payload: ofJoint, complete: needsJoint,
 	},
 	{
-		Name: protocol.Conclude, Description: "carries out what was decided of a joint release", Guard: Open, unsigned: true, Store: true,
+		Name: protocol.Conclude, Description: "applies the decision about a joint release", Guard: Open, unsigned: true, Store: true,
 		Do: nothingYet, payload: ofJoint, complete: needsJoint,
 	},
 }
@@ -210,7 +210,7 @@ var ofJoint = of(func(r *Request, p *protocol.JointHint) { r.ID = p.ID })
 
 func needsJoint(r Request) error {
 	if !jointRE.MatchString(r.ID) {
-		return errors.New(`"id" is missing; expected that of a joint release`)
+		return errors.New(`"id" is missing; expected the id of a joint release`)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func checkRelease(s *state.State, r Request, _ entities.Who, _ time.Time) (state
 	}
 	if r.Release.Aspect != "" {
 		if r.Version != "" {
-			return nil, fmt.Errorf("a release of aspect %s keeps the version of each instance; name none", r.Release.Aspect)
+			return nil, fmt.Errorf("a release of aspect %s keeps the version of each instance; omit the version", r.Release.Aspect)
 		}
 		return nil, s.CheckAspect(r.Release.Aspect, names, channels)
 	}

@@ -106,10 +106,10 @@ func TestDecodeRefuses(t *testing.T) {
 		{"pause", `"drill"`, "payload of pause: cannot unmarshal string into Go value of type protocol.ScopeRequest"},
 		{"pause", `{"by":"bob","reason":"` + long(MaxPayload) + `"}`, "payload of pause: 65560 bytes; at most 65536"},
 		{"pause", `{"by":"bob","chanel":"prod"}`, `payload of pause: unknown field "chanel"`},
-		{"pause", `{}`, `"by" is missing; expected who asks`},
-		{"pause", `{"by":"  "}`, `"by" is missing; expected who asks`},
-		{"pause", `{"by":"bob "}`, `"by" is "bob "; expected a name without blanks around it and without what cannot be seen`},
-		{"pause", `{"by":"bob\u200b"}`, `"by" is "bob\u200b"; expected a name without blanks around it and without what cannot be seen`},
+		{"pause", `{}`, `"by" is missing; expected the name of the caller`},
+		{"pause", `{"by":"  "}`, `"by" is missing; expected the name of the caller`},
+		{"pause", `{"by":"bob "}`, `"by" is "bob "; expected a name without surrounding blanks and invisible characters`},
+		{"pause", `{"by":"bob\u200b"}`, `"by" is "bob\u200b"; expected a name without surrounding blanks and invisible characters`},
 		{"pause", `{"by":"` + long(257) + `"}`, `"by" is 257 bytes long; at most 256`},
 		{"pause", `{"by":"bob","requestId":"` + long(257) + `"}`, `"requestId" is 257 bytes long; at most 256`},
 		{"pause", `{"by":"bob","reason":"` + long(2049) + `"}`, `"reason" is 2049 bytes long; at most 2048`},
@@ -119,28 +119,28 @@ func TestDecodeRefuses(t *testing.T) {
 		{"cancel", `{"by":"bob","version":"` + long(257) + `"}`, `"version" is 257 bytes long; at most 256`},
 		{"cancel", `{"by":"bob","olderThan":"` + long(257) + `"}`, `"olderThan" is 257 bytes long; at most 256`},
 		{"cancel", `{"by":"bob","except":"` + long(257) + `"}`, `"except" is 257 bytes long; at most 256`},
-		{"cancel", `{"by":"bob"}`, `one of "version", "olderThan" and "except" is needed`},
-		{"cancel", `{"by":"bob","version":"v1","except":"v1"}`, `one of "version", "olderThan" and "except" is needed`},
+		{"cancel", `{"by":"bob"}`, `one of "version", "olderThan" and "except" is required`},
+		{"cancel", `{"by":"bob","version":"v1","except":"v1"}`, `one of "version", "olderThan" and "except" is required`},
 		{"approve", `{"by":"bob","version":"v1","topic":"` + long(257) + `"}`, `"topic" is 257 bytes long; at most 256`},
 		{"approve", `{"by":"bob","version":"v1","topic":"x","comment":"` + long(2049) + `"}`, `"comment" is 2049 bytes long; at most 2048`},
 		{"approve", `{"by":"bob","topic":"x"}`, `"version" is missing`},
 		{"approve", `{"by":"bob","version":"v1"}`, `"topic" is missing`},
 		{"bypass", `{"by":"bob","version":"v1","channel":"prod","condition":"` + long(257) + `","reason":"x"}`, `"condition" is 257 bytes long; at most 256`},
-		{"bypass", `{"by":"bob","version":"v1","channel":"prod","condition":"x"}`, `"reason" is missing: a bypass says why`},
-		{"bypass", `{"by":"bob","version":"v1","channel":"prod","condition":"x","reason":"  "}`, `"reason" is missing: a bypass says why`},
+		{"bypass", `{"by":"bob","version":"v1","channel":"prod","condition":"x"}`, `"reason" is missing: a bypass needs one`},
+		{"bypass", `{"by":"bob","version":"v1","channel":"prod","condition":"x","reason":"  "}`, `"reason" is missing: a bypass needs one`},
 		{"pin", `{"by":"bob","version":"v1"}`, `"channel" is missing`},
 		{"unpin", `{"by":"bob","channel":"prod","version":"v1"}`, `"version" is not for unpin: a channel has one pin`},
-		{"application publish", `{"by":"ci","hash":"h"}`, `"hash" and "manifest" are needed; publish with: converge apply DIR`},
+		{"application publish", `{"by":"ci","hash":"h"}`, `"hash" and "manifest" are required; publish with: converge apply DIR`},
 		{"application unpin", `{"by":"ci","incarnation":1}`, `payload of unpin: unknown field "incarnation"`},
-		{"application unmanage", `{"by":"bob","service":"web"}`, `"reason" is missing: whoever finds a service down wants to know why`},
-		{"application unmanage", `{"by":"bob","reason":"x","service":"*"}`, `"service" is "*"; leave it out for the whole application`},
+		{"application unmanage", `{"by":"bob","service":"web"}`, `"reason" is missing; expected why the service is not managed`},
+		{"application unmanage", `{"by":"bob","reason":"x","service":"*"}`, `"service" is "*"; omit it for the whole application`},
 		{"application manage", `{"by":"bob","service":"` + long(257) + `"}`, `"service" is 257 bytes long; at most 256`},
 		{"runtime request", `{"id":"a","holder":"` + long(257) + `","limit":1,"timeout":1}`, `"id" or "holder" is too long; at most 512 and 256 bytes`},
-		{"runtime request", `{"id":"a","holder":"b","timeout":1}`, `"limit" is 0; expected at least 1: where nothing is bounded no lease is asked for`},
-		{"runtime request", `{"id":"a","holder":"b","limit":1}`, `"timeout" is 0s; expected how long an apply may take`},
-		{"runtime request", `{"id":"a"}`, `"id" and "holder" are needed: of the lease, and of the workflow that asks for it`},
-		{"runtime release", `{}`, `"id" is missing; expected that of a lease`},
-		{"runtime release", `{"id":"a","by":"bob "}`, `"by" is "bob "; expected a name without blanks around it and without what cannot be seen`},
+		{"runtime request", `{"id":"a","holder":"b","timeout":1}`, `"limit" is 0; expected at least 1: without a limit no lease is requested`},
+		{"runtime request", `{"id":"a","holder":"b","limit":1}`, `"timeout" is 0s; expected the maximum duration of an apply`},
+		{"runtime request", `{"id":"a"}`, `"id" of the lease and "holder", the requesting workflow, are required`},
+		{"runtime release", `{}`, `"id" is missing; expected the id of a lease`},
+		{"runtime release", `{"id":"a","by":"bob "}`, `"by" is "bob "; expected a name without surrounding blanks and invisible characters`},
 	} {
 		entity, verb, ok := strings.Cut(tt.verb, " ")
 		if !ok {
@@ -150,7 +150,7 @@ func TestDecodeRefuses(t *testing.T) {
 		require.EqualError(t, err, tt.want)
 	}
 	_, err := Find(Service(), "release").Decode(json.RawMessage(`{"by":"bob","version":"` + long(257) + `"}`))
-	require.NoError(t, err, "a release says itself which versions are names")
+	require.NoError(t, err, "a release checks its own version")
 }
 
 // What a payload says reaches the request.

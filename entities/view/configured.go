@@ -29,7 +29,7 @@ func Configured(s *state.State, d *decide.Decision, incarnation int64) protocol.
 		if r.Config() && out.Release == "" {
 			out.Release, out.Waits, out.Held = r.ID, comes(r), held(s, d, r)
 			if newer > 0 && s.Strategy(r) != maestro.Train {
-				out.Held = fmt.Sprintf("incarnation %d comes in its place", newer)
+				out.Held = fmt.Sprintf("incarnation %d replaces it", newer)
 			}
 		}
 	}

@@ -41,10 +41,10 @@ func TestConfigured_D23(t *testing.T) {
 	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending)))
 	flags := release("r3", "flags.x577f1208", 12, maestro.Succeeded, maestro.InProgress)
 	flags.Aspect = "flags"
-	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending), flags), "values bring no configuration")
+	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending), flags), "values contain no configuration")
 	s.Pauses = []entities.Pause{{Channel: "staging", By: "carol"}}
 	s.Spec.Channels[0].Instances = []entities.InstanceSpec{{}}
-	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending)), "prod lets it in")
+	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(first, release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending)), "it can enter prod")
 	d.Channels[1].Next = release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending)
 	d.Channels[1].Gates = []decide.Judgement{{Kind: decide.KindChannelStable, Verdict: entities.Wait, Reason: "it has not succeeded in staging"}}
 	require.Equal(t, protocol.Configured{Release: "r2", Waits: true, Held: "it has not succeeded in staging"}, said(first, d.Channels[1].Next))
@@ -65,7 +65,7 @@ func TestConfigured_D23(t *testing.T) {
 	require.Equal(t, protocol.Configured{Release: "r2"}, said(release("r2", "v7-i12", 12, maestro.Skipped, maestro.Cancelled)))
 
 	waiting, newest := release("r2", "v7-i12", 12, maestro.Pending, maestro.Pending), release("r3", "v7-i13", 13, maestro.Pending, maestro.Pending)
-	require.Equal(t, protocol.Configured{Release: "r2", Waits: true, Held: "incarnation 13 comes in its place"}, said(waiting, newest))
+	require.Equal(t, protocol.Configured{Release: "r2", Waits: true, Held: "incarnation 13 replaces it"}, said(waiting, newest))
 	waiting.Strategy = maestro.Train
 	require.Equal(t, protocol.Configured{Release: "r2", Waits: true}, said(waiting, newest), "each in order")
 

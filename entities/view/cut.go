@@ -36,7 +36,7 @@ func Cut(s protocol.Status) protocol.Status {
 		d := *s.Deletion
 		d.Gone, s.Deletion = nil, &d
 	}
-	why := fmt.Sprintf("this is cut short, since it is more than goes at a time: %d channels and %d releases are not listed, and what is listed is not whole; "+
+	why := fmt.Sprintf("shortened to fit one response: %d channels and %d releases are not listed, and the listed ones may lack details; "+
 		"a converge of this version shows all", s.MoreChannels, s.MoreReleases)
 	s.Notes = append([]string{why}, entities.Fitting(s.Notes, cutLists)...)
 	return s
@@ -88,7 +88,7 @@ func CutExplanation(e protocol.Explanation) protocol.Explanation {
 	lines := len(e.Lines)
 	e.Lines, e.Status = slices.Clone(entities.Fitting(e.Lines, cutLines)), Cut(e.Status)
 	if more := lines - len(e.Lines); more > 0 {
-		e.Lines = append(e.Lines, fmt.Sprintf("and %d more lines: this is cut short, and a converge of this version shows all", more))
+		e.Lines = append(e.Lines, fmt.Sprintf("and %d more lines, omitted to fit one response; a converge of this version shows all", more))
 	}
 	return e
 }

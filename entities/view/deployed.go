@@ -20,7 +20,7 @@ func Deployed(s *state.State, d *decide.Decision, q protocol.DeployedQuestion) p
 		out.State, out.Text = string(plan.Failed), "it is being taken down"
 		return out
 	case s.Reserved(q.Release) != nil, q.Release == "" && s.IsOpening():
-		out.State, out.Text = string(plan.Running), "its release is being made"
+		out.State, out.Text = string(plan.Running), "its release is being prepared"
 		if s.Problem != "" {
 			out.Text += ": " + s.Problem
 		}
@@ -113,7 +113,7 @@ func heldBack(s *state.State, d *decide.Decision, channel string, r *state.Relea
 	}
 	c := &d.Channels[n]
 	if c.Next == nil || c.Next.ID != r.ID {
-		return "another release is before it"
+		return "another release is ahead of it"
 	}
 	for n := range c.Gates {
 		j := &c.Gates[n]

@@ -29,18 +29,18 @@ func TestDeployed_E10_E13(t *testing.T) {
 		question protocol.DeployedQuestion
 		want     string
 	}{
-		"nothing was released":                         {nil, config, "done nothing changes"},
-		"nothing since the last plan":                  {[]release{{"1", "v1", 1, maestro.Failed}}, config, "done nothing changes"},
-		"it succeeded":                                 {[]release{{"1", "v1-i3", 3, maestro.Succeeded}}, config, "done v1-i3"},
-		"it is on its way":                             {[]release{{"1", "v1-i3", 3, maestro.InProgress}}, config, "running v1-i3"},
-		"it failed":                                    {[]release{{"1", "v1-i3", 3, maestro.RolledBack}}, config, "failed v1-i3 rolled back: why"},
-		"an older one says nothing of it":              {[]release{{"1", "v1-i2", 2, maestro.Succeeded}, {"2", "v1-i3", 3, maestro.InProgress}}, config, "running v1-i3"},
-		"a newer one says nothing of it":               {[]release{{"1", "v1-i3", 3, maestro.InProgress}, {"2", "v1-i4", 4, maestro.Failed}}, config, "running v1-i3"},
-		"what an older plan left undone":               {[]release{{"1", "v1-i2", 2, maestro.Cancelled}}, config, "failed v1-i2 cancelled: why"},
-		"skipped, and what came instead succeeded":     {[]release{{"1", "v1-i3", 3, maestro.Skipped}, {"2", "v2", 4, maestro.Succeeded}}, config, "done v2"},
-		"skipped, and what came instead failed":        {[]release{{"1", "v1-i3", 3, maestro.Skipped}, {"2", "v2", 4, maestro.Failed}}, config, "failed v2 failed: why"},
-		"by hand, whatever was before":                 {[]release{{"1", "v1", 3, maestro.Succeeded}, {"2", "v2", 3, maestro.InProgress}}, byHand, "running v2"},
-		"by hand, skipped by one that came afterwards": {[]release{{"2", "v2", 3, maestro.Skipped}, {"3", "v3", 3, maestro.Succeeded}}, byHand, "done v3"},
+		"nothing was released":                   {nil, config, "done nothing changes"},
+		"no release since the last plan":         {[]release{{"1", "v1", 1, maestro.Failed}}, config, "done nothing changes"},
+		"it succeeded":                           {[]release{{"1", "v1-i3", 3, maestro.Succeeded}}, config, "done v1-i3"},
+		"it is on its way":                       {[]release{{"1", "v1-i3", 3, maestro.InProgress}}, config, "running v1-i3"},
+		"it failed":                              {[]release{{"1", "v1-i3", 3, maestro.RolledBack}}, config, "failed v1-i3 rolled back: why"},
+		"an older release does not count":        {[]release{{"1", "v1-i2", 2, maestro.Succeeded}, {"2", "v1-i3", 3, maestro.InProgress}}, config, "running v1-i3"},
+		"a newer release does not count":         {[]release{{"1", "v1-i3", 3, maestro.InProgress}, {"2", "v1-i4", 4, maestro.Failed}}, config, "running v1-i3"},
+		"an older plan was cancelled":            {[]release{{"1", "v1-i2", 2, maestro.Cancelled}}, config, "failed v1-i2 cancelled: why"},
+		"skipped, and its replacement succeeded": {[]release{{"1", "v1-i3", 3, maestro.Skipped}, {"2", "v2", 4, maestro.Succeeded}}, config, "done v2"},
+		"skipped, and its replacement failed":    {[]release{{"1", "v1-i3", 3, maestro.Skipped}, {"2", "v2", 4, maestro.Failed}}, config, "failed v2 failed: why"},
+		"by hand, after another release":         {[]release{{"1", "v1", 3, maestro.Succeeded}, {"2", "v2", 3, maestro.InProgress}}, byHand, "running v2"},
+		"by hand, skipped by a later release":    {[]release{{"2", "v2", 3, maestro.Skipped}, {"3", "v3", 3, maestro.Succeeded}}, byHand, "done v3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,9 +71,9 @@ func TestNotDeployedYet_E10(t *testing.T) {
 		d := view.Deployed(s, &decide.Decision{}, protocol.DeployedQuestion{Channel: "prod", Incarnation: 3, Since: 2})
 		return d.State + " " + d.Text
 	}
-	require.Equal(t, "running its release is being made", said())
+	require.Equal(t, "running its release is being prepared", said())
 	s.Problem, s.Trouble = "the store does not answer", state.TroubleStore
-	require.Equal(t, "running its release is being made: the store does not answer", said())
+	require.Equal(t, "running its release is being prepared: the store does not answer", said())
 	s.Unreleased = "incarnation 3 is not released: no value"
 	require.Equal(t, "failed incarnation 3 is not released: no value", said())
 	s.Problem, s.Trouble = "", ""
@@ -104,7 +104,7 @@ func TestFirstReleaseThatIsBeingMadeIsNotDeployed_E10(t *testing.T) {
 			return d.State + " " + d.Text
 		}
 		require.NotNil(t, s.TakeSpec(&spec, "digest", now), name)
-		require.Equal(t, "running its release is being made", said(), name)
+		require.Equal(t, "running its release is being prepared", said(), name)
 		s.Making = 0
 		require.Equal(t, "done nothing changes", said(), name)
 		require.Nil(t, s.TakeSpec(&entities.Spec{Incarnation: 4}, "other", now), name)

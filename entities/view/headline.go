@@ -157,7 +157,7 @@ func rollbackHeadline(c *decide.ChannelDecision, i *state.Instance) string {
 	case entities.StatusFailedRollback:
 		return fmt.Sprintf("the rollback from %s to %s FAILED in %s: %s", b.From, to, c.Channel, i.Delivery.Failure)
 	case entities.StatusRollingBack:
-		return fmt.Sprintf("going back from %s to %s in %s%s", b.From, to, c.Channel, why)
+		return fmt.Sprintf("rolling back from %s to %s in %s%s", b.From, to, c.Channel, why)
 	}
 	return fmt.Sprintf("%s was rolled back to %s in %s%s", b.From, to, c.Channel, why)
 }

@@ -45,7 +45,7 @@ func placed(s *state.State, c *entities.ChannelSpec, now decide.InstanceDecision
 	case c.Report != "":
 		out.Stays = "its channel only reports"
 	case !rt.CanRemove:
-		out.Stays = "the runtime cannot remove"
+		out.Stays = "the runtime cannot remove objects"
 	}
 	return out
 }

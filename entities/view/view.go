@@ -194,7 +194,7 @@ func joins(s *state.State, channel string) string {
 	if more := len(none) - shownLeft; more > 0 {
 		none = append(none[:shownLeft], fmt.Sprintf("%d more", more))
 	}
-	return "nothing was brought yet to " + strings.Join(none, ", ")
+	return "no version deployed yet to " + strings.Join(none, ", ")
 }
 
 // notes lists the configuration that a channel lacks, a pending move to another runtime, and objects left on other runtimes.
@@ -204,11 +204,11 @@ func notes(c *protocol.ChannelStatus) []string {
 		lines = append(lines, c.Name+": "+c.Lacks)
 	}
 	if c.MovesTo != "" {
-		lines = append(lines, fmt.Sprintf("%s is on %s until a release takes it to %s", c.Name, cmp.Or(c.Runtime, "other runtimes"), c.MovesTo))
+		lines = append(lines, fmt.Sprintf("%s is on %s until a release moves it to %s", c.Name, cmp.Or(c.Runtime, "other runtimes"), c.MovesTo))
 	}
 	for n, l := range c.Left {
 		if n == shownLeft {
-			return append(lines, fmt.Sprintf("%s: %d more were left elsewhere", c.Name, len(c.Left)-n))
+			return append(lines, fmt.Sprintf("%s: %d more on previous runtimes", c.Name, len(c.Left)-n))
 		}
 		lines = append(lines, l.Instance+": "+l.Text)
 	}

@@ -14,7 +14,7 @@ type Differs struct{ Has, Want string }
 
 // Error names both digests.
 func (d *Differs) Error() string {
-	return fmt.Sprintf("its digest is %s, and should be %s", d.Has, d.Want)
+	return fmt.Sprintf("its digest is %s; expected %s", d.Has, d.Want)
 }
 
 // Check verifies bytes against a digest; the empty digest matches everything.

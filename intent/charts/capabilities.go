@@ -77,9 +77,9 @@ var (
 func (c Capabilities) Check() error {
 	switch {
 	case !runtimeRE.MatchString(c.Runtime):
-		return fmt.Errorf("capabilities: %q is no name of a runtime", clip(c.Runtime))
+		return fmt.Errorf("capabilities: invalid runtime name %q", clip(c.Runtime))
 	case !kubeVersionRE.MatchString(c.KubeVersion):
-		return fmt.Errorf("capabilities of %s: %q is no version of Kubernetes", c.Runtime, clip(c.KubeVersion))
+		return fmt.Errorf("capabilities of %s: invalid Kubernetes version %q", c.Runtime, clip(c.KubeVersion))
 	case len(c.APIs) == 0:
 		return fmt.Errorf("capabilities of %s: it has no APIs", c.Runtime)
 	}
@@ -87,14 +87,14 @@ func (c Capabilities) Check() error {
 	for _, api := range c.APIs {
 		switch {
 		case !groupVersionRE.MatchString(api.GroupVersion):
-			return fmt.Errorf("capabilities of %s: %q is no GROUP/VERSION", c.Runtime, clip(api.GroupVersion))
+			return fmt.Errorf("capabilities of %s: invalid GROUP/VERSION %q", c.Runtime, clip(api.GroupVersion))
 		case seen[api.GroupVersion]:
-			return fmt.Errorf("capabilities of %s: %s is there twice", c.Runtime, api.GroupVersion)
+			return fmt.Errorf("capabilities of %s: %s is listed twice", c.Runtime, api.GroupVersion)
 		}
 		seen[api.GroupVersion] = true
 		for _, kind := range api.Kinds {
 			if !kindRE.MatchString(kind) {
-				return fmt.Errorf("capabilities of %s: %q is no kind of %s", c.Runtime, clip(kind), api.GroupVersion)
+				return fmt.Errorf("capabilities of %s: invalid kind %q of %s", c.Runtime, clip(kind), api.GroupVersion)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func checkCapabilities(all []Capabilities) error {
 	for _, c := range all {
 		err := c.Check()
 		if err == nil && seen[c.Runtime] {
-			err = fmt.Errorf("capabilities of %s: they are there twice", c.Runtime)
+			err = fmt.Errorf("capabilities of %s: they are listed twice", c.Runtime)
 		}
 		seen[c.Runtime] = true
 		errs = append(errs, err)
@@ -142,10 +142,10 @@ func (c Capabilities) Difference(was Capabilities) string {
 		return n, first
 	}
 	if n, first := missing(now, before); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d APIs more (%s)", n, first))
+		parts = append(parts, fmt.Sprintf("%d APIs added (%s)", n, first))
 	}
 	if n, first := missing(before, now); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d APIs less (%s)", n, first))
+		parts = append(parts, fmt.Sprintf("%d APIs removed (%s)", n, first))
 	}
 	return strings.Join(parts, ", ")
 }

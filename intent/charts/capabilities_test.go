@@ -32,10 +32,10 @@ func TestCapturedCapabilitiesHaveOneForm_H6(t *testing.T) {
 	require.Equal(t, []string{"apps/v1", "apps/v1/Deployment", "shop.dev/v1alpha1", "v1", "v1/ConfigMap", "v1/Pod"}, eks.APIVersions())
 	_, ok = read.Of("edge")
 	require.False(t, ok)
-	require.NotContains(t, string(Lock{Charts: []Entry{}}.Bytes()), "capabilities", "a lock of charts alone stays as it is")
+	require.NotContains(t, string(Lock{Charts: []Entry{}}.Bytes()), "capabilities", "a lock with charts only does not change")
 
 	now := CapabilitiesOf("eks", "v1.35.0", map[string][]string{"v1": {"Pod", "ConfigMap"}, "batch/v1": {"Job"}})
-	require.Equal(t, "v1.35.0 instead of v1.34.2, 2 APIs more (batch/v1), 3 APIs less (apps/v1)", now.Difference(a))
+	require.Equal(t, "v1.35.0 instead of v1.34.2, 2 APIs added (batch/v1), 3 APIs removed (apps/v1)", now.Difference(a))
 	require.Empty(t, a.Difference(a))
 }
 
@@ -48,14 +48,14 @@ func TestDamagedCapabilitiesAreRefused_H6_G4(t *testing.T) {
 		return err.Error()
 	}
 	const apis = "apis: [{groupVersion: v1, kinds: [Pod]}]"
-	require.Equal(t, `capabilities: "../x" is no name of a runtime`, lock("- {runtime: ../x, kubeVersion: v1.34.0, "+apis+"}"))
-	require.Equal(t, `capabilities of eks: "latest" is no version of Kubernetes`, lock("- {runtime: eks, kubeVersion: latest, "+apis+"}"))
-	require.Contains(t, lock("- {runtime: eks, kubeVersion: "+strings.Repeat("9", 5000)+", "+apis+"}"), "is no version of Kubernetes")
+	require.Equal(t, `capabilities: invalid runtime name "../x"`, lock("- {runtime: ../x, kubeVersion: v1.34.0, "+apis+"}"))
+	require.Equal(t, `capabilities of eks: invalid Kubernetes version "latest"`, lock("- {runtime: eks, kubeVersion: latest, "+apis+"}"))
+	require.Contains(t, lock("- {runtime: eks, kubeVersion: "+strings.Repeat("9", 5000)+", "+apis+"}"), "invalid Kubernetes version")
 	require.Equal(t, "capabilities of eks: it has no APIs", lock("- {runtime: eks, kubeVersion: v1.34.0}"))
-	require.Equal(t, `capabilities of eks: "{{ evil }}" is no GROUP/VERSION`, lock("- {runtime: eks, kubeVersion: v1.34.0, apis: [{groupVersion: '{{ evil }}', kinds: []}]}"))
-	require.Equal(t, `capabilities of eks: "a b" is no kind of v1`, lock("- {runtime: eks, kubeVersion: v1.34.0, apis: [{groupVersion: v1, kinds: [a b]}]}"))
-	require.Equal(t, "capabilities of eks: v1 is there twice", lock("- {runtime: eks, kubeVersion: v1.34.0, apis: [{groupVersion: v1, kinds: []}, {groupVersion: v1, kinds: []}]}"))
-	require.Equal(t, "capabilities of eks: they are there twice", lock("- {runtime: eks, kubeVersion: v1.34.0, "+apis+"}\n- {runtime: eks, kubeVersion: v1.34.0, "+apis+"}"))
+	require.Equal(t, `capabilities of eks: invalid GROUP/VERSION "{{ evil }}"`, lock("- {runtime: eks, kubeVersion: v1.34.0, apis: [{groupVersion: '{{ evil }}', kinds: []}]}"))
+	require.Equal(t, `capabilities of eks: invalid kind "a b" of v1`, lock("- {runtime: eks, kubeVersion: v1.34.0, apis: [{groupVersion: v1, kinds: [a b]}]}"))
+	require.Equal(t, "capabilities of eks: v1 is listed twice", lock("- {runtime: eks, kubeVersion: v1.34.0, apis: [{groupVersion: v1, kinds: []}, {groupVersion: v1, kinds: []}]}"))
+	require.Equal(t, "capabilities of eks: they are listed twice", lock("- {runtime: eks, kubeVersion: v1.34.0, "+apis+"}\n- {runtime: eks, kubeVersion: v1.34.0, "+apis+"}"))
 	require.Contains(t, lock("- {runtime: eks, kubeVersion: v1.34.0, more: 1, "+apis+"}"), "more")
 	require.Contains(t, lock("<<<<<<< ours\n"), "yaml")
 }

@@ -65,10 +65,10 @@ func (r Ref) Check() (wrong, expected string) {
 		return wrong, "https://HOST/PATH or oci://HOST/PATH without a password, a query or a version in it"
 	}
 	if r.Repository != "" && (r.Chart == "" || strings.ContainsAny(r.Chart, "/\\:?#%@ ") || strings.HasPrefix(r.Chart, ".")) {
-		return fmt.Sprintf("%q is no name of a chart in a repository", r.Chart), "the name that its index lists"
+		return fmt.Sprintf("invalid chart name %q for a repository", r.Chart), "a name in the index of the repository"
 	}
 	if _, err := semver.NewConstraint(r.Wanted); err != nil {
-		return fmt.Sprintf("%q is no version of a chart", r.Wanted), "a version such as 1.4.2, or a range such as ^1.4 or >=2.0.0 <3"
+		return fmt.Sprintf("invalid chart version %q", r.Wanted), "a version such as 1.4.2, or a range such as ^1.4 or >=2.0.0 <3"
 	}
 	return "", ""
 }
@@ -77,20 +77,20 @@ func checkAddress(address string) string {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.Hostname() == "":
-		return "it is no address"
+		return "it is not an address"
 	case u.User != nil:
-		return "a password or token in the address would be seen by everybody; docker login, helm registry login and netrc keep them"
+		return "the address contains a password or token that everybody could read; use docker login, helm registry login or netrc"
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return "the address has a query or a fragment"
 	case u.Scheme == "oci":
 		if _, err := openable(address); err != nil {
-			return "it is no address in a registry: " + err.Error()
+			return "it is not an address in a registry: " + err.Error()
 		}
 		return ""
 	case u.Scheme == "https" || u.Scheme == "http" && Loopback(u.Hostname()):
 		return ""
 	}
-	return fmt.Sprintf("%s:// is not fetched from", u.Scheme)
+	return fmt.Sprintf("%s:// is not supported", u.Scheme)
 }
 
 // Loopback reports whether a hostname means this machine.

@@ -33,7 +33,7 @@ func TestVersionsOfCharts_H6(t *testing.T) {
 	}
 	for wanted, want := range map[string]string{
 		"1.4.2": "1.4.2", "^1.4": "1.4.10", "~1.4.0": "1.4.10", "1.x": "1.4.10", ">=1.4.0-0 <2": "1.5.0-rc.1", "*": "v3.1.0", ">=2 <3": "2.0.0",
-		"3.1.0": "v3.1.0", "^4": "no version of it that is ^4",
+		"3.1.0": "v3.1.0", "^4": "no version of it that matches ^4",
 	} {
 		entry, _, err := client.Resolve(t.Context(), charts.RefOf("web", repository.URL, wanted))
 		if strings.HasPrefix(want, "no") {
@@ -63,7 +63,7 @@ func TestVersionsInARegistry_H6(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, entry, same)
 	_, _, err = client.Resolve(t.Context(), charts.RefOf(ref.Chart, "", "^2"))
-	require.ErrorContains(t, err, "no version of it that is ^2")
+	require.ErrorContains(t, err, "no version of it that matches ^2")
 	_, _, err = client.Resolve(t.Context(), charts.RefOf("oci://"+registry.Host+"/nothing", "", "1"))
 	require.ErrorContains(t, err, "404")
 }
@@ -106,9 +106,9 @@ func TestOtherBytesThanTheDigestAreRefused_H6_G4(t *testing.T) {
 	repository.Serve("/web-1.0.0.tgz", evil)
 	ref := charts.RefOf("web", repository.URL, "1.0.0")
 	_, _, err := client.Resolve(t.Context(), ref)
-	require.ErrorContains(t, err, "its digest is "+charts.Digest(evil)+", and the index of the repository says "+charts.Digest(good))
+	require.ErrorContains(t, err, "its digest is "+charts.Digest(evil)+", and in the index of the repository it is "+charts.Digest(good))
 	_, err = client.Fetch(t.Context(), charts.Entry{Chart: "web", Repository: repository.URL, Wanted: "1.0.0", Version: "1.0.0", URL: repository.URL + "/web-1.0.0.tgz", Digest: charts.Digest(good)})
-	require.ErrorContains(t, err, "its digest is "+charts.Digest(evil)+", and should be "+charts.Digest(good))
+	require.ErrorContains(t, err, "its digest is "+charts.Digest(evil)+"; expected "+charts.Digest(good))
 
 	digest := registry.Push(t, "web", "1.0.0", good)
 	registry.Swap(digest, evil)
@@ -116,7 +116,7 @@ func TestOtherBytesThanTheDigestAreRefused_H6_G4(t *testing.T) {
 	_, _, err = client.Resolve(t.Context(), charts.RefOf(address, "", "1.0.0"))
 	require.ErrorContains(t, err, charts.Digest(evil))
 	_, err = client.Fetch(t.Context(), charts.Entry{Chart: address, Wanted: "1.0.0", Version: "1.0.0", Digest: digest})
-	require.ErrorContains(t, err, "its digest is "+charts.Digest(evil)+", and should be "+digest)
+	require.ErrorContains(t, err, "its digest is "+charts.Digest(evil)+"; expected "+digest)
 }
 
 // An index leads nowhere but to what may be fetched.
@@ -125,8 +125,8 @@ func TestIndexLeadsNowhereElse_H6_G4(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret.tgz")
 	require.NoError(t, os.WriteFile(secret, charttest.Pack(t, "web", "1.0.0"), 0o600))
 	for address, want := range map[string]string{
-		"file://" + secret: "file://", "http://charts.example.org/web.tgz": "http://charts.example.org/web.tgz, which is not fetched from",
-		"https://me:secret@charts.example.org/web.tgz": "me:xxxxx@", "ftp://charts.example.org/web.tgz": "not fetched from", ":": "an address of version 1.0.0 that is none",
+		"file://" + secret: "file://", "http://charts.example.org/web.tgz": "http://charts.example.org/web.tgz, which is not supported",
+		"https://me:secret@charts.example.org/web.tgz": "me:xxxxx@", "ftp://charts.example.org/web.tgz": "not supported", ":": "an invalid address of version 1.0.0",
 	} {
 		repository := charttest.NewRepository(t)
 		repository.List("web", "1.0.0", address, "")
@@ -135,7 +135,7 @@ func TestIndexLeadsNowhereElse_H6_G4(t *testing.T) {
 		require.Equal(t, []string{"/index.yaml"}, repository.Asked())
 	}
 	repository := charttest.NewRepository(t)
-	for text, want := range map[string]string{"[": "no index of charts", "entries: {web: 1}": "no index of charts", "a: b": "has no chart web"} {
+	for text, want := range map[string]string{"[": "not an index of charts", "entries: {web: 1}": "not an index of charts", "a: b": "has no chart web"} {
 		repository.Serve("/index.yaml", []byte(text))
 		_, _, err := client.Resolve(t.Context(), charts.RefOf("web", repository.URL, "1.0.0"))
 		require.ErrorContains(t, err, want)
@@ -151,7 +151,7 @@ func TestElsewhereDoesNotLeadHere_H6_G4(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {here.URL + "/admin"}}, Body: http.NoBody, Request: r}
 	})}
 	_, _, err := client.Resolve(t.Context(), charts.RefOf("web", elsewhere, "1.0.0"))
-	require.ErrorContains(t, err, "charts.example.org leads to "+strings.TrimPrefix(here.URL, "http://")+", which is this machine")
+	require.ErrorContains(t, err, "charts.example.org redirects to "+strings.TrimPrefix(here.URL, "http://")+", which is this machine")
 	require.Empty(t, here.Asked())
 	client.HTTP = &http.Client{Transport: answering(func(r *http.Request) *http.Response {
 		return &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {"http://charts.example.org/index.yaml"}}, Body: http.NoBody, Request: r}
@@ -215,7 +215,7 @@ func TestRegistryAsksForCredentials_H6(t *testing.T) {
 	registry.User, registry.Password = "ann", "s3cret"
 	ref := charts.RefOf("oci://"+registry.Host+"/web", "", "1.0.0")
 	_, _, err := client.Resolve(t.Context(), ref)
-	require.ErrorContains(t, err, "there are no credentials for it; docker login")
+	require.ErrorContains(t, err, "there are none for it; use docker login")
 	require.NoError(t, os.MkdirAll(os.Getenv("DOCKER_CONFIG"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("DOCKER_CONFIG"), "config.json"), []byte(`{"auths": {"`+registry.Host+`": {"auth": "YW5uOnMzY3JldA=="}}}`), 0o600))
 	_, _, err = client.Resolve(t.Context(), ref)
@@ -232,9 +232,9 @@ func TestLockIsReadStrictly_H6(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, lock, again)
 	for text, want := range map[string]string{
-		"": "it is empty", "lockVersion: converge/v9\n": `its lockVersion is "converge/v9"; this Converge knows converge/v1`,
-		head + entry + entry: "it is there twice", head + strings.Replace(entry, "wanted", "want", 1): "field want not found",
-		head + strings.Replace(entry, "sha256:0", "sha256:", 1): "is no digest", head + strings.Replace(entry, "https://c.dev", "file:///etc", 1): "it is no address",
+		"": "it is empty", "lockVersion: converge/v9\n": `its lockVersion is "converge/v9"; this Converge supports converge/v1`,
+		head + entry + entry: "it is listed twice", head + strings.Replace(entry, "wanted", "want", 1): "field want not found",
+		head + strings.Replace(entry, "sha256:0", "sha256:", 1): "invalid digest", head + strings.Replace(entry, "https://c.dev", "file:///etc", 1): "it is not an address",
 		head + strings.Replace(entry, "url: 'https://c.dev/w.tgz', ", "", 1): "its url is missing",
 	} {
 		_, err := charts.ParseLock([]byte(text))

@@ -128,9 +128,9 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	here := Loopback(r.URL.Hostname())
 	switch {
 	case r.URL.Scheme != "https" && (r.URL.Scheme != "http" || !here):
-		return nil, fmt.Errorf("it leads to %s://%s, which is not fetched from; expected https://", r.URL.Scheme, r.URL.Host)
+		return nil, fmt.Errorf("it requests %s://%s, which is not supported; expected https://", r.URL.Scheme, r.URL.Host)
 	case here && !Loopback(g.from.Hostname()):
-		return nil, fmt.Errorf("%s leads to %s, which is this machine", g.from.Host, r.URL.Host)
+		return nil, fmt.Errorf("%s redirects to %s, which is this machine", g.from.Host, r.URL.Host)
 	}
 	if g.known != nil && r.URL.Host == g.from.Host && r.Header.Get("Authorization") == "" {
 		r = r.Clone(r.Context())

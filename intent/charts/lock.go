@@ -60,20 +60,20 @@ func ParseLock(data []byte) (Lock, error) {
 		return lock, err
 	}
 	if lock.LockVersion != lockVersion {
-		return lock, fmt.Errorf("its lockVersion is %q; this Converge knows %s", lock.LockVersion, lockVersion)
+		return lock, fmt.Errorf("its lockVersion is %q; this Converge supports %s", lock.LockVersion, lockVersion)
 	}
 	for i, e := range lock.Charts {
 		wrong, _ := e.Ref().Check()
 		switch {
 		case wrong != "":
 		case !digestRE.MatchString(e.Digest):
-			wrong = fmt.Sprintf("%q is no digest", e.Digest)
+			wrong = fmt.Sprintf("invalid digest %q", e.Digest)
 		case e.Version == "":
 			wrong = "it has no version"
 		case (e.URL == "") != (e.Repository == ""):
 			wrong = "its url is missing, or belongs to a registry"
 		case slices.ContainsFunc(lock.Charts[:i], func(o Entry) bool { return o.Ref() == e.Ref() }):
-			wrong = "it is there twice"
+			wrong = "it is listed twice"
 		}
 		if wrong != "" {
 			return lock, fmt.Errorf("%s: %s", e.Ref(), wrong)

@@ -28,7 +28,7 @@ const (
 func openable(address string) (*remote.Repository, error) {
 	repository, err := remote.NewRepository(strings.TrimPrefix(address, ociPrefix))
 	if err == nil && repository.Reference.Reference != "" {
-		err = errors.New(`a version in it; that stands in "version"`)
+		err = errors.New(`it contains a version, which belongs in "version"`)
 	}
 	return repository, err
 }
@@ -83,7 +83,7 @@ func (c Client) inRegistry(ctx context.Context, r Ref) (Entry, []byte, error) {
 // answered converts an error of a registry to a message.
 func answered(err error) error {
 	if errors.Is(err, auth.ErrBasicCredentialNotFound) {
-		return errors.New("the registry asks who is there, and there are no credentials for it; docker login and helm registry login keep them")
+		return errors.New("the registry requires credentials, and there are none for it; use docker login or helm registry login")
 	}
 	return plainly(err)
 }
@@ -105,7 +105,7 @@ func tagOf(ctx context.Context, repository *remote.Repository, wanted string) (s
 	}
 	version := newest(versions, wanted)
 	if version == "" {
-		return "", fmt.Errorf("the registry has no version of it that is %s", wanted)
+		return "", fmt.Errorf("the registry has no version of it that matches %s", wanted)
 	}
 	return strings.ReplaceAll(version, "+", "_"), nil
 }
@@ -132,7 +132,7 @@ func chartOf(ctx context.Context, repository *remote.Repository, tag string) (fo
 			return layer, nil
 		}
 	}
-	return found, fmt.Errorf("%s is no chart: it has no layer of type %s", tag, chartLayer)
+	return found, fmt.Errorf("%s is not a chart: it has no layer of type %s", tag, chartLayer)
 }
 
 // blob fetches the content of a digest from a repository. The caller verifies the bytes.
@@ -143,7 +143,7 @@ func (c Client) blob(ctx context.Context, address, digest string) ([]byte, error
 	}
 	described, err := repository.Blobs().Resolve(ctx, digest)
 	if errors.Is(err, errdef.ErrNotFound) {
-		return nil, fmt.Errorf("%s has nothing with digest %s any more", address, digest)
+		return nil, fmt.Errorf("%s no longer has the digest %s", address, digest)
 	}
 	if err != nil {
 		return nil, answered(err)

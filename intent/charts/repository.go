@@ -48,7 +48,7 @@ func (c Client) inRepository(ctx context.Context, r Ref) (Entry, []byte, error) 
 	}
 	e.Digest = Digest(data)
 	if said := "sha256:" + strings.TrimPrefix(found.Digest, "sha256:"); found.Digest != "" && said != e.Digest {
-		return e, nil, fmt.Errorf("%s: its digest is %s, and the index of the repository says %s", e.URL, e.Digest, said)
+		return e, nil, fmt.Errorf("%s: its digest is %s, and in the index of the repository it is %s", e.URL, e.Digest, said)
 	}
 	return e, data, nil
 }
@@ -61,7 +61,7 @@ func readIndex(data []byte) (listed index, err error) {
 		}
 	}()
 	if err := yaml.Unmarshal(data, &listed); err != nil {
-		return listed, errors.New("its index.yaml is no index of charts")
+		return listed, errors.New("its index.yaml is not an index of charts")
 	}
 	return listed, nil
 }
@@ -81,13 +81,13 @@ func (x index) find(r Ref) (indexed, error) {
 			return one, nil
 		}
 	}
-	return indexed{}, fmt.Errorf("the repository has no version of it that is %s", r.Wanted)
+	return indexed{}, fmt.Errorf("the repository has no version of it that matches %s", r.Wanted)
 }
 
 // address returns the URL of the chart: relative to the repository, or any URL that can be fetched.
 func (x indexed) address(repository string) (string, error) {
 	if len(x.URLs) == 0 {
-		return "", fmt.Errorf("the index says no address of version %s", x.Version)
+		return "", fmt.Errorf("the index has no address of version %s", x.Version)
 	}
 	from, err := url.Parse(repository + "/")
 	if err != nil {
@@ -95,10 +95,10 @@ func (x indexed) address(repository string) (string, error) {
 	}
 	u, err := from.Parse(x.URLs[0])
 	if err != nil {
-		return "", fmt.Errorf("the index says an address of version %s that is none", x.Version)
+		return "", fmt.Errorf("the index has an invalid address of version %s", x.Version)
 	}
 	if u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || !Loopback(u.Hostname())) {
-		return "", fmt.Errorf("the index says that version %s is at %s, which is not fetched from; expected https://", x.Version, u.Redacted())
+		return "", fmt.Errorf("in the index, version %s is at %s, which is not supported; expected https://", x.Version, u.Redacted())
 	}
 	return u.String(), nil
 }

@@ -53,7 +53,7 @@ func Load(keys, setting string) (*Codec, error) {
 		return nil, err
 	}
 	if encrypt && ring == nil {
-		return nil, errors.New("payloads are to be encrypted, and there is no key; name it by CONVERGE_STORE_KEY")
+		return nil, errors.New("payloads must be encrypted, and there is no key; set CONVERGE_STORE_KEY")
 	}
 	return &Codec{ring: ring, encrypt: encrypt}, nil
 }
@@ -186,7 +186,7 @@ func (c *Codec) missing(payloads []*commonpb.Payload) bool {
 // Refusal converts a server message for users without a key; it does not change other texts.
 func Refusal(message string) string {
 	if strings.TrimSpace(message) == encodedFailure {
-		return "what was answered is encrypted; name the key by CONVERGE_STORE_KEY, or a codec server by TEMPORAL_CODEC_ENDPOINT"
+		return "the answer is encrypted; set CONVERGE_STORE_KEY to the key, or TEMPORAL_CODEC_ENDPOINT to a codec server"
 	}
 	return message
 }

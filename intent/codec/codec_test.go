@@ -58,7 +58,7 @@ func TestKeysChange_G5(t *testing.T) {
 	require.Equal(t, load(t, "true", next).Encrypts(), string(p.GetMetadata()[codec.KeyID]))
 	require.Equal(t, codec.Encoding, string(p.GetMetadata()[converter.MetadataEncoding]))
 	require.NotContains(t, p.String(), "canary")
-	require.NotEqual(t, p.GetData(), sent(t, load(t, "true", next, old), "canary").GetPayloads()[0].GetData(), "the same thing twice cannot be told")
+	require.NotEqual(t, p.GetData(), sent(t, load(t, "true", next, old), "canary").GetPayloads()[0].GetData(), "equal payloads have different cipher texts")
 }
 
 // While a workflow decides, a key that the installation uses and the worker lacks fails the task, with words; an error would
@@ -71,21 +71,21 @@ func TestMissingKeyFailsTheTaskAndForgeryDoesNot_G5(t *testing.T) {
 	data, _ := c.Converters()
 	deciding := data.(converter.ContextAware).WithWorkflowContext(nil)
 	var raw json.RawMessage
-	require.PanicsWithError(t, `a payload cannot be read: it is encrypted, and this process does not have the key; name it by CONVERGE_STORE_KEY (its id is "`+load(t, "true", used).Encrypts()+`")`,
+	require.PanicsWithError(t, `a payload cannot be read: it is encrypted, and this process does not have the key; set CONVERGE_STORE_KEY (its id is "`+load(t, "true", used).Encrypts()+`")`,
 		func() { _ = deciding.FromPayloads(message, &raw) })
 	require.True(t, codec.IsNoKey(c.Read(message, &raw)))
-	require.True(t, codec.IsNoKey((&codec.Codec{}).Read(message, &raw)), "whoever was told of no keys takes each for missing")
+	require.True(t, codec.IsNoKey((&codec.Codec{}).Read(message, &raw)), "without known keys every key counts as missing")
 
 	c.Know(nil)
 	require.NoError(t, deciding.FromPayloads(message, &raw))
 	require.Contains(t, string(raw), `"a payload cannot be read: it is encrypted`)
-	require.False(t, codec.IsNoKey(c.Read(message, &raw)), "nobody waits for it")
+	require.False(t, codec.IsNoKey(c.Read(message, &raw)), "no worker waits for it")
 	broken := sent(t, c, "canary")
 	broken.Payloads[0].Data[len(broken.Payloads[0].GetData())-1]++
 	require.NoError(t, deciding.FromPayloads(broken, &raw))
-	require.Contains(t, string(raw), "not what was encrypted")
+	require.Contains(t, string(raw), "not the content that was encrypted")
 	var result struct{}
-	require.Error(t, deciding.FromPayloads(broken, &result), "what is no message is an error")
+	require.Error(t, deciding.FromPayloads(broken, &result), "text that is not a message is an error")
 	require.Error(t, deciding.FromPayload(broken.GetPayloads()[0], &result))
 	for _, data := range []string{"", "converge-sealed/v1 ", "converge-sealed/v1 x\n", "x"} {
 		p := &commonpb.Payloads{Payloads: []*commonpb.Payload{{Metadata: map[string][]byte{converter.MetadataEncoding: []byte(codec.Encoding)}, Data: []byte(data)}}}
@@ -100,7 +100,7 @@ func TestFailuresAreEncrypted_G5(t *testing.T) {
 	f := failures.ErrorToFailure(errorText("canary"))
 	require.NotContains(t, f.String(), "canary")
 	_, without := (&codec.Codec{}).Converters()
-	require.Contains(t, codec.Refusal(f.GetMessage()), "name the key by CONVERGE_STORE_KEY")
+	require.Contains(t, codec.Refusal(f.GetMessage()), "set CONVERGE_STORE_KEY to the key")
 	require.NotContains(t, without.FailureToError(f).Error(), "canary")
 	require.Contains(t, failures.FailureToError(f).Error(), "canary")
 	require.Equal(t, "as it is", codec.Refusal("as it is"))
@@ -112,7 +112,7 @@ func (e errorText) Error() string { return string(e) }
 
 func TestEncryptingTakesAKey(t *testing.T) {
 	_, err := codec.Load("", "true")
-	require.EqualError(t, err, "payloads are to be encrypted, and there is no key; name it by CONVERGE_STORE_KEY")
+	require.EqualError(t, err, "payloads must be encrypted, and there is no key; set CONVERGE_STORE_KEY")
 	_, err = codec.Load("", "perhaps")
 	require.EqualError(t, err, `CONVERGE_ENCRYPT_PAYLOADS is "perhaps"; expected true or false`)
 	c, err := codec.Load("", "false")

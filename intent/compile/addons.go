@@ -27,7 +27,7 @@ func (c *compiler) defineAddonTypes(app *config.Document[config.Application]) {
 	for i, t := range app.Spec.AddonTypes {
 		at := strict.Index("addonTypes", i)
 		if _, twice := c.addonTypes[string(t.Name)]; twice && t.Name != "" {
-			c.report(app.Decoder, at+".name", strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("the type of addons %q is declared twice", string(t.Name))})
+			c.report(app.Decoder, at+".name", strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("the addon type %q is declared twice", string(t.Name))})
 		}
 		var schema *sources.Schema
 		if t.Schema != nil && !app.Faulty(at+".schema") {
@@ -74,9 +74,9 @@ func (s *serviceCompiler) addonType(at string, addon entities.Addon) {
 	schema, declared := s.addonTypes[addon.Type]
 	if !declared {
 		if app := s.config.Application; !s.partial && !s.Faulty(at+".type") && !app.Faulty("addonTypes") && s.Has(at+".type") {
-			fault := strict.Unknown("unknown-addon-type", fmt.Sprintf("no type of addons is called %q", addon.Type), addon.Type, strict.Keys(s.addonTypes))
+			fault := strict.Unknown("unknown-addon-type", fmt.Sprintf("there is no addon type %q", addon.Type), addon.Type, strict.Keys(s.addonTypes))
 			if len(s.addonTypes) == 0 {
-				fault.Expected = `it among "addonTypes" of the application, or of a library that it imports`
+				fault.Expected = `a type in "addonTypes" of the application, or of a library that it imports`
 			}
 			s.report(s.Decoder, at+".type", fault)
 		}
@@ -91,7 +91,7 @@ func (s *serviceCompiler) addonType(at string, addon entities.Addon) {
 		value = map[string]any{}
 	}
 	for _, v := range schema.Violations(value) {
-		s.report(s.Decoder, pathTo(at, value, v.At), strict.Fault{Code: "against-schema", Message: v.Message, Expected: "what the schema of " + addon.Type + " lets it be"})
+		s.report(s.Decoder, pathTo(at, value, v.At), strict.Fault{Code: "against-schema", Message: v.Message, Expected: "a value that the schema of " + addon.Type + " allows"})
 	}
 }
 
@@ -132,11 +132,11 @@ func (s *serviceCompiler) plainValue(at string, value any, depth int) {
 		case config.HasSubstitution(v):
 			s.noSubstitution(s.Decoder, at, "an addon", v)
 		case strings.ContainsRune(v, 0):
-			s.report(s.Decoder, at, strict.Fault{Code: "bad-value", Message: "this text has a NUL in it", Expected: "text without"})
+			s.report(s.Decoder, at, strict.Fault{Code: "bad-value", Message: "this text contains a NUL", Expected: "text without"})
 		}
 	case int64, uint64, float64:
 		if number, _ := strconv.ParseFloat(fmt.Sprint(v), 64); math.Abs(number) > config.MaxInt {
-			s.report(s.Decoder, at, strict.Fault{Code: "bad-value", Message: "this is too large a number", Expected: "at most 2^53 - 1"})
+			s.report(s.Decoder, at, strict.Fault{Code: "bad-value", Message: "this number is too large", Expected: "at most 2^53 - 1"})
 		}
 	}
 }

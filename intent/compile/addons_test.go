@@ -81,9 +81,9 @@ func TestLibrariesDeclareTypesOfAddons_D1_G2(t *testing.T) {
 	s, _ := compiled.Incarnation.Service("api")
 	require.Equal(t, map[string]entities.Addon{"a": {Type: "example.com/oncall", Value: map[string]any{"team": "x"}}}, s.Addons)
 	_, err = importing(t, api("{}"), content)
-	require.EqualError(t, err, `converge.yaml:6:117: addons[0].value: missing property 'team'; expected what the schema of example.com/oncall lets it be [against-schema]`)
+	require.EqualError(t, err, `converge.yaml:6:117: addons[0].value: missing property 'team'; expected a value that the schema of example.com/oncall allows [against-schema]`)
 	_, err = importing(t, "addonTypes: [{name: example.com/oncall}]\n"+api("{team: x}"), content)
-	require.EqualError(t, err, `converge.yaml:5:11: imports[0]: library org 3 has the type of addons "example.com/oncall" at org@3/converge.yaml:5, and so has converge.yaml:4; expected another name for one of them [duplicate-name]`)
+	require.EqualError(t, err, `converge.yaml:5:11: imports[0]: library org 3 declares the addon type "example.com/oncall" at org@3/converge.yaml:5, and so does converge.yaml:4; expected another name for one of them [duplicate-name]`)
 }
 
 // What an addon may hold is bounded.
@@ -107,5 +107,5 @@ func TestAddonsAreBounded_D1(t *testing.T) {
 	require.Equal(t, `addons: the service has 21 addons; expected at most 20 [too-large]`, problem(strings.Fields(strings.Repeat("{} ", 21))...))
 	_, err := intenttest.Load(strings.Replace(intenttest.Oncall, "maximum: 5", "items: {allOf: ["+strings.Repeat("false,", 2000)+"]}", 1) +
 		strings.Replace(intenttest.OncallService, "level: 2", "level: ["+strings.Repeat("0,", 4000)+"]", 1))
-	require.ErrorContains(t, err, "this has 4003 parts and its schema 2011, which multiply to more than 1000000")
+	require.ErrorContains(t, err, "this has 4003 parts and its schema 2011, and their product is more than 1000000")
 }

@@ -25,7 +25,7 @@ func (c *compiler) baseline(d of, b *config.Baseline) *entities.Baseline {
 		return nil
 	}
 	out := &entities.Baseline{Bypass: b.Bypass, Required: b.Required}
-	c.people(d, "baseline.bypass", b.Bypass, "; no such field for whoever an application lets")
+	c.people(d, "baseline.bypass", b.Bypass, "; omit the field to let each application decide")
 	checkUses(c, baselineUses(d.Decoder, b.Protections), c.checkProtection)
 	for n, use := range baselineUses(d.Decoder, b.Protections) {
 		out.Checks = append(out.Checks, c.baselineCheck(d, use, b.Protections[n]))
@@ -34,7 +34,7 @@ func (c *compiler) baseline(d of, b *config.Baseline) *entities.Baseline {
 	for n, a := range b.Approvals {
 		at := strict.Index("baseline.approvals", n)
 		if first[a.Name] && a.Name != "" {
-			c.report(d.Decoder, at+".name", strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("there are two approvals %q here", string(a.Name)), Expected: `another "name" for one of them`})
+			c.report(d.Decoder, at+".name", strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("two approvals here are named %q", string(a.Name)), Expected: `another "name" for one of them`})
 		}
 		first[a.Name] = true
 		out.Approvals = append(out.Approvals, entities.BaselineApproval{
@@ -68,7 +68,7 @@ func (c *compiler) baselineCheck(d of, use protectionUse, p config.BaselineProte
 	for _, kind := range use.Kinds() {
 		if !kind.Shared() {
 			c.report(use.d, use.at+"."+string(kind), strict.Fault{
-				Code: "bad-value", Message: fmt.Sprintf("%s needs something of an application's own", kind), Expected: strict.OneOf(sharedKinds()),
+				Code: "bad-value", Message: fmt.Sprintf("%s depends on an application", kind), Expected: strict.OneOf(sharedKinds()),
 			})
 			return entities.BaselineCheck{}
 		}
@@ -94,7 +94,7 @@ func (c *compiler) where(d of, at string, w *config.BaselineWhere) entities.Wher
 		return entities.Where{}
 	}
 	if len(w.Applications)+len(w.ReleaseChannels)+len(w.Runtimes) == 0 && !d.Faulty(at) {
-		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "nothing is selected", Expected: "applications, releaseChannels or runtimes; or no such field for all"})
+		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "nothing is selected", Expected: "applications, releaseChannels or runtimes; omit the field for all"})
 	}
 	c.patterns(d, at+".applications", w.Applications)
 	c.patterns(d, at+".releaseChannels", w.ReleaseChannels)
@@ -105,12 +105,12 @@ func (c *compiler) where(d of, at string, w *config.BaselineWhere) entities.Wher
 // patterns checks a list of names or name patterns.
 func (c *compiler) patterns(d of, at string, all []string) {
 	if len(all) == 0 && d.Has(at) && !d.Faulty(at) {
-		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "at least one, or no such field for all"})
+		c.report(d.Decoder, at, strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "at least one; omit the field for all"})
 	}
 	for n, pattern := range all {
 		location := strict.Index(at, n)
 		if _, err := path.Match(pattern, ""); (err != nil || pattern == "") && !d.Faulty(location) {
-			c.report(d.Decoder, location, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no pattern of names", strict.Clip(pattern)), Expected: "a name, or a pattern such as prod-*"})
+			c.report(d.Decoder, location, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid name pattern %q", strict.Clip(pattern)), Expected: "a name, or a pattern such as prod-*"})
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (c *compiler) beginners(d of, at string, grant config.InstallationAuthoriza
 	}
 	if !slices.Equal(grant.Verbs, []string{protocol.Publish}) && !d.Faulty(at+".verbs") {
 		c.report(d.Decoder, at+".applications", strict.Fault{
-			Code: "one-of", Message: "applications have other verbs of their own, which their own configurations grant", Expected: "verbs: [publish], in a grant of its own",
+			Code: "one-of", Message: "the configuration of each application grants the other verbs", Expected: "verbs: [publish] in a separate grant",
 		})
 	}
 	if len(grant.Runtimes) > 0 {

@@ -66,20 +66,20 @@ baseline:
 		Bypass: []string{"group:platform"}, Required: []string{"approve"},
 		Limits: entities.Limits{Services: 50, Channels: 10, RuntimesOf: []string{"platform"}},
 	}, rules.Baseline)
-	require.NoError(t, rules.Baseline.Check(), "what compiles is taken by the worker")
+	require.NoError(t, rules.Baseline.Check(), "the worker accepts compiled rules")
 }
 
 func TestMalformedBaseline_G2(t *testing.T) {
 	for text, want := range map[string]string{
-		"baseline: {protections: [{name: a, command: {command: [./ok]}}]}\n":                   "rules.yaml:3:45: baseline.protections[0].command: command needs something of an application's own; expected one of allowedTimes, deniedVersions, prometheus, alertmanager, http, cel, always [bad-value]",
-		"baseline: {protections: [{name: a}]}\n":                                               `rules.yaml:3:26: baseline.protections[0]: the protection does not say how it evaluates a release; expected "ref" or one of allowedTimes, deniedVersions, deniedCommits, prometheus, alertmanager, http, command, job, task, capacity, cel, compare, always [missing-field]`,
+		"baseline: {protections: [{name: a, command: {command: [./ok]}}]}\n":                   "rules.yaml:3:45: baseline.protections[0].command: command depends on an application; expected one of allowedTimes, deniedVersions, prometheus, alertmanager, http, cel, always [bad-value]",
+		"baseline: {protections: [{name: a}]}\n":                                               `rules.yaml:3:26: baseline.protections[0]: the protection has no kind; expected "ref" or one of allowedTimes, deniedVersions, deniedCommits, prometheus, alertmanager, http, command, job, task, capacity, cel, compare, always [missing-field]`,
 		"baseline: {protections: [{name: a, http: {url: \"http://x/${{ labels.tier }}\"}}]}\n": `rules.yaml:3:48: baseline.protections[0].http.url: there is no label "tier" [unknown-name]`,
-		"baseline: {approvals: [{name: a}, {name: a, minApprovers: 0}]}\n": `rules.yaml:3:42: baseline.approvals[1].name: there are two approvals "a" here; expected another "name" for one of them [duplicate-name]
-rules.yaml:3:59: baseline.approvals[1].minApprovers: 0 approvers would be none; expected at least 1 [bad-value]`,
-		"baseline: {approvals: [{name: a, where: {runtimes: [\"[\"]}}]}\n":                       `rules.yaml:3:53: baseline.approvals[0].where.runtimes[0]: "[" is no pattern of names; expected a name, or a pattern such as prod-* [bad-value]`,
-		"baseline: {approvals: [{name: a, where: {}}]}\n":                                        `rules.yaml:3:41: baseline.approvals[0].where: nothing is selected; expected applications, releaseChannels or runtimes; or no such field for all [missing-field]`,
+		"baseline: {approvals: [{name: a}, {name: a, minApprovers: 0}]}\n": `rules.yaml:3:42: baseline.approvals[1].name: two approvals here are named "a"; expected another "name" for one of them [duplicate-name]
+rules.yaml:3:59: baseline.approvals[1].minApprovers: 0 approvers are not enough; expected at least 1 [bad-value]`,
+		"baseline: {approvals: [{name: a, where: {runtimes: [\"[\"]}}]}\n":                       `rules.yaml:3:53: baseline.approvals[0].where.runtimes[0]: invalid name pattern "["; expected a name, or a pattern such as prod-* [bad-value]`,
+		"baseline: {approvals: [{name: a, where: {}}]}\n":                                        `rules.yaml:3:41: baseline.approvals[0].where: nothing is selected; expected applications, releaseChannels or runtimes; omit the field for all [missing-field]`,
 		"baseline: {limits: {services: 0}}\n":                                                    `rules.yaml:3:31: baseline.limits.services: 0 would allow nothing; expected at least 1 [bad-value]`,
-		"authorization:\n- {verbs: [pause, publish], applications: [shop], to: [alice]}\n":       `rules.yaml:4:43: authorization[0].applications: applications have other verbs of their own, which their own configurations grant; expected verbs: [publish], in a grant of its own [one-of]`,
+		"authorization:\n- {verbs: [pause, publish], applications: [shop], to: [alice]}\n":       `rules.yaml:4:43: authorization[0].applications: the configuration of each application grants the other verbs; expected verbs: [publish] in a separate grant [one-of]`,
 		"authorization:\n- {verbs: [publish], runtimes: [eu], applications: [a], to: [alice]}\n": `rules.yaml:4:52: authorization[0].applications: "runtimes" and "applications" are both given; expected one of them [one-of]`,
 	} {
 		_, err := rulesOf(text)
@@ -90,8 +90,8 @@ rules.yaml:3:59: baseline.approvals[1].minApprovers: 0 approvers would be none; 
 // No name of an application's own can be taken for one of the baseline, nor stand in its place.
 func TestBaselineHasNamesOfItsOwn_G2(t *testing.T) {
 	for text, want := range map[string]string{
-		"protections: [{name: baseline/year-end, always: {verdict: PASS}}]":                                                         `protections[0].name: "baseline/year-end" is no name`,
-		"releaseChannels: [{name: prod, runtimes: [{name: r}], preconditions: [{sharedManualApproval: {name: baseline/go-live}}]}]": `"baseline/go-live" is no name`,
+		"protections: [{name: baseline/year-end, always: {verdict: PASS}}]":                                                         `protections[0].name: invalid name "baseline/year-end"`,
+		"releaseChannels: [{name: prod, runtimes: [{name: r}], preconditions: [{sharedManualApproval: {name: baseline/go-live}}]}]": `invalid name "baseline/go-live"`,
 	} {
 		files := fstest.MapFS{"converge.yaml": &fstest.MapFile{Data: []byte("apiVersion: converge/v1\nkind: Application\nname: shop\n" + text + "\n")}}
 		_, err := LoadFS(files, "shop", config.Options{})

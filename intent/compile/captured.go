@@ -34,7 +34,7 @@ func (s *serviceCompiler) ownCaptures(app *config.Document[config.Application]) 
 	}
 	if rules := app.Spec.Plan; (rules == nil || len(rules.AgeRecipients) == 0) && !app.Faulty("plan") {
 		s.report(s.Decoder, at, strict.Fault{
-			Code: "missing-field", Message: "nothing says for whom these secrets are encrypted", Expected: `age recipients at "plan.ageRecipients" of the application, that of its workers among them`,
+			Code: "missing-field", Message: "there are no recipients for these secrets", Expected: `age recipients in "plan.ageRecipients" of the application, including the one of its workers`,
 		})
 	}
 	where := config.ExtensionRun{CommandRun: run.CommandRun}
@@ -43,7 +43,7 @@ func (s *serviceCompiler) ownCaptures(app *config.Document[config.Application]) 
 	}
 	if where.Job != nil || where.Task != nil {
 		s.report(s.Decoder, "setupCallback", strict.Fault{
-			Code: "one-of", Message: "what a Job or a task prints can be read where it runs, and this captures secrets", Expected: "a command on the worker's machine",
+			Code: "one-of", Message: "the output of a Job or a task can be read where it runs, and this one captures secrets", Expected: "a command on the worker's machine",
 		})
 	}
 }
@@ -53,7 +53,7 @@ func (c *compiler) checkRecipients(app *config.Document[config.Application]) {
 	for i, name := range app.Spec.Plan.AgeRecipients {
 		at := strict.Index("plan.ageRecipients", i)
 		if err := sops.CheckRecipient(name); err != nil && !app.Faulty(at) {
-			c.report(app.Decoder, at, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no age recipient", strict.Clip(name)), Expected: "one that begins with age1, as of age-keygen"})
+			c.report(app.Decoder, at, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("invalid age recipient %q", strict.Clip(name)), Expected: "one that begins with age1, from age-keygen"})
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (c *compiler) notCaptured(channel, service, name string) *strict.Fault {
 	case at < 0:
 		fault = unknownDocument("service", service, strict.Keys(c.goes))
 	case c.works[channel] == nil || !slices.Contains(c.goes[service], channel):
-		fault = strict.Fault{Code: "not-captured", Message: fmt.Sprintf("nothing is captured of service %q in this release channel", service), Expected: "a service that a plan deploys there"}
+		fault = strict.Fault{Code: "not-captured", Message: fmt.Sprintf("nothing is captured from service %q in this release channel", service), Expected: "a service that a plan deploys there"}
 	default:
 		var names []string
 		if run := c.config.Services[at].Spec.SetupCallback; run != nil {
@@ -75,9 +75,9 @@ func (c *compiler) notCaptured(channel, service, name string) *strict.Fault {
 		if slices.Contains(names, name) {
 			return nil
 		}
-		fault = strict.Unknown("not-captured", fmt.Sprintf("no %q is captured of service %q", name, service), name, names)
+		fault = strict.Unknown("not-captured", fmt.Sprintf("no secret %q is captured from service %q", name, service), name, names)
 		if len(names) == 0 {
-			fault.Expected = `it among "captures" of its "setupCallback"`
+			fault.Expected = `a secret in "captures" of its "setupCallback"`
 		}
 	}
 	return &fault
@@ -139,6 +139,6 @@ var afterCallback = []plan.Kind{plan.Sync, plan.Redeploy, plan.Reconcile}
 // inTime rejects a captured secret in a command that may run before the capture.
 func (c *compiler) inTime(use extensionUse, kind plan.Kind, run entities.Extension) {
 	if !slices.Contains(afterCallback, kind) && usesCaptured(c.definitions.extensions[run.Definition]) {
-		c.report(use.d, use.at, strict.Fault{Code: "not-captured", Message: "this runs before anything is captured", Expected: "it in a reconciler, or where an aggregator is given what others have"})
+		c.report(use.d, use.at, strict.Fault{Code: "not-captured", Message: "this runs before anything is captured", Expected: "a secret in a reconciler or in the sync of an aggregator"})
 	}
 }

@@ -57,7 +57,7 @@ func (c *compiler) renamedChannels(app *config.Document[config.Application], dec
 	from := map[config.Name]config.Name{}
 	for i, channel := range app.Spec.ReleaseChannels {
 		old := channel.RenamedFrom
-		fault := strict.Fault{Code: "bad-value", Expected: "the name that this one had before, and that no other one has"}
+		fault := strict.Fault{Code: "bad-value", Expected: "its former name, which nothing else has"}
 		switch place, still := declared[old]; {
 		case old == "":
 			continue
@@ -101,7 +101,7 @@ func (c *compiler) plainMap(d *strict.Decoder, path, what string, entries map[st
 		at := strict.Key(path, key)
 		if !keyRE.MatchString(key) || len(key) > 63 {
 			c.report(d, at, strict.Fault{
-				Code: "bad-name", Message: fmt.Sprintf("%q is no name of a %s", strict.Clip(key), what),
+				Code: "bad-name", Message: fmt.Sprintf("%q is not a valid name of a %s", strict.Clip(key), what),
 				Expected: "letters, digits and . _ / - between them, at most 63",
 			})
 		}
@@ -113,8 +113,8 @@ func (c *compiler) plainMap(d *strict.Decoder, path, what string, entries map[st
 func (c *compiler) noSubstitution(d *strict.Decoder, path, where, text string) {
 	if config.HasSubstitution(text) {
 		c.report(d, path, strict.Fault{
-			Code: "no-substitution", Message: fmt.Sprintf("nothing is substituted in %s", where),
-			Expected: `text without "${{"; a service's parameters and custom.env take it`,
+			Code: "no-substitution", Message: fmt.Sprintf("substitution is not supported in %s", where),
+			Expected: `text without "${{"; a service's parameters and custom.env support it`,
 		})
 	}
 }
@@ -129,7 +129,7 @@ func (c *compiler) channelRuntimes(app *config.Document[config.Application], pat
 	for i, ref := range channel.Runtimes {
 		at := strict.Index(path+".runtimes", i)
 		if ref.Name == "" && !app.Has(at+".name") && !app.Faulty(at) {
-			c.report(app.Decoder, at, strict.Fault{Code: "missing-field", Message: "it is not said which runtime is meant", Expected: `"name" or "selector"`})
+			c.report(app.Decoder, at, strict.Fault{Code: "missing-field", Message: "no runtime is named", Expected: `"name" or "selector"`})
 			continue
 		}
 		if seen[ref.Name] {
@@ -165,10 +165,10 @@ func (c *compiler) mayUse(app *config.Document[config.Application], at string, r
 	switch {
 	case account == "" || app.Faulty(at+".serviceAccount"):
 	case runtime.Kind != entities.RuntimeKubernetes:
-		c.report(app.Decoder, at+".serviceAccount", strict.Fault{Code: "wrong-kind", Message: fmt.Sprintf("runtime %q is no cluster", runtime.Name), Expected: "no service account"})
+		c.report(app.Decoder, at+".serviceAccount", strict.Fault{Code: "wrong-kind", Message: fmt.Sprintf("runtime %q is not a cluster", runtime.Name), Expected: "no service account"})
 		return
 	case !accountRE.MatchString(account):
-		c.report(app.Decoder, at+".serviceAccount", strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no service account", account), Expected: "its name, or NAMESPACE/NAME"})
+		c.report(app.Decoder, at+".serviceAccount", strict.Fault{Code: "bad-name", Message: fmt.Sprintf("invalid service account %q", account), Expected: "its name, or NAMESPACE/NAME"})
 		return
 	}
 	if runtime.Owner == "" { // defined in this configuration
@@ -193,7 +193,7 @@ func (c *compiler) movedFrom(app *config.Document[config.Application], at string
 		return nil
 	case from.Runtime == ref.Name:
 		c.report(app.Decoder, at+".movedFrom.runtime", strict.Fault{
-			Code: "bad-value", Message: fmt.Sprintf("runtime %q is the one that services move to", string(ref.Name)), Expected: "the one that they were on before",
+			Code: "bad-value", Message: fmt.Sprintf("runtime %q is the runtime that services move to", string(ref.Name)), Expected: "their previous runtime",
 		})
 		return nil
 	default:
@@ -220,7 +220,7 @@ func (c *compiler) channelNames() []string {
 
 func (c *compiler) unknownChannel(name config.Name, among []string) strict.Fault {
 	if slices.Contains(c.channelNames(), string(name)) {
-		return strict.Fault{Code: "unknown-channel", Message: fmt.Sprintf("the service does not go to release channel %q", string(name)), Expected: strict.OneOf(among)}
+		return strict.Fault{Code: "unknown-channel", Message: fmt.Sprintf("the service is not deployed to release channel %q", string(name)), Expected: strict.OneOf(among)}
 	}
 	return strict.Unknown("unknown-channel", fmt.Sprintf("no release channel %q", string(name)), string(name), among)
 }
@@ -249,7 +249,7 @@ func (c *compiler) choose(d *strict.Decoder, path string, from choice) []string 
 	case byName && bySelector:
 		c.report(d, path, strict.Fault{Code: "one-of", Message: `"releaseChannel" and "selector" are both given`, Expected: "one of them"})
 	case !byName && !bySelector:
-		c.report(d, path, strict.Fault{Code: "one-of", Message: "it is not said which release channel is meant", Expected: `"releaseChannel" or "selector"`})
+		c.report(d, path, strict.Fault{Code: "one-of", Message: "no release channel is named", Expected: `"releaseChannel" or "selector"`})
 	case byName && name.Check() != nil: // already reported by the decoder
 	case byName && slices.Contains(among, string(name)):
 		return []string{string(name)}
@@ -338,12 +338,12 @@ func (s *serviceCompiler) pick(channel string, d *draft) (runtimeRef, bool) {
 	if s.partial || s.misnamed || s.config.Application.Faulty("releaseChannels") || s.unresolved(channel) {
 		return runtimeRef{}, false
 	}
-	fault := strict.Fault{Code: "no-runtime", Message: "no runtime can run this service", Expected: "a runtime there, or the service to leave the release channel out"}
+	fault := strict.Fault{Code: "no-runtime", Message: "no runtime can run this service", Expected: "a runtime there, or the service without this release channel"}
 	if len(refs) > 0 {
-		fault.Expected = fmt.Sprintf("one of kind %s there, or the service to leave the release channel out", d.wants())
+		fault.Expected = fmt.Sprintf("one of kind %s there, or the service without this release channel", d.wants())
 	}
 	if len(fitting) > 1 {
-		fault = strict.Fault{Code: "ambiguous-runtime", Message: "several runtimes could run this service", Expected: `"runtime" to be ` + strict.OneOf(namesOf(fitting))}
+		fault = strict.Fault{Code: "ambiguous-runtime", Message: "several runtimes can run this service", Expected: `"runtime" to be ` + strict.OneOf(namesOf(fitting))}
 	}
 	s.reportIn(s.Decoder, "runtime", channel, substitute.Trouble{InChannel: true, Fault: fault})
 	return runtimeRef{}, false
@@ -386,14 +386,14 @@ func (d *draft) misfit(kind entities.RuntimeKind) *located[strict.Fault] {
 	}
 	switch {
 	case kind == entities.RuntimeKubernetes && d.customAt != "":
-		return &located[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: "runs no commands", Expected: `"kubernetes" instead of "custom"`}, d.customAt}
+		return &located[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: "does not run commands", Expected: `"kubernetes" instead of "custom"`}, d.customAt}
 	case kind == entities.RuntimeKubernetes && d.kubernetes == nil:
 		return &located[strict.Fault]{strict.Fault{
-			Code: "missing-field", Message: "does not know what the service is made of",
+			Code: "missing-field", Message: "gets nothing to deploy",
 			Expected: `"kubernetes" with manifests, a kustomization or a chart`,
 		}, "kubernetes"}
 	case kind == entities.RuntimeCustom && d.kubernetes != nil:
-		return &located[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: "takes no objects", Expected: `"custom" instead of "kubernetes", or a runtime of kind kubernetes`}, d.kubernetes.at}
+		return &located[strict.Fault]{strict.Fault{Code: "wrong-kind", Message: "does not accept objects", Expected: `"custom" instead of "kubernetes", or a runtime of kind kubernetes`}, d.kubernetes.at}
 	}
 	return nil
 }

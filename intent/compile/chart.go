@@ -67,7 +67,7 @@ func (b *objectSet) chart(doc *incarnation.Kubernetes) {
 	}
 	if h.chart.v.Chart == "" {
 		if !b.Faulty(h.at) {
-			b.fail(h.at, strict.Fault{Code: "missing-field", Message: "it is not said which chart is meant", Expected: `"chart"`})
+			b.fail(h.at, strict.Fault{Code: "missing-field", Message: "no chart is named", Expected: `"chart"`})
 		}
 		return
 	}
@@ -89,7 +89,7 @@ func (b *objectSet) chart(doc *incarnation.Kubernetes) {
 		}
 	}
 	if len(release.Name) > maxReleaseName {
-		b.fail(h.at, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is too long for the name of a Helm release", release.Name), Expected: fmt.Sprintf(`"releaseName" of at most %d characters`, maxReleaseName)})
+		b.fail(h.at, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is too long for a Helm release name", release.Name), Expected: fmt.Sprintf(`"releaseName" of at most %d characters`, maxReleaseName)})
 		return
 	}
 	rendered := b.inputs.Render(b.chartKey(h), chart, release)
@@ -162,7 +162,7 @@ func (f *valuesFiller) fill(path string, v any) any {
 		all := make(map[string]any, len(x))
 		for _, key := range strict.Keys(x) {
 			if config.HasSubstitution(key) {
-				f.wrong(strict.Key(path, key), substitute.Trouble{Fault: strict.Fault{Code: "no-substitution", Message: "nothing is substituted in a key", Expected: `a key without "${{"`}})
+				f.wrong(strict.Key(path, key), substitute.Trouble{Fault: strict.Fault{Code: "no-substitution", Message: "substitution is not supported in a key", Expected: `a key without "${{"`}})
 			}
 			all[key] = f.fill(strict.Key(path, key), x[key])
 		}

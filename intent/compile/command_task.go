@@ -33,12 +33,12 @@ func (c *compiler) commandTask(d *strict.Decoder, at string, task *config.Comman
 		c.report(d, strict.Field(at, "capacityProvider"), strict.Fault{Code: "one-of", Message: `"launchType" and "capacityProvider" are both given`, Expected: "one of them"})
 	}
 	if len(task.Subnets) == 0 {
-		const unused = "it belongs to the network of subnets, and there are none"
+		const unused = "it requires subnets, and there are none"
 		bad("securityGroups", unused)
 		bad("assignPublicIp", unused)
 	}
 	if task.Wrapper != "" && (!path.IsAbs(task.Wrapper) || strings.HasSuffix(task.Wrapper, "/")) {
-		bad("wrapper", "%q is no absolute path in the image, such as /converge-wrapper", task.Wrapper)
+		bad("wrapper", "%q is not an absolute path in the image, such as /converge-wrapper", task.Wrapper)
 	}
 	return taskEntity(task)
 }
@@ -61,8 +61,8 @@ func (c *compiler) oneTaskOrJob(d *strict.Decoder, at string, job *config.Comman
 // openSecret reports a secret in an ECS task, where everybody who may describe the task could read it.
 func openSecret(name string) strict.Fault {
 	return strict.Fault{
-		Code: "bad-value", Message: fmt.Sprintf("%s is a secret, and the environment of a task can be read in its description", name),
-		Expected: `it among the "secrets" of the task definition's container, which ECS reads from Secrets Manager or SSM`,
+		Code: "bad-value", Message: fmt.Sprintf("%s is a secret, and the description of a task shows its environment", name),
+		Expected: `a secret in "secrets" of the task definition's container, which ECS reads from Secrets Manager or SSM`,
 	}
 }
 

@@ -33,7 +33,7 @@ func (f *filling) compare(at string, c *config.CompareProtection) *entities.Comp
 	alpha := allowed{func(v float64) bool { return v > 0 && v < 1 }, "more than 0, and less than 1"}
 	tolerance := allowed{func(v float64) bool { return v >= 0 && v < 1000 }, "at least 0, and less than 1000"}
 	if c.Direction == "decrease" {
-		tolerance = allowed{func(v float64) bool { return v >= 0 && v <= 1 }, "at least 0, and at most 1: nothing falls by more"}
+		tolerance = allowed{func(v float64) bool { return v >= 0 && v <= 1 }, "at least 0, and at most 1: a value cannot fall by more"}
 	}
 	source, control := at+".prometheus", at+".control"
 	check := &entities.CompareCheck{
@@ -64,18 +64,18 @@ func (f *filling) comparable(at string, c *config.CompareProtection, check *enti
 	within, both := int(check.Deadline/max(check.Step, 1)), c.Control.Query != ""
 	switch {
 	case both == (check.Offset > 0):
-		refuse(at+".control", "one-of", "what it is compared with is said by a query or by an offset", `one of "query" and "offset"`)
+		refuse(at+".control", "one-of", "the control group needs either a query or an offset", `one of "query" and "offset"`)
 	case both && (c.Control.Total == "") != (c.Prometheus.Total == ""), !both && c.Control.Total != "":
 		refuse(at+".control", "one-of", "samples cannot be compared with shares", `"total" for both, or for none`)
 	case check.Deadline < check.For:
-		refuse(at+".deadline", "bad-value", fmt.Sprintf("%s is before the first look", check.Deadline), fmt.Sprintf("at least %s", check.For))
+		refuse(at+".deadline", "bad-value", fmt.Sprintf("%s is before the first evaluation", check.Deadline), fmt.Sprintf("at least %s", check.For))
 	case c.Prometheus.Total != "" && c.Step.Or(0) > 0:
-		refuse(at+".step", "one-of", "shares are of all the time, without steps", `no "step" beside "total"`)
+		refuse(at+".step", "one-of", "shares cover the whole time, without steps", `no "step" with "total"`)
 	case c.Prometheus.Total != "":
 	case c.Step.Or(0) > check.For:
-		refuse(at+".step", "bad-value", fmt.Sprintf("%s is longer than samples are taken", check.Step), fmt.Sprintf("at most %s", check.For))
+		refuse(at+".step", "bad-value", fmt.Sprintf("%s is longer than the sampling", check.Step), fmt.Sprintf("at most %s", check.For))
 	case within < check.MinSamples:
-		refuse(at, "bad-value", fmt.Sprintf("there are %d samples by the deadline, and minSamples is %d: it would never tell", within, check.MinSamples), `a shorter "step", a later "deadline" or fewer "minSamples"`)
+		refuse(at, "bad-value", fmt.Sprintf("there are %d samples by the deadline, and minSamples is %d: there would be no result", within, check.MinSamples), `a shorter "step", a later "deadline" or fewer "minSamples"`)
 	case within > mostSamples:
 		refuse(at, "bad-value", fmt.Sprintf("there are %d samples by the deadline", within), fmt.Sprintf(`at most %d, by a longer "step"`, mostSamples))
 	}
@@ -90,9 +90,9 @@ func compared(c *config.CompareProtection) func(string) *strict.Fault {
 		case strings.TrimSpace(query) == "":
 			return notEmpty("a query in PromQL")(query)
 		case c.Prometheus.Total != "" && !strings.Contains(query, ranged):
-			return &strict.Fault{Code: "bad-value", Message: "this counts something else than what is looked at", Expected: "a query with [$__range], as in sum(increase(errors_total[$__range]))"}
+			return &strict.Fault{Code: "bad-value", Message: "this query does not count over the compared time", Expected: "a query with [$__range], as in sum(increase(errors_total[$__range]))"}
 		case c.Prometheus.Total == "" && strings.Contains(query, ranged):
-			return &strict.Fault{Code: "bad-value", Message: "samples are no counts, and have no $__range", Expected: `a time such as 1m, or "total" too`}
+			return &strict.Fault{Code: "bad-value", Message: "a query for samples cannot use $__range", Expected: `a time such as 1m, or "total" too`}
 		case c.Control.Offset != "" && c.Control.Query == "":
 			return timeless(query)
 		}
@@ -103,7 +103,7 @@ func compared(c *config.CompareProtection) func(string) *strict.Fault {
 // timeless rejects a query of the past that names the new version.
 func timeless(text string) *strict.Fault {
 	return strict.Unless(!strings.Contains(text, "${{ version }}") && !strings.Contains(text, "${{ fullVersion }}"), "bad-value",
-		"%s was not there yet, so long before", "this version", "what names no version, as it is asked of the past too")
+		"%s did not exist at that time", "this version", "a query without the version, because it also queries the past")
 }
 
 // allowed is the range of valid numbers.
@@ -142,13 +142,13 @@ func (s *serviceCompiler) comparison(f *filling, in *substitute.Scope, use prote
 		s.reportIn(use.d, use.at, in.Channel, substitute.Trouble{InChannel: true, Fault: fault})
 	}
 	if !use.after {
-		refuse(strict.Fault{Code: "bad-value", Message: "there is nothing to compare before the objects are stable", Expected: `this under "postconditions"`})
+		refuse(strict.Fault{Code: "bad-value", Message: "there is nothing to compare before the objects are stable", Expected: `the comparison under "postconditions"`})
 	}
 	check.Comparisons *= s.comparisons
 	plan := stats.Plan{Direction: stats.Direction(check.Direction), Alpha: check.Alpha, Comparisons: check.Comparisons, MinSamples: check.MinSamples}
 	if least := plan.Least(); least > check.MinSamples && check.Alpha > 0 && !f.d.Faulty(f.at) {
 		refuse(strict.Fault{
-			Code: "bad-value", Message: fmt.Sprintf("%d samples cannot tell of anything with alpha %g over %d", check.MinSamples, check.Alpha, check.Comparisons),
+			Code: "bad-value", Message: fmt.Sprintf("%d samples cannot show a difference with alpha %g over %d", check.MinSamples, check.Alpha, check.Comparisons),
 			Expected: fmt.Sprintf(`"minSamples" of at least %d`, least),
 		})
 	}

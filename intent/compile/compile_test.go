@@ -234,7 +234,7 @@ func TestAssetsAreBounded_D1(t *testing.T) {
 	require.EqualError(t, err, `shop.converge.yaml:57:56: custom.files[0]: routes/rules.json has 150001 bytes; expected at most 150000 [too-large]`)
 	_, err = intenttest.Load(strings.Replace(intenttest.ShopText(t), "[./routes/rules.json]", "[./routes/rules.json, ./routes/more.json]", 1),
 		"routes/rules.json", long, "routes/more.json", long)
-	require.EqualError(t, err, `shop.converge.yaml:53:7: name: service routes has 180025 bytes, 180000 of them files, in release channels staging, prod-eu, prod-us; expected at most 150000; refer to what is larger instead of carrying it [too-large]`)
+	require.EqualError(t, err, `shop.converge.yaml:53:7: name: service routes has 180025 bytes, 180000 of them files, in release channels staging, prod-eu, prod-us; expected at most 150000; refer to larger content instead of including it [too-large]`)
 	_, err = intenttest.Load(strings.Replace(intenttest.ShopText(t), "A shop, reduced to what works.", long+long, 1), "routes/rules.json", "")
 	require.ErrorContains(t, err, "name: application shop has 18")
 }
@@ -254,7 +254,7 @@ func TestSpecsAreBounded(t *testing.T) {
 	require.ErrorContains(t, err, "shop.converge.yaml:308:48: name: the rules of service web have ")
 	require.ErrorContains(t, err, "; expected at most 32768: fewer release channels, labels, preconditions or protections [spec-too-large]")
 	err = withChannels(501, func(int) string { return "" })
-	require.EqualError(t, err, "shop.converge.yaml:509:48: name: service web goes to 501 release channels; expected at most 500 [too-many-channels]")
+	require.EqualError(t, err, "shop.converge.yaml:509:48: name: service web has 501 release channels; expected at most 500 [too-many-channels]")
 	require.NoError(t, withChannels(500, func(int) string { return "" }))
 }
 
@@ -274,7 +274,7 @@ func TestChecksAreBounded_F8(t *testing.T) {
 		return err
 	}
 	require.EqualError(t, withChecks(1, 41),
-		"shop.converge.yaml:9:48: name: release channel c0 asks 41 checks of service web; expected at most 40: fewer protections, preconditions or dependencies [too-many-checks]")
+		"shop.converge.yaml:9:48: name: release channel c0 has 41 checks of service web; expected at most 40: fewer protections, preconditions or dependencies [too-many-checks]")
 	require.NoError(t, withChecks(15, 40))
 	require.ErrorContains(t, withChecks(50, 40), "fewer release channels, labels, preconditions or protections [spec-too-large]")
 }

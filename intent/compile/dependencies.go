@@ -96,7 +96,7 @@ func (c *compiler) other(d *strict.Decoder, at string, service, channel config.N
 		c.report(d, at+".releaseChannel", c.unknownChannel(channel, c.channelNames()))
 	case !slices.Contains(channels, string(channel)):
 		c.report(d, at+".releaseChannel", strict.Fault{
-			Code: "unknown-channel", Message: fmt.Sprintf("service %q does not go to release channel %q", string(service), string(channel)), Expected: strict.OneOf(channels),
+			Code: "unknown-channel", Message: fmt.Sprintf("service %q is not deployed to release channel %q", string(service), string(channel)), Expected: strict.OneOf(channels),
 		})
 	default:
 		return true
@@ -162,7 +162,7 @@ func (s *serviceCompiler) dependencies() {
 			s.report(s.Decoder, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("the service has the dependency %q twice", made.id())})
 		case !elsewhere && given.ReleaseChannel == "" && !slices.ContainsFunc(s.channels, func(name string) bool { return slices.Contains(s.goes[string(given.Service)], name) }):
 			s.report(s.Decoder, at+".service", strict.Fault{
-				Code: "no-match", Message: fmt.Sprintf("no release channel has both %s and %s", s.Spec.Name, given.Service), Expected: `"releaseChannel" to say where to look`,
+				Code: "no-match", Message: fmt.Sprintf("no release channel has both %s and %s", s.Spec.Name, given.Service), Expected: `"releaseChannel" of the other service`,
 			})
 		default:
 			s.capacityRule(at, given, elsewhere)
@@ -182,7 +182,7 @@ func (s *serviceCompiler) capacityRule(at string, given config.Dependency, elsew
 		return
 	}
 	if given.Parameter == "" {
-		s.report(s.Decoder, at+".parameter", strict.Fault{Code: "missing-field", Message: `"parameter" is missing`, Expected: "the parameter that says the capacity of this service"})
+		s.report(s.Decoder, at+".parameter", strict.Fault{Code: "missing-field", Message: `"parameter" is missing`, Expected: "the parameter with the capacity of this service"})
 	} else if fault := s.numeric(string(s.Spec.Name), given.Parameter); fault != nil {
 		s.report(s.Decoder, at+".parameter", *fault)
 	}
@@ -192,7 +192,7 @@ func (s *serviceCompiler) capacityRule(at string, given config.Dependency, elsew
 		}
 	}
 	if given.First == "" {
-		s.report(s.Decoder, at+".first", strict.Fault{Code: "missing-field", Message: `"first" is missing`, Expected: "when this service goes before the other: growing or shrinking"})
+		s.report(s.Decoder, at+".first", strict.Fault{Code: "missing-field", Message: `"first" is missing`, Expected: "when this service is deployed before the other: growing or shrinking"})
 	}
 }
 
@@ -246,7 +246,7 @@ func (c *compiler) deadlocks() {
 			if o.by.kind == e.by.kind && o.from == e.to && o.to == e.from && o.by.on.First == e.by.on.First && e.by.on.First != "" && !reported[pair] {
 				reported[pair] = true
 				c.report(e.by.d, e.by.at+".first", strict.Fault{
-					Code: "deadlock", Message: fmt.Sprintf("services %s would both go first when %s, and each wait for the other", pair, e.by.on.First),
+					Code: "deadlock", Message: fmt.Sprintf("services %s would both be first when %s, and wait for each other", pair, e.by.on.First),
 					Expected: "one of them first when growing, the other when shrinking",
 				})
 			}
@@ -308,7 +308,7 @@ func (c *compiler) reportCycle(cycle []edge, reported map[string]bool) {
 		text += fmt.Sprintf(" (%s, %s)", e.by.id(), e.by.d.Place(e.by.at))
 	}
 	c.report(cycle[0].by.d, cycle[0].by.at, strict.Fault{
-		Code: "cycle", Message: "services wait for each other, and would all stand still once all of them are ill, or have a release to come: " + text,
-		Expected: "one of these conditions less, or one that looks at another release channel",
+		Code: "cycle", Message: "services wait for each other, and would block each other when all are unhealthy or have a waiting release: " + text,
+		Expected: "one of these conditions less, or one for another release channel",
 	})
 }

@@ -53,14 +53,14 @@ func (d *draft) ecsMisfit(kind entities.RuntimeKind) *located[strict.Fault] {
 	case kind == entities.RuntimeFake:
 		return nil
 	case kind != entities.RuntimeECS:
-		return wrong(d.ecs.at, "takes no task definition", fmt.Sprintf("%q instead of \"ecs\", or a runtime of kind ecs", string(kind)))
+		return wrong(d.ecs.at, "does not accept a task definition", fmt.Sprintf("%q instead of \"ecs\", or a runtime of kind ecs", string(kind)))
 	case d.customAt != "":
-		return wrong(d.customAt, "runs no commands", `"ecs" instead of "custom"`)
+		return wrong(d.customAt, "does not run commands", `"ecs" instead of "custom"`)
 	case d.kubernetes != nil:
-		return wrong(d.kubernetes.at, "takes no objects", `"ecs" instead of "kubernetes"`)
+		return wrong(d.kubernetes.at, "does not accept objects", `"ecs" instead of "kubernetes"`)
 	case d.ecs == nil:
 		return &located[strict.Fault]{strict.Fault{
-			Code: "missing-field", Message: "does not know what the service is made of", Expected: `"ecs" with a task definition and a service`,
+			Code: "missing-field", Message: "gets nothing to deploy", Expected: `"ecs" with a task definition and a service`,
 		}, "ecs"}
 	}
 	return nil
@@ -83,7 +83,7 @@ func (c *compiler) ecsCluster(d *strict.Decoder, at, where string, e config.ECSC
 		c.report(d, cluster, strict.Fault{Code: "missing-field", Message: "no cluster is named", Expected: "its name or its ARN"})
 	}
 	if to, err := url.Parse(e.Endpoint); e.Endpoint != "" && (err != nil || to.Host == "" || to.Scheme != "https" && to.Scheme != "http") {
-		c.report(d, strict.Field(at, "endpoint"), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no address", strict.Clip(e.Endpoint)), Expected: "such as https://ecs.eu-west-1.amazonaws.com"})
+		c.report(d, strict.Field(at, "endpoint"), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid address %q", strict.Clip(e.Endpoint)), Expected: "such as https://ecs.eu-west-1.amazonaws.com"})
 	}
 }
 

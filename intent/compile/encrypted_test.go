@@ -60,7 +60,7 @@ func TestEncryptedManifestStaysEncrypted_G5(t *testing.T) {
 
 	again := intenttest.Text(t, cluster("kubernetes: {manifests: [db.yaml]}"), "db.yaml", encrypted(t, "again.yaml"))
 	require.Equal(t, decrypted(t, compiled), decrypted(t, again))
-	require.NotEqual(t, compiled.Incarnation.Hash(), again.Incarnation.Hash(), "nobody can know without a key that it holds the same")
+	require.NotEqual(t, compiled.Incarnation.Hash(), again.Incarnation.Hash(), "equal content is not visible without a key")
 	moved := intenttest.Text(t, cluster("kubernetes: {manifests: ['other/*.yaml']}"), "other/b.yaml", text)
 	require.Equal(t, bundle.Digest(), moved.Bundles[0].Digest())
 }
@@ -100,30 +100,30 @@ func TestEncryptedWhereItCannotBe_G5(t *testing.T) {
 		body  string
 		files []string
 	}{
-		"v.yaml is encrypted by SOPS, and a chart is rendered where there is no key": {
+		"v.yaml is encrypted by SOPS, and charts are rendered without keys": {
 			"kubernetes: {helm: {chart: chart, valuesFiles: [v.yaml]}}", append(chart, configMap("a"), "v.yaml", encrypted(t, "values.yaml")),
 		},
-		"this is encrypted by SOPS, and the file that SOPS encrypted is not at hand": {
+		"this is encrypted by SOPS, and the file that SOPS encrypted is missing": {
 			"kubernetes: {helm: {chart: chart}}", append(chart, secret),
 		},
 		"Secret/db: this is encrypted by SOPS, and the file": {"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", without}},
-		"this is encrypted by SOPS, and what is decrypted of it would be shown in plans and drift; expected a Secret": {
+		"this is encrypted by SOPS, and its decrypted content would be shown in plans and drift; expected a Secret": {
 			"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", encrypted(t, "config.yaml")},
 		},
-		"a.yaml is encrypted by SOPS, and cannot be used: apiVersion is encrypted, and of a Secret": {
+		"a.yaml is encrypted by SOPS, and cannot be used: apiVersion is encrypted, and in a Secret": {
 			"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", encrypted(t, "whole.yaml")},
 		},
 		"a.yaml is encrypted by SOPS, and cannot be used: it is encrypted for pgp only": {
 			"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", hostile(t, "pgp.yaml")},
 		},
 		"SOPS encrypted nothing in this Secret": {"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", nothing(secret)}},
-		"Secret/db metadata.labels.tier: nothing is substituted in what SOPS encrypted, since its MAC covers all of it": {
+		"Secret/db metadata.labels.tier: substitution is not supported in a file that SOPS encrypted, because its MAC covers all of it": {
 			"kubernetes: {manifests: [a.yaml]}", []string{"a.yaml", strings.Replace(secret, "tier: back", `tier: "${{ version }}"`, 1)},
 		},
-		"data[\"s.yaml\"] (kustomization k): this is a file that SOPS encrypted, and would be applied as it is": {
+		"data[\"s.yaml\"] (kustomization k): this is a file that SOPS encrypted, and it would be applied without decryption": {
 			"kubernetes: {kustomize: k}", []string{"k/kustomization.yaml", "secretGenerator: [{name: a, files: [s.yaml]}]", "k/s.yaml", secret},
 		},
-		"Secret/db (kustomization k): stringData.admin is encrypted, and not so in the file that SOPS encrypted; expected the values of k/a.yaml": {
+		"Secret/db (kustomization k): stringData.admin differs from its encrypted value in the file that SOPS encrypted; expected the values of k/a.yaml": {
 			"kubernetes: {kustomize: k}", []string{"k/kustomization.yaml", "{resources: [a.yaml], patches: [{target: {name: db}, patch: '[{\"op\": \"move\", \"from\": \"/stringData/user\", \"path\": \"/stringData/admin\"}]'}]}", "k/a.yaml", secret},
 		},
 	} {

@@ -51,7 +51,7 @@ func (c *compiler) defineExtensions() {
 		c.extensions[string(doc.Spec.Name)] = e
 		c.checkParameters(e.declared())
 		if !doc.Has("command") {
-			c.report(doc.Decoder, "command", strict.Fault{Code: "missing-field", Message: "the extension does not say what it runs", Expected: `"command"`})
+			c.report(doc.Decoder, "command", strict.Fault{Code: "missing-field", Message: "the extension has nothing to run", Expected: `"command"`})
 		}
 		c.checkRun(&filling{c: c, d: doc.Decoder}, doc.Spec.ExtensionRun)
 	}
@@ -87,12 +87,12 @@ func (c *compiler) checkExtension(use extensionUse) {
 	case use.Ref != "":
 		c.checkExtensionRef(use)
 	case !use.d.Has(use.at+".command") && !use.d.Faulty(use.at+".ref"):
-		c.report(use.d, use.at, strict.Fault{Code: "missing-field", Message: fmt.Sprintf("the %s does not say what it runs", use.what), Expected: `"ref" or "command"`})
+		c.report(use.d, use.at, strict.Fault{Code: "missing-field", Message: fmt.Sprintf("the %s has nothing to run", use.what), Expected: `"ref" or "command"`})
 	case use.d.Has(use.at + ".parameters"):
-		c.report(use.d, use.at+".parameters", strict.Fault{Code: "one-of", Message: "there is nothing to give parameters to", Expected: `"ref" with them`})
+		c.report(use.d, use.at+".parameters", strict.Fault{Code: "one-of", Message: "parameters need a reference", Expected: `"ref" with them`})
 	}
 	if use.Ref == "" && use.Name == "" && !use.d.Faulty(use.at) {
-		c.report(use.d, use.at+".name", strict.Fault{Code: "missing-field", Message: `"name" is missing`, Expected: "what status shows"})
+		c.report(use.d, use.at+".name", strict.Fault{Code: "missing-field", Message: `"name" is missing`, Expected: "the name in converge status"})
 	}
 	c.checkRun(&filling{c: c, d: use.d, at: use.at}, use.ExtensionRun)
 	c.atLeast(use.d, use.at+".every", use.Every, span{0, time.Second})
@@ -151,12 +151,12 @@ func (s *serviceCompiler) dependsOn(channel string, all []extensionUse) {
 				s.reportIn(use.d, at, channel, substitute.Trouble{Fault: fault, InChannel: true})
 			case use.Lifecycle == config.ExtensionStage(entities.OnRollback) && all[of].stage() < use.stage() && all[of].stage() >= 0:
 				s.reportIn(use.d, at, channel, substitute.Trouble{Fault: strict.Fault{
-					Code: "bad-value", Message: fmt.Sprintf("extension %q runs at rollback, where %q may never have run", use.id, name), Expected: "one of rollback",
+					Code: "bad-value", Message: fmt.Sprintf("extension %q runs at rollback, where %q may never have run", use.id, name), Expected: "an extension at rollback",
 				}})
 			case all[of].stage() > use.stage() && use.stage() >= 0:
 				s.reportIn(use.d, at, channel, substitute.Trouble{Fault: strict.Fault{
 					Code: "cycle", Message: fmt.Sprintf("extension %q runs at %s and would wait for %q, which runs later, at %s", use.id, use.Lifecycle, name, all[of].Lifecycle),
-					Expected: "one of the same stage or an earlier one",
+					Expected: "an extension at the same stage or an earlier one",
 				}})
 			}
 		}
@@ -241,7 +241,7 @@ func (s *serviceCompiler) sharedKey(f *filling, use extensionUse, run config.Ext
 	at := strict.Field(f.at, "sharedInstanceKey")
 	v := f.text(at, run.SharedInstanceKey, notEmpty("a text such as ${{ labels.tier }}"))
 	if config.HasSubstitution(v) {
-		f.late(at, run.SharedInstanceKey, strict.Fault{Code: "bad-substitution", Message: "the version is no part of a key", Expected: "what the channel has: labels, constants"})
+		f.late(at, run.SharedInstanceKey, strict.Fault{Code: "bad-substitution", Message: "a key must not contain the version", Expected: "labels or constants of the channel"})
 	}
 	return v
 }

@@ -59,7 +59,7 @@ func (f *filling) expand(at, text string) (substitute.Value, bool) {
 	}
 	if t.Param == "" {
 		if t.Code == "unknown-parameter" && len(f.scope.Types) == 0 {
-			t.Message, t.Expected = "nothing here declares parameters", "a constant or a label of the channel, or a reference to what declares them"
+			t.Message, t.Expected = "parameters are not available here", "a constant or a label of the channel, or a reference to a document that declares parameters"
 		}
 		f.c.reportIn(f.d, at, f.scope.Channel, *t)
 	}
@@ -72,7 +72,7 @@ func (f *filling) text(at, text string, check func(string) *strict.Fault) string
 	if open && f.scope != nil {
 		v, ok := f.expand(at, text)
 		if ok && v.Kind == entities.ParamSecret {
-			f.late(at, text, strict.Fault{Code: "secret-in-text", Message: "a secret stands in text", Expected: "it alone in an environment variable, a header or a token"})
+			f.late(at, text, strict.Fault{Code: "secret-in-text", Message: "a secret is part of a text", Expected: "the secret alone in an environment variable, a header or a token"})
 		}
 		if !ok || v.Kind == entities.ParamSecret {
 			return ""
@@ -173,7 +173,7 @@ func (f *filling) uncaptured(at string, v entities.Value) entities.Value {
 	return v
 }
 
-var forCommands = strict.Fault{Code: "not-captured", Message: "what is captured is given to commands of services", Expected: "another secret"}
+var forCommands = strict.Fault{Code: "not-captured", Message: "captured secrets are available only in commands of services", Expected: "another secret"}
 
 // declared is a document to which others refer with values for its parameters.
 type declared struct {
@@ -222,7 +222,7 @@ func (c *compiler) checkReference(to declared, from reference) {
 		types[string(p.Name)] = entities.ParamType(p.Type)
 		if _, given := from.values[p.Name]; !given && p.Default == nil && p.Name != "" && !from.d.Faulty(from.at+".parameters") {
 			c.report(from.d, from.at, strict.Fault{
-				Code: "missing-parameter", Message: fmt.Sprintf("%s %q needs the parameter %q", to.what, to.name, string(p.Name)), Expected: `it under "parameters"`,
+				Code: "missing-parameter", Message: fmt.Sprintf("%s %q needs the parameter %q", to.what, to.name, string(p.Name)), Expected: `a value under "parameters"`,
 			})
 		}
 	}
@@ -232,7 +232,7 @@ func (c *compiler) checkReference(to declared, from reference) {
 		if !known && !to.d.Faulty("parameters") {
 			fault := strict.Unknown("unknown-parameter", fmt.Sprintf("%s %q has no parameter %q", to.what, to.name, name), name, strict.Keys(types))
 			if len(types) == 0 {
-				fault.Expected = "none, as it declares none"
+				fault.Expected = "none, because it declares none"
 			}
 			c.report(from.d, at, fault)
 			continue

@@ -23,7 +23,7 @@ func (c *compiler) fleet(app *config.Document[config.Application], path string, 
 		for _, known := range c.matching(app, at, ref.Selector) {
 			if earlier, twice := first[known.Name]; twice {
 				c.report(app.Decoder, at+".selector", strict.Fault{
-					Code: "duplicate-name", Message: fmt.Sprintf("runtime %q is in the fleet already, by the selector at %s", known.Name, earlier), Expected: "selectors of which no two match one runtime",
+					Code: "duplicate-name", Message: fmt.Sprintf("runtime %q is already in the fleet, by the selector at %s", known.Name, earlier), Expected: "selectors that do not match the same runtime",
 				})
 				continue
 			}
@@ -39,7 +39,7 @@ func (c *compiler) selects(app *config.Document[config.Application], at string, 
 	switch {
 	case ref.Selector == nil && !app.Has(at+".selector"), ref.Name != "":
 		c.report(app.Decoder, at, strict.Fault{
-			Code: "one-of", Message: "a release channel has a fleet of runtimes by their labels, or runtimes by their names of which a service is on one", Expected: `either "selector" alone in all of them, or "name"`,
+			Code: "one-of", Message: "a release channel has either a fleet of runtimes by label, or runtimes by name, of which each service uses one", Expected: `either "selector" alone in all of them, or "name"`,
 		})
 		return false
 	case app.Faulty(at + ".selector"):
@@ -48,7 +48,7 @@ func (c *compiler) selects(app *config.Document[config.Application], at string, 
 		c.report(app.Decoder, at+".selector", strict.Fault{Code: "no-match", Message: "the selector is empty", Expected: "at least one label"})
 		return false
 	case ref.MovedFrom != nil:
-		c.report(app.Decoder, at+".movedFrom", strict.Fault{Code: "one-of", Message: "instances of a fleet do not move: each belongs to its runtime", Expected: `no "movedFrom" beside "selector"`})
+		c.report(app.Decoder, at+".movedFrom", strict.Fault{Code: "one-of", Message: "instances of a fleet do not move: each belongs to its runtime", Expected: `no "movedFrom" with "selector"`})
 		return false
 	}
 	return true
@@ -73,7 +73,7 @@ func (c *compiler) matching(app *config.Document[config.Application], at string,
 		matched = true
 		if name == entities.OnlyInstance {
 			c.report(app.Decoder, at+".selector", strict.Fault{
-				Code: "bad-name", Message: fmt.Sprintf("runtime %q matches, and instances of a fleet are called as their runtimes, but for the one of a channel without a fleet", name), Expected: "another name of the runtime",
+				Code: "bad-name", Message: fmt.Sprintf("runtime %q matches, and this name is reserved for the instance of a channel without a fleet", name), Expected: "another name for the runtime",
 			})
 			continue
 		}
@@ -82,9 +82,9 @@ func (c *compiler) matching(app *config.Document[config.Application], at string,
 	if !matched && !c.partial && !c.misnamed {
 		slices.Sort(labels)
 		wanted := selectorText(selector)
-		fault := strict.Unknown(UnknownRuntime, "no runtime that this application may be on has the labels "+wanted, wanted, slices.Compact(labels))
+		fault := strict.Unknown(UnknownRuntime, "no runtime that this application may use has the labels "+wanted, wanted, slices.Compact(labels))
 		if len(labels) == 0 {
-			fault.Expected = "a Runtime with them: of this application, or of one whose runtimes the installation lets it use (limits.runtimesOf)"
+			fault.Expected = "a Runtime with these labels, of this application or of one in limits.runtimesOf of the installation"
 		}
 		c.report(app.Decoder, at+".selector", fault)
 	}

@@ -79,7 +79,7 @@ func TestFleet_D4(t *testing.T) {
 	}
 	for _, name := range []string{"eu-1", "us-1"} {
 		id := entities.InstanceID{Channel: "prod", Name: name}
-		require.Equal(t, name == "eu-1", at(before, id) == at(after, id), "%s: others that come and go change no payload", name)
+		require.Equal(t, name == "eu-1", at(before, id) == at(after, id), "%s: other runtimes do not change the payload", name)
 	}
 	d, err := incarnation.Diff(compiled.Incarnation, grown.Incarnation)
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestLabelsOfOthersAttractNothing_G8(t *testing.T) {
 		return compile.LoadFS(fstest.MapFS{"converge.yaml": {Data: []byte(text)}}, "/config", config.Options{Runtimes: known, RuntimesOf: of})
 	}
 	_, err := load(fleet)
-	require.ErrorContains(t, err, `no runtime that this application may be on has the labels tier=prod; expected zone=x [unknown-runtime]`)
+	require.ErrorContains(t, err, `no runtime that this application may use has the labels tier=prod; expected zone=x [unknown-runtime]`)
 	for _, row := range []struct{ of, want []string }{
 		{nil, []string{"staging", "prod/eu-1"}},
 		{[]string{"platform"}, []string{"staging", "prod/eu-1", "prod/shared"}},

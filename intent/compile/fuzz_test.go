@@ -58,7 +58,7 @@ func FuzzLoad(f *testing.F) {
 type noNetwork struct{}
 
 func (noNetwork) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, errors.New("nothing is fetched here")
+	return nil, errors.New("no network in this test")
 }
 
 // FuzzManifest: the same of a manifest, which is also a chart's template and part of a kustomization;

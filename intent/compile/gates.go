@@ -163,7 +163,7 @@ func checkUses[U used](c *compiler, uses []U, check func(U)) {
 	for i, use := range uses {
 		check(use)
 		if p := use.where(); p.id != "" && named(uses[:i], p.id) >= 0 {
-			c.report(p.d, p.at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("there are two %ss %q here", p.what, p.id), Expected: `another "name" for one of them`})
+			c.report(p.d, p.at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("two %ss here are named %q", p.what, p.id), Expected: `another "name" for one of them`})
 		}
 	}
 }

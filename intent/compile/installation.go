@@ -35,7 +35,7 @@ func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entit
 		at := strict.Index("authorization", n)
 		c.people(d, at+".to", grant.To, "")
 		if d.Has(at+".runtimes") && len(grant.Runtimes) == 0 && !d.Faulty(at+".runtimes") {
-			c.report(d.Decoder, at+".runtimes", strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "at least one, or no such field for all, and for everything"})
+			c.report(d.Decoder, at+".runtimes", strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "at least one; omit the field for everything"})
 		}
 		var scopes []string
 		for _, runtime := range grant.Runtimes {
@@ -54,13 +54,13 @@ func (c *compiler) rules(doc *config.Document[config.Installation]) (rules entit
 func (c *compiler) elsewhere() {
 	for _, doc := range c.config.Libraries {
 		c.report(doc.Decoder, "kind", strict.Fault{
-			Code: "misplaced", Message: "a Library is part of no application",
-			Expected: "a directory of its own, beside this one or below one whose name begins with a dot; applications name it under imports",
+			Code: "misplaced", Message: "a Library cannot be part of an application",
+			Expected: "a separate directory, next to this one or below one whose name begins with a dot; applications name it under imports",
 		})
 	}
 	for _, doc := range c.config.Installations {
 		c.report(doc.Decoder, "kind", strict.Fault{
-			Code: "misplaced", Message: "an Installation is part of no application", Expected: "a file of its own, elsewhere; it is set with: converge admin rules FILE",
+			Code: "misplaced", Message: "an Installation cannot be part of an application", Expected: "a separate file in another directory; set it with: converge admin rules FILE",
 		})
 	}
 }

@@ -29,7 +29,7 @@ func (c *compiler) jobPods(d *strict.Decoder, at, where string, job *config.Comm
 				c.report(d, at, strict.Fault{Code: "reserved-name", Message: fmt.Sprintf("%q is set by Converge itself", key), Expected: "another name"})
 			case len(faults) > 0:
 				c.report(d, at, strict.Fault{
-					Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", strict.Clip(key+": "+value)), Expected: "names, and values of labels, as Kubernetes has them",
+					Code: "bad-value", Message: fmt.Sprintf("%q is not possible here", strict.Clip(key+": "+value)), Expected: "names and values of Kubernetes labels",
 				})
 			}
 		}
@@ -58,7 +58,7 @@ func (c *compiler) jobUsers(d *strict.Decoder, at string, job *config.CommandJob
 		{"securityContext.runAsGroup", container.RunAsGroup},
 	} {
 		if id.n != nil && *id.n < 0 {
-			c.report(d, strict.Field(at, id.at), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d is not possible here", *id.n), Expected: "a whole number from 0 on"})
+			c.report(d, strict.Field(at, id.at), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d is not possible here", *id.n), Expected: "a whole number, at least 0"})
 		}
 	}
 }

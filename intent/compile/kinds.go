@@ -96,7 +96,7 @@ func checkCommit(text string) *strict.Fault {
 	if commitRE.MatchString(text) {
 		return nil
 	}
-	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no commit", text), Expected: "7 to 64 digits of its hash, in lower-case hex"}
+	return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid commit %q", text), Expected: "7 to 64 digits of its hash, in lower-case hex"}
 }
 
 func (f *filling) prometheus(at string, p *config.PrometheusProtection) *entities.PrometheusQuery {
@@ -135,7 +135,7 @@ func (f *filling) http(at string, h *config.HTTPProtection) *entities.HTTPCheck 
 	}
 	for i, status := range h.Statuses {
 		if status < 100 || status > 599 {
-			f.once(strict.Index(at+".statuses", i), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d is no status", status), Expected: "100 to 599"})
+			f.once(strict.Index(at+".statuses", i), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid status %d", status), Expected: "100 to 599"})
 		}
 	}
 	for _, name := range strict.Keys(h.Headers) {
@@ -157,11 +157,11 @@ func (f *filling) capacity(at string, c *config.CapacityProtection) *entities.Ca
 	switch {
 	case f.d.Faulty(at):
 	case c.Capacity == "" && c.Parameter == "" && c.Object == "":
-		f.once(at, strict.Fault{Code: "one-of", Message: "it is not said what would serve", Expected: `"capacity", "parameter" or "object"`})
+		f.once(at, strict.Fault{Code: "one-of", Message: "the capacity is missing", Expected: `"capacity", "parameter" or "object"`})
 	case !(&entities.CapacityCheck{Capacity: c.Capacity, Parameter: string(c.Parameter), Object: c.Object}).SaidOnce():
-		f.once(at, strict.Fault{Code: "one-of", Message: "what would serve is said more than once", Expected: `one of "capacity", "parameter" and "object"`})
+		f.once(at, strict.Fault{Code: "one-of", Message: "the capacity is given more than once", Expected: `one of "capacity", "parameter" and "object"`})
 	case c.Per != nil && c.Capacity != "":
-		f.once(at+".per", strict.Fault{Code: "one-of", Message: `"per" is what one unit of a parameter, or one replica, serves`, Expected: `"parameter" or "object" with it`})
+		f.once(at+".per", strict.Fault{Code: "one-of", Message: `"per" is the capacity of one unit of a parameter, or of one replica`, Expected: `"parameter" or "object" with it`})
 	}
 	if per := f.number(at+".per", c.Per); per != nil {
 		check.Per = *per
@@ -197,22 +197,22 @@ func (f *filling) job(at string, job *config.CommandJob) *entities.CommandJob {
 
 func checkURL(text string) *strict.Fault {
 	u, err := url.Parse(strings.NewReplacer("${{ version }}", "v", "${{ fullVersion }}", "v").Replace(text))
-	return strict.Unless(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "bad-value", "%q is no address", text, "one that begins with http:// or https://")
+	return strict.Unless(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "bad-value", "invalid address %q", text, "one that begins with http:// or https://")
 }
 
 func checkExpression(text string) *strict.Fault {
 	if strings.Contains(text, "${{") {
-		return &strict.Fault{Code: "bad-value", Message: "nothing is substituted in an expression", Expected: "the variables of CEL, such as release.version, application and channel"}
+		return &strict.Fault{Code: "bad-value", Message: "substitution is not supported in an expression", Expected: "the variables of CEL, such as release.version, application and channel"}
 	}
 	if err := expression.Check(text); err != nil {
-		return &strict.Fault{Code: "bad-value", Message: "this is no valid CEL: " + err.Error(), Expected: "CEL that yields true or false"}
+		return &strict.Fault{Code: "bad-value", Message: "invalid CEL: " + err.Error(), Expected: "a CEL expression that yields true or false"}
 	}
 	return nil
 }
 
 func checkPattern(text string) *strict.Fault {
 	_, err := path.Match(text, "")
-	return strict.Unless(err == nil && text != "", "bad-value", "%q is no version and no pattern", text, "such as v1.2.3 or v1.2.*")
+	return strict.Unless(err == nil && text != "", "bad-value", "%q is neither a version nor a pattern", text, "such as v1.2.3 or v1.2.*")
 }
 
 // notEmpty rejects an empty text.
@@ -296,17 +296,17 @@ func checkTimeZone(text string) *strict.Fault {
 }
 
 func checkCountry(text string) *strict.Fault {
-	return strict.Unless(countryRE.MatchString(text), "bad-value", "%q is no country", text, "two capital letters, as in FR, or with a region, as in DE-BY")
+	return strict.Unless(countryRE.MatchString(text), "bad-value", "invalid country %q", text, "two capital letters, as in FR, or with a region, as in DE-BY")
 }
 
 func checkDate(text string) *strict.Fault {
 	_, err := time.Parse(time.DateOnly, text)
-	return strict.Unless(err == nil, "bad-value", "%q is no day", text, "one such as 2026-12-24")
+	return strict.Unless(err == nil, "bad-value", "invalid day %q", text, "a day such as 2026-12-24")
 }
 
 func checkMoment(text string) *strict.Fault {
 	_, _, ok := moment(text, time.UTC)
-	return strict.Unless(ok, "bad-value", "%q is no day and no time", text, "such as 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z")
+	return strict.Unless(ok, "bad-value", "%q is neither a day nor a time", text, "such as 2026-12-20, 2026-12-20T18:00 or 2026-12-20T18:00:00Z")
 }
 
 func checkDays(text string) *strict.Fault {
@@ -315,7 +315,7 @@ func checkDays(text string) *strict.Fault {
 		for _, day := range []string{first, cmp.Or(last, first)} {
 			if len(day) != 3 || !strings.Contains(weekdays, day) {
 				return &strict.Fault{
-					Code: "bad-value", Message: fmt.Sprintf("%q is no list of days", strict.Clip(text)), Expected: "such as Mon-Thu or Sat,Sun",
+					Code: "bad-value", Message: fmt.Sprintf("invalid list of days %q", strict.Clip(text)), Expected: "such as Mon-Thu or Sat,Sun",
 					Suggestion: nearestDay(text, day),
 				}
 			}
@@ -336,5 +336,5 @@ func nearestDay(text, day string) string {
 
 func checkHours(text string) *strict.Fault {
 	from, to, _ := strings.Cut(text, "-")
-	return strict.Unless(hoursRE.MatchString(text) && from != to, "bad-value", "%q is no span of the day", text, `such as "09:00-16:00", or over midnight "22:00-06:00"`)
+	return strict.Unless(hoursRE.MatchString(text) && from != to, "bad-value", "invalid time span %q", text, `such as "09:00-16:00", or over midnight "22:00-06:00"`)
 }

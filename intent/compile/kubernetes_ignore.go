@@ -14,13 +14,13 @@ func (c *compiler) ignored(in *strict.Decoder, at string, given []config.Ignored
 		switch {
 		case len(d.JQPathExpressions) > 0:
 			c.reportIn(in, here+".jqPathExpressions", "", substitute.Trouble{Fault: strict.Fault{
-				Code: "bad-value", Message: "expressions of jq are not understood",
-				Expected: "the fields as jsonPointers (/spec/replicas), or who writes them as managedFieldsManagers",
+				Code: "bad-value", Message: "jq expressions are not supported",
+				Expected: "the fields as jsonPointers (/spec/replicas), or their writers as managedFieldsManagers",
 			}})
 			continue
 		case len(d.JSONPointers)+len(d.ManagedFieldsManagers) == 0 && !in.Faulty(here):
 			c.reportIn(in, here, "", substitute.Trouble{Fault: strict.Fault{
-				Code: "missing-field", Message: "it says of which objects, and not of which fields", Expected: `"jsonPointers" or "managedFieldsManagers"`,
+				Code: "missing-field", Message: "it selects objects, and no fields", Expected: `"jsonPointers" or "managedFieldsManagers"`,
 			}})
 			continue
 		}

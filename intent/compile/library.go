@@ -47,7 +47,7 @@ func checkLibrary(of *config.LibraryDocuments) strict.Problems {
 	c.order(app)
 	boundEach(c, of.Document)
 	if len(of.Spec.ReleaseChannels)+len(of.Spec.Protections)+len(of.Spec.AddonTypes)+len(of.Shared) == 0 && len(of.Problems) == 0 {
-		c.report(of.Decoder, "", strict.Fault{Code: "missing-field", Message: "there is nothing in this library", Expected: "releaseChannels, protections, addonTypes, or documents of kind Protection"})
+		c.report(of.Decoder, "", strict.Fault{Code: "missing-field", Message: "this library is empty", Expected: "releaseChannels, protections, addonTypes, or documents of kind Protection"})
 	}
 	return c.all()
 }
@@ -66,7 +66,7 @@ func (c *compiler) libraries(d of, at string, grant config.InstallationAuthoriza
 	}
 	if !slices.Equal(grant.Verbs, []string{protocol.PublishLibrary}) && !d.Faulty(at+".verbs") {
 		c.report(d.Decoder, at+".libraries", strict.Fault{
-			Code: "one-of", Message: "other verbs have nothing to do with libraries", Expected: "verbs: [publish-library], in a grant of its own",
+			Code: "one-of", Message: "the other verbs do not apply to libraries", Expected: "verbs: [publish-library] in a separate grant",
 		})
 	}
 	for _, other := range []string{"runtimes", "applications"} {

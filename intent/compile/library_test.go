@@ -115,7 +115,7 @@ func TestImportByPathIsThatOfTheStore_G2(t *testing.T) {
 	content.Files["converge.yaml"] += "# another\n"
 	options.Published = func(string, int) (config.LibraryContent, error) { return content, nil }
 	_, err = compile.LoadWith(app, options)
-	require.ErrorContains(t, err, "converge.yaml:4:11: imports[0]: library org 3 is published with other content than there is in this directory; expected the same content, or another version [library-differs]")
+	require.ErrorContains(t, err, "converge.yaml:4:11: imports[0]: library org 3 is published with other content than this directory has; expected the same content, or another version [library-differs]")
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "org", "errors.converge.yaml")))
 	require.NoError(t, os.Symlink(filepath.Join(app, "converge.yaml"), filepath.Join(dir, "org", "errors.converge.yaml")))
@@ -126,7 +126,7 @@ func TestImportByPathIsThatOfTheStore_G2(t *testing.T) {
 // Content of a store that is no library of that name and version is refused, whatever the store says of it.
 func TestImportBelievesItsContentOnly_G1(t *testing.T) {
 	for want, change := range map[string]func(*config.LibraryContent){
-		"what is there is library org 4; expected org 3": func(c *config.LibraryContent) {
+		"the content is library org 4; expected org 3": func(c *config.LibraryContent) {
 			c.Name, c.Files["converge.yaml"] = "", strings.Replace(c.Files["converge.yaml"], "version: 3", "version: 4", 1)
 		},
 		"org@3/converge.yaml:3:7: name: this is library or 3; expected org 3 [library-differs]": func(c *config.LibraryContent) {
@@ -144,7 +144,7 @@ func TestImportBelievesItsContentOnly_G1(t *testing.T) {
 		`org@3/a.converge.yaml:1:33: kind: there is no kind "Runtime"; expected one of Library, Protection [unknown-kind]`: func(c *config.LibraryContent) {
 			c.Files["a.converge.yaml"] = "{apiVersion: converge/v1, kind: Runtime, name: mine, fake: {}}"
 		},
-		"org@3/errors.converge.yaml:7:1: this is no YAML": func(c *config.LibraryContent) { c.Files["errors.converge.yaml"] += "\t}" },
+		"org@3/errors.converge.yaml:7:1: invalid YAML": func(c *config.LibraryContent) { c.Files["errors.converge.yaml"] += "\t}" },
 	} {
 		content := orgLibrary(t)
 		change(&content)
@@ -163,13 +163,13 @@ func TestImportBelievesItsContentOnly_G1(t *testing.T) {
 // A library is checked by itself, but for the runtimes, which applications have.
 func TestMalformedLibraries_G2(t *testing.T) {
 	for text, want := range map[string]string{
-		libraryHead: "converge.yaml:1:1: there is nothing in this library; expected releaseChannels, protections, addonTypes, or documents of kind Protection [missing-field]",
+		libraryHead: "converge.yaml:1:1: this library is empty; expected releaseChannels, protections, addonTypes, or documents of kind Protection [missing-field]",
 		libraryHead + "releaseChannels: [{name: prod, runtimes: [{name: x}], preconditions: [{releaseChannelStable: {releaseChannel: stagging}}]}]\n": `converge.yaml:5:111: releaseChannels[0].preconditions[0].releaseChannelStable.releaseChannel: no release channel "stagging"; expected prod [unknown-channel]`,
 		libraryHead + "releaseChannels: [{name: prod, runtimes: [{name: x}], protections: [{ref: mine}]}]\n":                                          `converge.yaml:5:75: releaseChannels[0].protections[0].ref: there is no protection "mine"; expected a document of that kind and name [unknown-protection]`,
-		libraryHead + "protections: [{name: a, always: {verdict: PASS}}, {name: a, always: {verdict: PASS}}]\n":                                       `converge.yaml:5:51: protections[1]: there are two protections "a" here; expected another "name" for one of them [duplicate-name]`,
+		libraryHead + "protections: [{name: a, always: {verdict: PASS}}, {name: a, always: {verdict: PASS}}]\n":                                       `converge.yaml:5:51: protections[1]: two protections here are named "a"; expected another "name" for one of them [duplicate-name]`,
 		libraryHead + "addonTypes: [{name: example.com/oncall, schema: {required: team}}]\n":                                                          `converge.yaml:5:60: addonTypes[0].schema.required: got string, want array; expected a JSON Schema without references [bad-value]`,
 		"": "converge.yaml:1:1: there is no Library in this directory; expected one document of kind Library [no-library]",
-		strings.Replace(libraryHead, "3", "0", 1):     `converge.yaml:4:10: version: "0" is no version of a library; expected a whole number from 1 on: 3 [bad-value]`,
+		strings.Replace(libraryHead, "3", "0", 1):     `converge.yaml:4:10: version: invalid library version "0"; expected a whole number, at least 1 [bad-value]`,
 		strings.Replace(libraryHead, "3", "1.2.3", 1): `converge.yaml:4:10: version: this is the text "1.2.3"; expected a whole number [wrong-type]`,
 	} {
 		_, err := compile.Library(fstest.MapFS{"converge.yaml": {Data: []byte(text)}})

@@ -83,7 +83,7 @@ perReleaseChannel: [{releaseChannel: prod, kubernetes: {helm: {version: 1.4.2}}}
 	repository.Add("web", "1.4.2", chartSaying(t, "web", "1.4.2", "old"))
 	repository.Add("web", "1.4.3", chartSaying(t, "web", "1.4.3", "new"))
 	digest := registry.Push(t, "charts/cache", "2.1.0", chartSaying(t, "cache", "2.1.0", "cached"))
-	c.refused(`converge.yaml:14:28: kubernetes.helm.chart: chart web ^1.4 of ` + repository.URL + ` is not in converge.lock; expected what "converge lock" writes [not-locked]`)
+	c.refused(`converge.yaml:14:28: kubernetes.helm.chart: chart web ^1.4 of ` + repository.URL + ` is not in converge.lock; expected an entry written by "converge lock" [not-locked]`)
 	require.Empty(t, repository.Asked()) // compiling resolves nothing
 
 	locked := c.lock(false)
@@ -119,11 +119,11 @@ func TestUpdatingALock_H6(t *testing.T) {
 	repository.Add("api", "1.0.0", is)
 	require.False(t, c.lock(false).Written)
 	require.Equal(t, []string{
-		"api 1.0.0 of " + repository.URL + ": the same version has other bytes, " + charts.Digest(is) + " instead of " + charts.Digest(was),
+		"api 1.0.0 of " + repository.URL + ": the same version has another digest, " + charts.Digest(is) + " instead of " + charts.Digest(was),
 		"web ^1.0 of " + repository.URL + ": 1.1.0 instead of 1.0.0, " + charts.Digest(chartSaying(t, "web", "1.1.0", "a")),
 	}, c.lock(true).Changes)
 	c.write("converge.yaml", cluster(fmt.Sprintf("kubernetes: {helm: {chart: web, repository: %q, version: ^1.0}}\n", repository.URL)))
-	require.Equal(t, []string{"api 1.0.0 of " + repository.URL + ": no longer named"}, c.lock(false).Changes)
+	require.Equal(t, []string{"api 1.0.0 of " + repository.URL + ": no longer used"}, c.lock(false).Changes)
 }
 
 // A chart whose bytes are others than those that were locked is refused, naming both digests and the command.
@@ -135,12 +135,12 @@ func TestSwappedChartIsRefused_H6_G4(t *testing.T) {
 	c.lock(false)
 	repository.Add("web", "1.0.0", evil)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	c.refused(fmt.Sprintf(`kubernetes.helm.chart: web 1.0.0 of %s has the digest %s, and in converge.lock it is %s; expected the chart that was locked, or what "converge lock --update" writes once it is known why it changed [chart]`,
+	c.refused(fmt.Sprintf(`kubernetes.helm.chart: web 1.0.0 of %s has the digest %s, and in converge.lock it is %s; expected the locked chart; run "converge lock --update" once you know why it changed [chart]`,
 		repository.URL, charts.Digest(evil), charts.Digest(good)))
 	text, err := os.ReadFile(filepath.Join(c.dir, "converge.lock"))
 	require.NoError(t, err)
 	c.write("converge.lock", strings.Replace(string(text), "lockVersion: converge/v1", "lockVersion: converge/v2", 1))
-	c.refused(`converge.lock cannot be used: its lockVersion is "converge/v2"; this Converge knows converge/v1; expected what "converge lock" writes [lock]`)
+	c.refused(`converge.lock cannot be used: its lockVersion is "converge/v2"; this Converge supports converge/v1; expected an entry written by "converge lock" [lock]`)
 }
 
 // A chart is the one that it is said to be, whole, and no bomb; nothing is locked otherwise.
@@ -149,11 +149,11 @@ func TestHostileChartsAreNotLocked_H6_G4(t *testing.T) {
 	c := newLocked(t, fmt.Sprintf("kubernetes: {helm: {chart: web, repository: %q, version: 1.0.0}}\n", repository.URL))
 	chart := "{apiVersion: v2, name: web, version: 1.0.0}"
 	for want, data := range map[string][]byte{
-		"the chart calls itself evil 1.0.0; expected web 1.0.0": charttest.Pack(t, "evil", "1.0.0"),
-		"the chart calls itself web 9.0.0; expected web 1.0.0":  charttest.Pack(t, "web", "9.0.0"),
-		"this is no packed chart":                               []byte("no archive"),
-		"chart illegally references parent":                     charttest.Archive(t, "", "web/Chart.yaml", chart, "web/../../../etc/cron.d/evil", "x"),
-		"chart illegally references parent directory":           charttest.Archive(t, "", "web/Chart.yaml", chart, `web/..\..\evil`, "x"),
+		"the name of the chart is evil 1.0.0; expected web 1.0.0": charttest.Pack(t, "evil", "1.0.0"),
+		"the name of the chart is web 9.0.0; expected web 1.0.0":  charttest.Pack(t, "web", "9.0.0"),
+		"this is not a packed chart":                              []byte("no archive"),
+		"chart illegally references parent":                       charttest.Archive(t, "", "web/Chart.yaml", chart, "web/../../../etc/cron.d/evil", "x"),
+		"chart illegally references parent directory":             charttest.Archive(t, "", "web/Chart.yaml", chart, `web/..\..\evil`, "x"),
 		"larger than": charttest.Pack(t, "web", "1.0.0", "values.yaml", "a: "+strings.Repeat("0", 120<<20)),
 		"needs db, which is not in its charts directory":    charttest.Archive(t, "web", "Chart.yaml", "{apiVersion: v2, name: web, version: 1.0.0, dependencies: [{name: db, version: '1', repository: 'https://charts.example.org'}]}"),
 		"web is a library, which has no objects of its own": charttest.Archive(t, "web", "Chart.yaml", "{apiVersion: v2, name: web, version: 1.0.0, type: library}"),
@@ -216,7 +216,7 @@ func TestCapturedCapabilitiesAreCompiled_H6_D8(t *testing.T) {
 	c.write("plain/Chart.yaml", "{apiVersion: v2, name: plain, version: 1.0.0}")
 	c.write("plain/templates/a.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: plain}}")
 	c.refused(`is for Kubernetes <1.35.0-0, and is rendered for v1.36.0 in release channels`)
-	c.refused(`or what "converge lock --capabilities" writes`)
+	c.refused(`or an entry written by "converge lock --capabilities"`)
 
 	var names []string
 	locked := func(anew bool, ask func([]entities.RuntimeDefinition) ([]charts.Capabilities, error), only ...string) compile.Locked {
@@ -232,24 +232,24 @@ func TestCapturedCapabilitiesAreCompiled_H6_D8(t *testing.T) {
 	in := incarnation.RenderInput{Version: "v1"}
 	require.Contains(t, objectsOf(t, first, "prod", in)[0], `"apps":"false","kube":"v1.33.1","monitor":"true"`)
 
-	require.False(t, locked(false, asked("v1.34.0", &names)).Written, "what is captured stays")
+	require.False(t, locked(false, asked("v1.34.0", &names)).Written, "captured capabilities stay")
 	require.Empty(t, names)
 	got = locked(true, asked("v1.34.0", &names, "apps/v1/Deployment"), "eks")
-	require.Equal(t, []string{"capabilities of eks: v1.34.0 instead of v1.33.1, 2 APIs more (apps/v1), 2 APIs less (monitoring.coreos.com/v1)"}, got.Changes)
+	require.Equal(t, []string{"capabilities of eks: v1.34.0 instead of v1.33.1, 2 APIs added (apps/v1), 2 APIs removed (monitoring.coreos.com/v1)"}, got.Changes)
 	second := c.compiled()
 	require.Contains(t, objectsOf(t, second, "prod", in)[0], `"apps":"true","kube":"v1.34.0","monitor":"false"`)
-	require.Equal(t, payloadOf(t, first, "plain"), payloadOf(t, second, "plain"), "what renders the same stays what it was")
+	require.Equal(t, payloadOf(t, first, "plain"), payloadOf(t, second, "plain"), "an unchanged rendering keeps its digest")
 	require.NotEqual(t, payloadOf(t, first, "web"), payloadOf(t, second, "web"))
-	require.False(t, c.lock(true).Written, "charts are looked up, and clusters are not")
+	require.False(t, c.lock(true).Written, "charts are resolved, and clusters are not queried")
 
 	file := filepath.Join(c.dir, "converge.yaml")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	c.write("converge.yaml", strings.Replace(string(text), "name: eks, kubernetes: {", "name: eks, kubernetes: {kubeVersion: v1.30.0", 1))
-	require.Contains(t, objectsOf(t, c.compiled(), "prod", in)[0], `"apps":"true","kube":"v1.30.0"`, "what the runtime declares goes before")
+	require.Contains(t, objectsOf(t, c.compiled(), "prod", in)[0], `"apps":"true","kube":"v1.30.0"`, "declarations of the runtime have precedence")
 
 	c.write("converge.yaml", strings.ReplaceAll(string(text), "eks", "gke"))
-	require.Equal(t, []string{"capabilities of eks: no longer named"}, c.lock(false).Changes)
+	require.Equal(t, []string{"capabilities of eks: no longer used"}, c.lock(false).Changes)
 	left, err := os.ReadFile(filepath.Join(c.dir, "converge.lock"))
 	require.NoError(t, err)
 	require.NotContains(t, string(left), "capabilities:")
@@ -269,13 +269,13 @@ func TestNothingIsCapturedInPart_H6(t *testing.T) {
 	require.ErrorContains(t, capture(func([]entities.RuntimeDefinition) ([]charts.Capabilities, error) {
 		return nil, errors.New("nobody answers")
 	}), "nobody answers")
-	require.ErrorContains(t, capture(asked("newest", &names)), `"newest" is no version of Kubernetes`)
+	require.ErrorContains(t, capture(asked("newest", &names)), `invalid Kubernetes version "newest"`)
 	require.ErrorContains(t, capture(asked("v1.34.0", &names), "edge"), "the configuration has no runtime edge on Kubernetes; expected one of eks")
 	require.NoFileExists(t, filepath.Join(c.dir, "converge.lock"))
 
 	c.write("converge.lock", "lockVersion: converge/v1\ncharts: []\ncapabilities: [{runtime: eks, kubeVersion: x}]\n")
-	require.ErrorContains(t, capture(asked("v1.34.0", &names)), `converge.lock cannot be used: capabilities of eks: "x" is no version of Kubernetes`)
-	c.refused(`kubernetes.helm: converge.lock cannot be used: capabilities of eks: "x" is no version of Kubernetes; expected what "converge lock" writes [lock]`)
+	require.ErrorContains(t, capture(asked("v1.34.0", &names)), `converge.lock cannot be used: capabilities of eks: invalid Kubernetes version "x"`)
+	c.refused(`kubernetes.helm: converge.lock cannot be used: capabilities of eks: invalid Kubernetes version "x"; expected an entry written by "converge lock" [lock]`)
 }
 
 // Charts of a kustomization are those of the same lock, or lie there; they are rendered where those of services are, and
@@ -295,7 +295,7 @@ helmCharts:
 	c.write("k/base/mine/own/templates/a.yaml", `{apiVersion: batch/v1, kind: Job, metadata: {name: own, annotations: {helm.sh/hook: pre-upgrade, k: "{{ .Capabilities.KubeVersion.Minor }}-{{ .Release.Namespace }}-{{ .Capabilities.APIVersions.Has "shop.dev/v1" }}"}}}`)
 	repository.Add("web", "1.2.0", charttest.Pack(t, "web", "1.2.0", "templates/a.yaml",
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: web}, data: {image: "{{ .Values.image }}", says: "{{ .Values.says }}", count: "{{ .Values.count }}", version: {{ .Chart.Version }}, release: {{ .Release.Name }}}}`))
-	c.refused("chart web ^1.0 of " + repository.URL + ` is not in converge.lock; expected what "converge lock" writes [kustomize]`)
+	c.refused("chart web ^1.0 of " + repository.URL + ` is not in converge.lock; expected an entry written by "converge lock" [kustomize]`)
 	require.Len(t, c.lock(false).Changes, 1)
 	first := c.compiled()
 	repository.Close()
@@ -305,5 +305,5 @@ helmCharts:
 	require.Contains(t, all, `"kind":"Job","metadata":{"annotations":{"converge/hook":"pre-upgrade","k":"30-there-true"},"name":"own-top"}`)
 
 	c.write("k/base/values.yaml", "says: ${{ params.a }}\n")
-	c.refused(`"${{ params.a }}" in values of a chart is filled in for no channel`)
+	c.refused(`"${{ params.a }}" is not supported in the values of this chart`)
 }

@@ -113,7 +113,7 @@ func (s *serviceCompiler) compileObjects(scope *substitute.Scope, d *kubernetesD
 	}
 	doc.Names = set.substitute(secretsOfKubernetes)
 	if len(set.objects) == 0 && !set.faulty && !s.inputs.Incomplete && !s.Faulty(d.at) {
-		set.fail(d.at, strict.Fault{Code: "no-objects", Message: "the service is made of no objects", Expected: "manifests, a kustomization or a chart with at least one"})
+		set.fail(d.at, strict.Fault{Code: "no-objects", Message: "the service has no objects", Expected: "manifests, a kustomization or a chart with at least one"})
 	}
 	return doc, set.bundle(doc)
 }
@@ -148,7 +148,7 @@ func (b *objectSet) resolveNamespace() {
 	if !namespaceRE.MatchString(namespace) && b.runtimes[b.ref.name].Kind == entities.RuntimeKubernetes {
 		b.faulty = true
 		b.reportIn(b.config.Application.Decoder, b.ref.path+".namespace", b.scope.Place(), substitute.Trouble{InChannel: true, Fault: strict.Fault{
-			Code: "bad-name", Message: fmt.Sprintf("%q is no name of a namespace", strict.Clip(namespace)),
+			Code: "bad-name", Message: fmt.Sprintf("invalid namespace %q", strict.Clip(namespace)),
 			Expected: "lower-case letters, digits and hyphens between them, at most 63",
 		}})
 	}
@@ -337,12 +337,12 @@ func (b *objectSet) claim(key claimKey, o located[*sources.Object]) {
 // onceOnly returns how two channels on one cluster can avoid the conflict.
 func onceOnly(o *sources.Object) string {
 	if o.Group == sources.GroupECS {
-		return "a name of its own such as " + o.Name + "-${{ channel }}"
+		return "a separate name such as " + o.Name + "-${{ channel }}"
 	}
 	if o.Kind == "CustomResourceDefinition" {
-		return "it in one release channel only; includeCRDs: false leaves out those of a chart"
+		return "the definition in one release channel only; includeCRDs: false omits those of a chart"
 	}
-	return "another namespace, or a name of its own such as " + o.Name + "-${{ channel }}"
+	return "another namespace, or a separate name such as " + o.Name + "-${{ channel }}"
 }
 
 // claimKey returns the identity of an object in its cluster; false if its name is not known, which is reported elsewhere.

@@ -66,7 +66,7 @@ func TestParametersThatShapeAChart(t *testing.T) {
 		want string
 	}{
 		{incarnation.RenderInput{Parameters: map[string]any{"free": "c"}}, ""},
-		{incarnation.RenderInput{Parameters: map[string]any{"replicas": 3}}, "parameter replicas shapes the chart of web, so it is set in the configuration only; expected its default or perReleaseChannel to say it [fixed-parameter]"},
+		{incarnation.RenderInput{Parameters: map[string]any{"replicas": 3}}, "parameter replicas shapes the chart of web, so it is set in the configuration only; expected its default, or a value in perReleaseChannel [fixed-parameter]"},
 		{incarnation.RenderInput{Parameters: map[string]any{"tag": "x"}}, "parameter tag shapes the chart of web"},
 		{incarnation.RenderInput{Parameters: map[string]any{"image": "x"}}, "parameter image shapes the chart of web"},
 		{incarnation.RenderInput{ChannelParameters: map[string]map[string]any{"prod": {"replicas": 3}}}, "parameter prod:replicas shapes the chart of web"},
@@ -151,7 +151,7 @@ func TestLinksOfObjectsDoNotLeadOut(t *testing.T) {
 	_, err := compile.Load(dir)
 	require.ErrorContains(t, err, "kubernetes.manifests[0]: a.yaml cannot be read: path escapes from parent")
 	require.ErrorContains(t, err, `kubernetes.kustomize: the kustomization cannot be built: k/kustomization.yaml: resources: there is no "a.yaml"`)
-	require.ErrorContains(t, err, "kubernetes.helm.chart: chart is no chart that can be used: path escapes from parent")
+	require.ErrorContains(t, err, "kubernetes.helm.chart: chart is not a usable chart: path escapes from parent")
 	require.NotContains(t, err.Error(), "s3cret")
 }
 

@@ -64,13 +64,13 @@ func (c *compiler) issued(d of, i config.Issued) *entities.Identity {
 	c.plainURL(d, "identity.issuer", i.Issuer)
 	c.plainURL(d, "identity.keysUrl", i.KeysURL)
 	if d.Has("identity.audience") && !d.Faulty("identity.audience") {
-		if fault := notEmpty("whom tokens are made for")(i.Audience); fault != nil {
+		if fault := notEmpty("the audience of the tokens")(i.Audience); fault != nil {
 			c.report(d.Decoder, "identity.audience", *fault)
 		}
 		c.noSubstitution(d.Decoder, "identity.audience", d.what, i.Audience)
 	}
 	if age := i.MaxAge.Or(time.Minute); (age <= 0 || age > entities.MaxTokenAge) && !d.Faulty("identity.maxAge") {
-		c.report(d.Decoder, "identity.maxAge", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no age of a token", string(i.MaxAge)), Expected: "more than nothing, and at most 24h"})
+		c.report(d.Decoder, "identity.maxAge", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid age of a token %q", string(i.MaxAge)), Expected: "more than 0, and at most 24h"})
 	}
 	return &entities.Identity{
 		Issuer: i.Issuer, Audience: i.Audience, KeysURL: i.KeysURL, UserClaim: i.UserClaim, GroupsClaim: i.GroupsClaim, MaxAge: i.MaxAge.Or(0),
@@ -97,7 +97,7 @@ func (c *compiler) grantedIn(app *config.Document[config.Application], at string
 	case byName && bySelector:
 		c.report(app.Decoder, at, strict.Fault{Code: "one-of", Message: `"releaseChannels" and "selector" are both given`, Expected: "one of them"})
 	case byName && len(a.ReleaseChannels) == 0 && !app.Faulty(at+".releaseChannels"):
-		c.report(app.Decoder, at+".releaseChannels", strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "at least one, or no such field for all"})
+		c.report(app.Decoder, at+".releaseChannels", strict.Fault{Code: "missing-field", Message: "the list is empty", Expected: "at least one; omit the field for all"})
 	case bySelector && len(a.Selector) == 0 && !app.Faulty(at+".selector"):
 		c.report(app.Decoder, at+".selector", strict.Fault{Code: "no-match", Message: "the selector is empty", Expected: "at least one label"})
 	case bySelector:
@@ -135,9 +135,9 @@ func (c *compiler) people(d of, at string, all []string, or string) {
 		case config.HasSubstitution(name):
 			c.noSubstitution(d.Decoder, location, d.what, name)
 		case !personRE.MatchString(name):
-			c.report(d.Decoder, location, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is no person and no group", strict.Clip(name)), Expected: "a name without spaces, such as alice@shop.dev or group:sre"})
+			c.report(d.Decoder, location, strict.Fault{Code: "bad-name", Message: fmt.Sprintf("%q is neither a person nor a group", strict.Clip(name)), Expected: "a name without spaces, such as alice@shop.dev or group:sre"})
 		case entities.CheckName(name) != nil:
-			c.report(d.Decoder, location, strict.Fault{Code: "bad-name", Message: entities.CheckName(name).Error(), Expected: "a name that is taken for no other"})
+			c.report(d.Decoder, location, strict.Fault{Code: "bad-name", Message: entities.CheckName(name).Error(), Expected: "a name that cannot be mistaken for another"})
 		case seen[name]:
 			c.report(d.Decoder, location, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("%q is listed twice", name)})
 		}
@@ -162,13 +162,13 @@ func (c *compiler) approval(d of, at, topic string, by config.ManualApproval) en
 	if by.MinApprovers != nil {
 		needed = *by.MinApprovers
 	}
-	c.people(d, at+".approvers", by.Approvers, "; no such field for anybody")
+	c.people(d, at+".approvers", by.Approvers, "; omit the field for anybody")
 	people := slices.Compact(slices.Sorted(slices.Values(by.Approvers)))
 	groups := slices.ContainsFunc(people, func(name string) bool { return strings.HasPrefix(name, "group:") })
 	switch {
 	case d.Faulty(at + ".minApprovers"):
 	case needed < 1:
-		c.report(d.Decoder, at+".minApprovers", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d approvers would be none", needed), Expected: "at least 1"})
+		c.report(d.Decoder, at+".minApprovers", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d approvers are not enough", needed), Expected: "at least 1"})
 	case needed > len(people) && len(people) > 0 && !groups:
 		c.report(d.Decoder, at+".minApprovers", strict.Fault{
 			Code: "bad-value", Message: fmt.Sprintf("%d approvers are needed, and only %s may approve", needed, strings.Join(people, ", ")),
@@ -203,7 +203,7 @@ func (c *compiler) defineCondition(app *config.Document[config.Application], pat
 	case len(given) == 0:
 		c.report(app.Decoder, path, strict.Fault{Code: "missing-field", Message: "this precondition is empty", Expected: strict.OneOf(config.PreconditionNames)})
 	case len(given) > 1:
-		c.report(app.Decoder, path, strict.Fault{Code: "one-of", Message: fmt.Sprintf("%q and %q are both given", given[0], given[1]), Expected: "one of them, and the other as a precondition of its own"})
+		c.report(app.Decoder, path, strict.Fault{Code: "one-of", Message: fmt.Sprintf("%q and %q are both given", given[0], given[1]), Expected: "one of them, and the other as a separate precondition"})
 	}
 	c.approvals(app, path, precondition, channel)
 	c.channelDependency(app, path, precondition, channel)
@@ -255,7 +255,7 @@ func (c *compiler) approvals(app *config.Document[config.Application], path stri
 	case shared == nil || shared.Name == "" || shared.Name.Check() != nil:
 	case slices.Contains(c.channelNames(), string(shared.Name)):
 		c.report(app.Decoder, path+".sharedManualApproval.name", strict.Fault{
-			Code: "duplicate-name", Message: fmt.Sprintf("%q is a release channel, and so the name of its own approval", string(shared.Name)), Expected: "another name",
+			Code: "duplicate-name", Message: fmt.Sprintf("%q is a release channel, and its name is reserved for its own approval", string(shared.Name)), Expected: "another name",
 		})
 	default:
 		c.addCondition(app, path, c.approval(ofApplication(app), path+".sharedManualApproval", string(shared.Name), shared.ManualApproval), channel)

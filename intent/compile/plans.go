@@ -53,7 +53,7 @@ func (c *compiler) checkPlan(app *config.Document[config.Application]) {
 	}
 	c.listed(app.Decoder, "plan.releaseChannels", rules.ReleaseChannels, nil)
 	if n := rules.MaxParallelism; n != nil && *n < 1 && !app.Faulty("plan.maxParallelism") {
-		c.report(app.Decoder, "plan.maxParallelism", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d at once are not possible", *n), Expected: "at least 1"})
+		c.report(app.Decoder, "plan.maxParallelism", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("a parallelism of %d is not possible", *n), Expected: "at least 1"})
 	}
 	c.checkRecipients(app)
 	c.addressing(app)
@@ -67,7 +67,7 @@ func (c *compiler) checkPlan(app *config.Document[config.Application]) {
 			run = doc.Spec.Overridden(run)
 		}
 		if run.Worker == remotely {
-			c.report(use.d, use.at, strict.Fault{Code: "bad-value", Message: "this belongs to no runtime, whose worker could run it", Expected: `"worker: local"`})
+			c.report(use.d, use.at, strict.Fault{Code: "bad-value", Message: "this command belongs to no runtime, so there is no remote worker for it", Expected: `"worker: local"`})
 		}
 	}
 }
@@ -150,7 +150,7 @@ func (s *serviceCompiler) ownPlan(app *config.Document[config.Application]) {
 		(&filling{c: s.compiler, d: s.Decoder}).text(at, name.Name, config.CheckDNSName)
 	}
 	if len(s.Spec.DNS) > 0 && (app.Spec.Plan == nil || app.Spec.Plan.DNS == nil) && !app.Faulty("plan") {
-		s.report(s.Decoder, "dns", strict.Fault{Code: "missing-field", Message: "nothing says how names come about", Expected: `a command at "plan.dns" of the application`})
+		s.report(s.Decoder, "dns", strict.Fault{Code: "missing-field", Message: "there is no command that creates DNS names", Expected: `a command at "plan.dns" of the application`})
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *serviceCompiler) checkFeed(at string, feed config.Feed) {
 	case slices.Contains(aggregators, string(feed.Aggregator)), s.partial:
 	case known:
 		s.report(s.Decoder, at+".aggregator", strict.Fault{
-			Code: "wrong-kind", Message: fmt.Sprintf("service %q is no aggregator", string(feed.Aggregator)),
+			Code: "wrong-kind", Message: fmt.Sprintf("service %q is not an aggregator", string(feed.Aggregator)),
 			Expected: cmp.Or(strict.OneOf(aggregators), `a service with "aggregator"`),
 		})
 	default:
@@ -293,7 +293,7 @@ func (s *serviceCompiler) feeds(in *substitute.Scope, service *plan.Service, wor
 		work.Fragments = append(work.Fragments, fragment)
 		if s.fragments += len(fragment.Content); s.fragments > maxPlanFragments && s.fragments-len(fragment.Content) <= maxPlanFragments {
 			s.report(s.Decoder, at, strict.Fault{
-				Code: "too-large", Message: "what services have for aggregators is too large, in all release channels together",
+				Code: "too-large", Message: "the feeds of all services in all release channels are too large",
 				Expected: fmt.Sprintf("at most %d bytes", maxPlanFragments),
 			})
 		}
@@ -310,7 +310,7 @@ func (c *compiler) unversioned(f *filling, at, text, filled string) string {
 	return filled
 }
 
-var noVersion = strict.Fault{Code: "bad-substitution", Message: "there is no version here", Expected: "what the channel has: labels, constants"}
+var noVersion = strict.Fault{Code: "bad-substitution", Message: "the version is not available here", Expected: "labels or constants of the channel"}
 
 // planRun compiles the command of a node in one channel, after steps.
 func (c *compiler) planRun(in *substitute.Scope, use extensionUse, after []extensionUse) entities.Extension {
@@ -371,7 +371,7 @@ func (c *compiler) boundPlan(app *config.Document[config.Application], channel s
 		return true
 	}
 	c.reportIn(app.Decoder, "name", channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
-		Code: "plan-too-large", Message: fmt.Sprintf("the plan has up to %d pieces of work and %d times that one waits for another", nodes, edges),
+		Code: "plan-too-large", Message: fmt.Sprintf("the plan has up to %d nodes and %d dependencies", nodes, edges),
 		Expected: fmt.Sprintf("at most %d and %d", maxPlanNodes, maxPlanEdges),
 	}})
 	return false

@@ -144,7 +144,7 @@ func TestPlansAreBounded_E15(t *testing.T) {
 		fmt.Fprintf(&many, "---\n{apiVersion: converge/v1, kind: Service, name: s%d, reconcilers: [{name: r, command: [./r]}]}\n", n)
 	}
 	_, err := intenttest.Load(many.String())
-	require.ErrorContains(t, err, "name: the plan has up to 7202 pieces of work and 7200 times that one waits for another in release channel live; expected at most 5000 and 200000 [plan-too-large]")
+	require.ErrorContains(t, err, "name: the plan has up to 7202 nodes and 7200 dependencies in release channel live; expected at most 5000 and 200000 [plan-too-large]")
 
 	var channels []string
 	for n := range 30 {
@@ -158,5 +158,5 @@ func TestPlansAreBounded_E15(t *testing.T) {
 ---
 {apiVersion: converge/v1, kind: Service, name: web, feeds: [{aggregator: edge, content: ` + strings.Repeat("a", 140_000) + `}]}
 `)
-	require.ErrorContains(t, err, "feeds[0]: what services have for aggregators is too large, in all release channels together; expected at most 4000000 bytes [too-large]")
+	require.ErrorContains(t, err, "feeds[0]: the feeds of all services in all release channels are too large; expected at most 4000000 bytes [too-large]")
 }

@@ -76,11 +76,11 @@ func (p protectionDoc) kindFaulty() bool {
 }
 
 func noKind() strict.Fault {
-	return strict.Fault{Code: "missing-field", Message: "the protection does not say how it evaluates a release", Expected: strict.OneOf(config.KindNames())}
+	return strict.Fault{Code: "missing-field", Message: "the protection has no kind", Expected: strict.OneOf(config.KindNames())}
 }
 
 func twoKinds(kinds []entities.CheckKind) strict.Fault {
-	return strict.Fault{Code: "one-of", Message: fmt.Sprintf("a protection is of one kind, and both %q and %q are given", kinds[0], kinds[1]), Expected: "one of them"}
+	return strict.Fault{Code: "one-of", Message: fmt.Sprintf("a protection has one kind, and both %q and %q are given", kinds[0], kinds[1]), Expected: "one of them"}
 }
 
 // checkProtection checks a use of a protection, once for all services.
@@ -99,10 +99,10 @@ func (c *compiler) checkProtection(use protectionUse) {
 	case len(kinds) > 1:
 		c.report(use.d, use.at, twoKinds(kinds))
 	case use.d.Has(use.at + ".parameters"):
-		c.report(use.d, use.at+".parameters", strict.Fault{Code: "one-of", Message: "there is nothing to give parameters to", Expected: `"ref" with them`})
+		c.report(use.d, use.at+".parameters", strict.Fault{Code: "one-of", Message: "parameters need a reference", Expected: `"ref" with them`})
 	}
 	if use.Ref == "" && use.Name == "" && !use.d.Faulty(use.at) {
-		c.report(use.d, use.at+".name", strict.Fault{Code: "missing-field", Message: `"name" is missing`, Expected: "what explain shows and bypass names"})
+		c.report(use.d, use.at+".name", strict.Fault{Code: "missing-field", Message: `"name" is missing`, Expected: "the name for converge explain and converge bypass"})
 	}
 	f := &filling{c: c, d: use.d, at: use.at}
 	f.kind(use.ProtectionKind, &entities.CheckDefinition{})
@@ -115,7 +115,7 @@ func (c *compiler) checkProtection(use protectionUse) {
 func (c *compiler) checkStages(use protectionUse) {
 	at := use.at + ".lifecycle"
 	if use.d.Has(at) && len(use.Lifecycle) == 0 && !use.d.Faulty(at) {
-		c.report(use.d, at, strict.Fault{Code: "missing-field", Message: "it would never be asked", Expected: "at least one stage, or no such field for the default"})
+		c.report(use.d, at, strict.Fault{Code: "missing-field", Message: "it would never be evaluated", Expected: "at least one stage; omit the field for the default"})
 	}
 	seen := map[entities.Stage]bool{}
 	for i, stage := range use.Lifecycle {
@@ -166,7 +166,7 @@ func (s *serviceCompiler) hasWorker(in *substitute.Scope, ref runtimeRef, use pr
 	fault := strict.Fault{Code: "bad-value", Expected: `"local" here`}
 	switch {
 	case kind.Offline():
-		fault.Message = fmt.Sprintf("%s asks nobody, wherever it is", kind)
+		fault.Message = fmt.Sprintf("%s needs no worker", kind)
 	case ref.name != "" && !s.compiler.runtimes[ref.name].Remote:
 		fault = noWorker(ref, in)
 	default:

@@ -75,7 +75,7 @@ func TestFreezeConfigurations(t *testing.T) {
 
 func freezeConfigurations(t *testing.T, dir, version string) {
 	t.Helper()
-	require.NoDirExists(t, dir, "what is released never changes")
+	require.NoDirExists(t, dir, "released configurations never change")
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	for _, from := range corpus {
 		archive := txtar.Archive{Comment: []byte("What " + path.Base(from) + " was, and compiled to, when " + version + " was released.\n")}

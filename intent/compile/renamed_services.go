@@ -16,7 +16,7 @@ func (c *compiler) renamedServices() {
 	from := map[config.Name]config.Name{}
 	for _, s := range c.config.Services {
 		old := s.Spec.RenamedFrom
-		fault := strict.Fault{Code: "bad-value", Expected: "the name that this one had before, and that no other one has"}
+		fault := strict.Fault{Code: "bad-value", Expected: "its former name, which nothing else has"}
 		switch other := declared[old]; {
 		case old == "":
 			continue

@@ -39,7 +39,7 @@ func (c *compiler) addressing(app *config.Document[config.Application]) {
 				c.report(app.Decoder, at, unknownDocument("runtime", string(name), strict.Keys(c.runtimes)))
 			case runtime.Address != "":
 				c.report(app.Decoder, at, strict.Fault{
-					Code: "one-of", Message: fmt.Sprintf("runtime %q declares its address, %s", string(name), runtime.Address), Expected: "it declared or reported",
+					Code: "one-of", Message: fmt.Sprintf("runtime %q declares its address, %s", string(name), runtime.Address), Expected: "either a declared or a reported address",
 				})
 			case seen[name]:
 				c.report(app.Decoder, at, strict.Fault{Code: "duplicate-name", Message: fmt.Sprintf("the address of runtime %q is reported twice", string(name))})
@@ -87,15 +87,15 @@ func (c *compiler) notReported(what, key string, all []extensionUse, before func
 	names := strict.Map(run.Outputs, func(name config.ParameterName) string { return string(name) })
 	switch {
 	case !before(all[at]):
-		return &strict.Fault{Code: "not-reported", Message: fmt.Sprintf("%s %q need not have run by then", all[at].what, id), Expected: expected}
+		return &strict.Fault{Code: "not-reported", Message: fmt.Sprintf("%s %q may run later than this", all[at].what, id), Expected: expected}
 	case run.SharedInstanceKey != "":
-		return &strict.Fault{Code: "not-reported", Message: fmt.Sprintf("the run of extension %q may be shared with other channels", id), Expected: `it without "sharedInstanceKey"`}
+		return &strict.Fault{Code: "not-reported", Message: fmt.Sprintf("the run of extension %q may be shared with other channels", id), Expected: `the extension without "sharedInstanceKey"`}
 	case slices.Contains(names, name):
 		return nil
 	}
 	fault := strict.Unknown("not-reported", fmt.Sprintf("%s %q reports no %q", all[at].what, id, name), name, names)
 	if len(names) == 0 {
-		fault.Expected = `it among its "outputs"`
+		fault.Expected = `an output in its "outputs"`
 	}
 	return &fault
 }
@@ -104,7 +104,7 @@ func (c *compiler) notReported(what, key string, all []extensionUse, before func
 func (s *serviceCompiler) reportedBefore(all []extensionUse, before func(extensionUse) bool, expected string) reported {
 	return func(group, key string) (string, *strict.Fault) {
 		if group != "outputs" {
-			return "", &strict.Fault{Code: "unknown-name", Message: "no address of a runtime is known here"}
+			return "", &strict.Fault{Code: "unknown-name", Message: "addresses of runtimes are not known here"}
 		}
 		return "", s.notReported("extension", key, all, before, expected)
 	}
@@ -116,7 +116,7 @@ func (s *serviceCompiler) reportedToPayload(channel string, d *draft) reported {
 		return use.Lifecycle == config.ExtensionStage(entities.PreApproval) || use.Lifecycle == config.ExtensionStage(entities.PostApproval)
 	}
 	return func(group, key string) (string, *strict.Fault) {
-		return s.reportedBefore(s.extensionsIn(channel, d), early, "one at preApproval or postApproval")(group, key)
+		return s.reportedBefore(s.extensionsIn(channel, d), early, "an extension at preApproval or postApproval")(group, key)
 	}
 }
 
@@ -124,7 +124,7 @@ func (s *serviceCompiler) reportedToPayload(channel string, d *draft) reported {
 func (s *serviceCompiler) reportedTo(use extensionUse, all []extensionUse) reported {
 	return s.reportedBefore(all, func(o extensionUse) bool {
 		return o.stage() < use.stage() || slices.Contains(use.DependsOn, config.Name(o.id))
-	}, `it among "dependsOn"`)
+	}, `the extension in "dependsOn"`)
 }
 
 // reportedInPlan resolves outputs of steps, and addresses of runtimes that are declared or that a step reports.
@@ -140,7 +140,7 @@ func (c *compiler) reportedInPlan(before []extensionUse) reported {
 			fault := unknownDocument("runtime", key, strict.Keys(c.runtimes))
 			return "", &fault
 		case runtime.Address == "" && named(before, step) < 0:
-			return "", &strict.Fault{Code: "not-reported", Message: fmt.Sprintf("nothing says the address of runtime %q by then", key), Expected: `"address" there, or it among "addresses" of a step before`}
+			return "", &strict.Fault{Code: "not-reported", Message: fmt.Sprintf("the address of runtime %q is not known at this point", key), Expected: `"address" of the runtime, or the runtime in "addresses" of an earlier step`}
 		}
 		return runtime.Address, nil
 	}

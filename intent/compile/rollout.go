@@ -31,7 +31,7 @@ func (c *compiler) rolloutCommand(app *config.Document[config.Application], at s
 	switch {
 	case app.Faulty(at):
 	case !command && len(given.Steps) == 0 && given.MaxUnavailable == nil:
-		c.report(app.Decoder, at, strict.Fault{Code: "missing-field", Message: "the policy says nothing", Expected: `"steps" or "command", "maxUnavailable", or both`})
+		c.report(app.Decoder, at, strict.Fault{Code: "missing-field", Message: "the policy is empty", Expected: `"steps" or "command", "maxUnavailable", or both`})
 	case command && app.Has(at+".steps"):
 		c.report(app.Decoder, at+".command", strict.Fault{Code: "one-of", Message: `"steps" and "command" are both given`, Expected: "one of them"})
 	}
@@ -130,15 +130,15 @@ func (s *serviceCompiler) configRolloutCheck(in *substitute.Scope) []entities.Ch
 func wrongStep(amount string, given, pause bool, before, now *entities.Amount) *strict.Fault {
 	switch {
 	case given == pause:
-		return &strict.Fault{Code: "one-of", Message: "a step is one thing", Expected: fmt.Sprintf("%q or \"pause\"", amount)}
+		return &strict.Fault{Code: "one-of", Message: "a step has one field", Expected: fmt.Sprintf("%q or \"pause\"", amount)}
 	case pause && before == nil:
-		return &strict.Fault{Code: "bad-value", Message: "nothing is updated yet that could be waited for", Expected: fmt.Sprintf("%q first", amount)}
+		return &strict.Fault{Code: "bad-value", Message: "nothing is updated before this pause", Expected: fmt.Sprintf("%q first", amount)}
 	case pause && before.Percent == 100:
-		return &strict.Fault{Code: "bad-value", Message: "nothing is left to be updated after this pause", Expected: "no pause; postconditions watch what is updated"}
+		return &strict.Fault{Code: "bad-value", Message: "nothing is updated after this pause", Expected: "no pause; postconditions watch what is updated"}
 	case pause || before == nil || now == nil:
 		return nil
 	case before.Percent > 0 == (now.Percent > 0) && now.Percent+now.Number <= before.Percent+before.Number:
-		return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%s is no more than %s of the step before", now, before), Expected: "more, since those are among them"}
+		return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%s is not more than %s of the previous step", now, before), Expected: "more, because a step includes the earlier ones"}
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 	case spec.Fake != nil && !c.config.Options.AllowFake:
 		c.report(doc.Decoder, "fake", strict.Fault{Code: "unknown-field", Message: `runtimes of kind "fake" are for tests and simulations`, Expected: "custom, kubernetes or ecs"})
 	case spec.Kinds() > 1:
-		c.report(doc.Decoder, "", strict.Fault{Code: "one-of", Message: "a runtime is of one kind", Expected: "either custom, kubernetes or ecs"})
+		c.report(doc.Decoder, "", strict.Fault{Code: "one-of", Message: "a runtime has one kind", Expected: "either custom, kubernetes or ecs"})
 	case spec.Fake != nil:
 		definition.Kind = entities.RuntimeFake
 		definition.Timing = c.timing(doc, "fake", spec.Fake.Pace)
@@ -72,7 +72,7 @@ func (c *compiler) defineRuntime(doc *config.Document[config.Runtime]) entities.
 		definition.Kind = entities.RuntimeECS
 		c.defineECS(doc, spec.ECS, &definition)
 	case !doc.Faulty("custom") && !doc.Faulty("kubernetes") && !doc.Faulty("ecs") && !doc.Faulty("fake"):
-		c.report(doc.Decoder, "custom", strict.Fault{Code: "missing-field", Message: "the runtime does not say how it works", Expected: `"custom", "kubernetes" or "ecs"`})
+		c.report(doc.Decoder, "custom", strict.Fault{Code: "missing-field", Message: "the runtime has no kind", Expected: `"custom", "kubernetes" or "ecs"`})
 	}
 	return definition
 }
@@ -102,7 +102,7 @@ func (c *compiler) maxApplies(doc *config.Document[config.Runtime], definition *
 		switch n := bounds[at]; {
 		case n == nil:
 		case *n < 1:
-			c.report(doc.Decoder, at, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d applies at once would be none", *n), Expected: "at least 1, or no such field for no bound"})
+			c.report(doc.Decoder, at, strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d concurrent applies are not enough", *n), Expected: "at least 1; omit the field for no limit"})
 		case definition.MaxApplies > 0:
 			c.report(doc.Decoder, at, strict.Fault{Code: "one-of", Message: `"maxConcurrentApplies" is given twice`, Expected: "one of them"})
 		default:
@@ -147,7 +147,7 @@ func (c *compiler) timing(doc *config.Document[config.Runtime], at string, pace 
 	}
 	if timing.SteadyPollInterval < timing.PollInterval && timing.SteadyPollInterval >= shortestPoll {
 		c.report(d, at+".steadyPollInterval", strict.Fault{
-			Code: "bad-value", Message: "what is steady would be observed more often than what moves",
+			Code: "bad-value", Message: "steady instances would be observed more often than changing ones",
 			Expected: fmt.Sprintf("at least pollInterval, %v", timing.PollInterval),
 		})
 	}

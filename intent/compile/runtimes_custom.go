@@ -61,7 +61,7 @@ func (c *compiler) applyCommand(d *strict.Decoder, apply config.ApplyCommand) *e
 	}
 	for _, other := range []string{"command", "program", "retryableExitCodes"} {
 		if field := strict.Field(at, other); d.Has(field) {
-			c.report(d, field, strict.Fault{Code: "one-of", Message: "it belongs to a command, and a workflow applies", Expected: `either "workflow" or a command`})
+			c.report(d, field, strict.Fault{Code: "one-of", Message: "it belongs to a command, and this runtime applies by a workflow", Expected: `either "workflow" or a command`})
 		}
 	}
 	w := entities.ApplyWorkflow(*apply.Workflow)
@@ -72,11 +72,11 @@ func (c *compiler) applyCommand(d *strict.Decoder, apply config.ApplyCommand) *e
 		case config.HasSubstitution(name.value):
 			c.noSubstitution(d, field, "a runtime", name.value)
 		case name.value == "" || len(name.value) > maxWorkflowName:
-			c.report(d, field, strict.Fault{Code: "bad-value", Message: "it is no name", Expected: fmt.Sprintf("1 to %d characters", maxWorkflowName)})
+			c.report(d, field, strict.Fault{Code: "bad-value", Message: "invalid name", Expected: fmt.Sprintf("1 to %d characters", maxWorkflowName)})
 		}
 	}
 	if protocol.OwnTaskQueue(w.TaskQueue) {
-		c.report(d, at+".workflow.taskQueue", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is a task queue of Converge's own", w.TaskQueue), Expected: "one that your workers poll"})
+		c.report(d, at+".workflow.taskQueue", strict.Fault{Code: "bad-value", Message: fmt.Sprintf("task queue %q is reserved for Converge", w.TaskQueue), Expected: "a task queue that your workers poll"})
 	}
 	return &entities.Command{Workflow: &w, Timeout: c.atLeast(d, at+".timeout", apply.Timeout, span{defaultApplyTimeout, time.Millisecond})}
 }
@@ -90,7 +90,7 @@ func (c *compiler) watchCommand(d *strict.Decoder, custom config.RuntimeCustom) 
 		return nil
 	}
 	if custom.Job != nil || custom.Task != nil {
-		c.report(d, "custom.watch", strict.Fault{Code: "one-of", Message: "a Job or a task ends, and a watch goes on", Expected: `"watch" where commands run on the worker's machine, without "job" and "task"`})
+		c.report(d, "custom.watch", strict.Fault{Code: "one-of", Message: "a Job or a task ends, and a watch does not", Expected: `"watch" where commands run on the worker's machine, without "job" and "task"`})
 	}
 	return c.runtimeCommand(d, "custom.watch", custom.Watch.Program, "", 0)
 }
@@ -148,7 +148,7 @@ func (c *compiler) command(d *strict.Decoder, path string, argv []string) {
 func (c *compiler) exitCodes(d *strict.Decoder, path string, codes []int) {
 	for i, code := range codes {
 		if code < 1 || code > 255 {
-			c.report(d, strict.Index(path, i), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d is no exit code of a failure", code), Expected: "1 to 255"})
+			c.report(d, strict.Index(path, i), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%d is not an exit code of a failure", code), Expected: "1 to 255"})
 		}
 	}
 }
@@ -204,7 +204,7 @@ func (c *compiler) commandJob(d *strict.Decoder, at string, job *config.CommandJ
 	}{
 		{"kubeconfig", job.Kubeconfig, true, ""},
 		{"context", job.Context, true, ""},
-		{"namespace", job.Namespace, dnsLabelRE.MatchString(job.Namespace), "small letters, digits and dashes, at most 63"},
+		{"namespace", job.Namespace, dnsLabelRE.MatchString(job.Namespace), "lower-case letters, digits and hyphens, at most 63"},
 		{"image", job.Image, imageRE.MatchString(job.Image), "an image's name, such as registry.shop.dev/edge:3"},
 		{"priorityClassName", job.PriorityClassName, dnsSubdomainRE.MatchString(job.PriorityClassName), "a PriorityClass's name"},
 		{"serviceAccount", job.ServiceAccount, dnsSubdomainRE.MatchString(job.ServiceAccount), "a service account's name"},
@@ -235,7 +235,7 @@ func (c *compiler) jobNodes(d *strict.Decoder, at, where string, job *config.Com
 		for _, key := range strict.Keys(list.entries) {
 			if _, err := resource.ParseQuantity(list.entries[key]); err != nil {
 				c.report(d, strict.Key(strict.Field(at, list.name), key), strict.Fault{
-					Code: "bad-value", Message: fmt.Sprintf("%q is no quantity", strict.Clip(list.entries[key])), Expected: "one such as 500m or 256Mi",
+					Code: "bad-value", Message: fmt.Sprintf("invalid quantity %q", strict.Clip(list.entries[key])), Expected: "a quantity such as 500m or 256Mi",
 				})
 			}
 		}

@@ -16,7 +16,7 @@ func (c *compiler) healthRules(doc *config.Document[config.Runtime], given []con
 		at := fmt.Sprintf("kubernetes.health[%d]", n)
 		if first, twice := seen[[2]string{k.Group, k.Kind}]; twice {
 			c.report(doc.Decoder, at+".kind", strict.Fault{
-				Code: "bad-value", Message: fmt.Sprintf("%s has expressions already, at kubernetes.health[%d]", k.Kind, first), Expected: "one entry for each kind",
+				Code: "bad-value", Message: fmt.Sprintf("%s already has expressions, at kubernetes.health[%d]", k.Kind, first), Expected: "one entry for each kind",
 			})
 			continue
 		}
@@ -25,7 +25,7 @@ func (c *compiler) healthRules(doc *config.Document[config.Runtime], given []con
 		_, faults := expression.NewHealth(rule)
 		for _, field := range strict.Keys(faults) {
 			c.report(doc.Decoder, at+"."+field, strict.Fault{
-				Code: "bad-value", Message: "this is no expression about an object: " + faults[field].Error(), Expected: "CEL that yields true or false",
+				Code: "bad-value", Message: "invalid expression about an object: " + faults[field].Error(), Expected: "a CEL expression that yields true or false",
 			})
 		}
 		rules = append(rules, rule)

@@ -68,7 +68,7 @@ func TestSecretsInTheStoreAreEncrypted_G5(t *testing.T) {
 	require.NoError(t, err)
 	guessed, err := compile.Compile(plain)
 	require.NoError(t, err)
-	require.Equal(t, hex.EncodeToString(sum[:]), guessed.Bundles[0].Digest(), "so is a guess confirmed without a key")
+	require.Equal(t, hex.EncodeToString(sum[:]), guessed.Bundles[0].Digest(), "a guess can be verified without a key")
 	service, _ := guessed.Incarnation.Service("web")
 	inClear := []string{"hunter2", base64.StdEncoding.EncodeToString([]byte("hunter2hunter2")), hex.EncodeToString(sum[:])[:12]}
 	for _, list := range service.Objects {
@@ -103,11 +103,11 @@ func TestStoreWithKeysIsNotWrittenToWithout_G5(t *testing.T) {
 	made := secretly(t, s)
 	without := opened(t, dir, "")
 	_, _, err := without.Rekey(t.Context())
-	require.ErrorContains(t, err, "no key is named")
+	require.ErrorContains(t, err, "no key is given")
 	_, err = without.SecretDigest(t.Context())
-	require.ErrorContains(t, err, "this process does not have the key; name it by CONVERGE_STORE_KEY")
+	require.ErrorContains(t, err, "this process does not have the key; set CONVERGE_STORE_KEY")
 	_, err = without.Bundle(t.Context(), made.Bundles[0].Digest())
-	require.ErrorContains(t, err, "this process does not have the key; name it by CONVERGE_STORE_KEY")
+	require.ErrorContains(t, err, "this process does not have the key; set CONVERGE_STORE_KEY")
 	require.False(t, store.IsDamaged(err), "it waits for a worker with the key")
 
 	key := filepath.Join(dir, "bundles", made.Bundles[0].Digest())
@@ -125,8 +125,8 @@ func TestStoreWithKeysIsNotWrittenToWithout_G5(t *testing.T) {
 	require.ErrorContains(t, damaged[0], made.Bundles[0].Digest())
 	require.NoError(t, os.WriteFile(key, made.Bundles[0].Bytes(), 0o600))
 	_, err = opened(t, dir, "env:OLD").Bundle(t.Context(), made.Bundles[0].Digest())
-	require.True(t, store.IsDamaged(err), "nor is it believed in clear: %v", err)
-	require.NoError(t, opened(t, dir, "env:OLD").PutBundle(t.Context(), made.Bundles[0]), "publishing again mends it")
+	require.True(t, store.IsDamaged(err), "plain content is not accepted: %v", err)
+	require.NoError(t, opened(t, dir, "env:OLD").PutBundle(t.Context(), made.Bundles[0]), "publishing again repairs it")
 	_, err = opened(t, dir, "env:OLD").Bundle(t.Context(), made.Bundles[0].Digest())
 	require.NoError(t, err)
 }

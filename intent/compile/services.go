@@ -91,7 +91,7 @@ func (s *serviceCompiler) goesTo() []string {
 		return all
 	}
 	if len(s.Spec.ReleaseChannels) == 0 && !s.Faulty("releaseChannels") {
-		s.report(s.Decoder, "releaseChannels", strict.Fault{Code: "missing-field", Message: "the service goes to no release channel", Expected: "at least one, or no such field for all"})
+		s.report(s.Decoder, "releaseChannels", strict.Fault{Code: "missing-field", Message: "the service has no release channel", Expected: "at least one; omit the field for all"})
 	}
 	chosen := s.listed(s.Decoder, "releaseChannels", s.Spec.ReleaseChannels, nil)
 	return slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(chosen, name) })
@@ -146,7 +146,7 @@ func (s *serviceCompiler) notOfAspect(p config.ParameterName, of map[config.Para
 		return &fault
 	case of[p] != "":
 		return &strict.Fault{
-			Code: "duplicate-name", Message: fmt.Sprintf("parameter %q is of aspect %q already", string(p), of[p]), Expected: "one aspect for each parameter",
+			Code: "duplicate-name", Message: fmt.Sprintf("parameter %q already belongs to aspect %q", string(p), of[p]), Expected: "one aspect for each parameter",
 		}
 	case !parameter(s.Spec.Parameters[declared]).MayBeGiven():
 		return &strict.Fault{Code: "fixed-parameter", Message: fmt.Sprintf("parameter %q is set in the configuration only", string(p)), Expected: "one that releases may set"}
@@ -357,7 +357,7 @@ func (s *serviceCompiler) asksGates() bool {
 	asked := all != nil && all.Gates == "ask"
 	if asked && own != nil && own.Gates == "skip" && !s.Faulty("rollback.gates") {
 		s.report(s.Decoder, "rollback.gates", strict.Fault{
-			Code: "bad-value", Message: "the application has the gates asked before every rollback by hand", Expected: "ask, or nothing",
+			Code: "bad-value", Message: "the application requires the gates for every manual rollback", Expected: "ask, or nothing",
 		})
 	}
 	return asked || own != nil && own.Gates == "ask"
@@ -451,7 +451,7 @@ func (s *serviceCompiler) sizes(doc *incarnation.Service) {
 		if size += files; size > config.MaxAsset {
 			s.reportIn(s.Decoder, "name", instance.Channel, substitute.Trouble{InChannel: true, Fault: strict.Fault{
 				Code: "too-large", Message: fmt.Sprintf("service %s has %d bytes, %d of them files,", doc.Name, size, files),
-				Expected: fmt.Sprintf("at most %d; refer to what is larger instead of carrying it", config.MaxAsset),
+				Expected: fmt.Sprintf("at most %d; refer to larger content instead of including it", config.MaxAsset),
 			}})
 		}
 	}

@@ -29,11 +29,11 @@ spec:
 ---
 {apiVersion: example.com/v1, kind: Agent, metadata: {name: a}, spec: {containers: [{env: [{name: A, value: b}, {name: A, value: c}]}]}}
 `)
-	require.Equal(t, []string{`a.yaml:11: Deployment/web spec.template.spec.containers[0].env[0]: "MODE" is named twice, and the last one counts`}, compiled.Warnings)
+	require.Equal(t, []string{`a.yaml:11: Deployment/web spec.template.spec.containers[0].env[0]: "MODE" is given twice, and the last one is used`}, compiled.Warnings)
 	objects := objectsOf(t, compiled, "prod", incarnation.RenderInput{Version: "v1"})
 	require.Contains(t, strings.Join(objects, "\n"), `"env":[{"name":"LEVEL","value":"info"},{"name":"MODE","value":"fast"}]`)
 	require.Contains(t, strings.Join(objects, "\n"), `"env":[{"name":"A","value":"b"},{"name":"A","value":"c"}]`)
 	payloads, err := incarnation.Render(compiled.Incarnation, "web", incarnation.RenderInput{Version: "v1"})
 	require.NoError(t, err)
-	require.Empty(t, payloads["prod"].Kubernetes.Values, "what does not count uses nothing")
+	require.Empty(t, payloads["prod"].Kubernetes.Values, "an overridden variable uses no parameter")
 }

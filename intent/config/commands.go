@@ -53,8 +53,8 @@ func (c *Config) Perform(at string, command ConfigurationCommand, stdin []byte) 
 		return Ran{}, &Fault{Code: "missing-field", Message: "there is no program", Expected: "the program and its arguments"}
 	case c.Options.Run == nil:
 		return Ran{}, &Fault{
-			Code: "commands-not-allowed", Message: fmt.Sprintf("%s would be run here", strict.Clip(strings.Join(command.Command, " "))),
-			Expected: "--allow-commands, from somebody who trusts whoever can change this configuration",
+			Code: "commands-not-allowed", Message: fmt.Sprintf("%s is not allowed to run", strict.Clip(strings.Join(command.Command, " "))),
+			Expected: "--allow-commands, if you trust everybody who can change this configuration",
 		}
 	}
 	ran, err := c.Options.Run(Run{

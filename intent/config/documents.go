@@ -105,7 +105,7 @@ func (l *Reader) Read(name string, limit int64) ([]byte, *Fault) {
 		return nil, &Fault{Code: "no-file", Message: fmt.Sprintf("%s is a directory", name), Expected: "a file"}
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, &Fault{Code: "no-file", Message: fmt.Sprintf("%s is no regular file", name), Expected: "a file"}
+		return nil, &Fault{Code: "no-file", Message: fmt.Sprintf("%s is not a regular file", name), Expected: "a file"}
 	}
 	if err == nil && info.Size() > limit {
 		return nil, &Fault{Code: "too-large", Message: fmt.Sprintf("%s has %d bytes", name, info.Size()), Expected: fmt.Sprintf("at most %d", limit)}
@@ -166,7 +166,7 @@ func decoded[T any](l *Reader, d *strict.Decoder, node *yaml.Node, all []*Docume
 func (l *Reader) addApplication(doc *Document[Application]) {
 	if first := l.Config.Application; first != nil {
 		doc.Report("kind", Fault{
-			Code: "duplicate-application", Message: fmt.Sprintf("there already is an Application at %s:%d", first.File, first.At("").Line),
+			Code: "duplicate-application", Message: fmt.Sprintf("there is already an Application at %s:%d", first.File, first.At("").Line),
 			Expected: "one Application for this directory and those below",
 		})
 		return
@@ -264,7 +264,7 @@ func LocalFile(name string) (string, *Fault) {
 	clean := path.Clean(name)
 	if name == "" || path.IsAbs(name) || strings.Contains(name, `\`) || clean == ".." || strings.HasPrefix(clean, "../") || !fs.ValidPath(clean) {
 		return "", &Fault{
-			Code: "outside-directory", Message: fmt.Sprintf("%q leads out of the directory of this file", strict.Clip(name)),
+			Code: "outside-directory", Message: fmt.Sprintf("%q is not a path inside the directory of this file", strict.Clip(name)),
 			Expected: "a relative path with slashes, at or below it",
 		}
 	}
@@ -293,7 +293,7 @@ func (l *Reader) Syntax(name string, source []byte, err error) {
 		line, column = positionOf(source, "*"+m[1])
 		expected = "an anchor &" + m[1] + " earlier in the same document"
 	}
-	l.fail(name, line, column, Fault{Code: "syntax", Message: "this is no YAML: " + text, Expected: expected})
+	l.fail(name, line, column, Fault{Code: "syntax", Message: "invalid YAML: " + text, Expected: expected})
 }
 
 // positionOf returns the first position of a word.
@@ -362,7 +362,7 @@ func Read(fsys fs.FS, dir string, options Options) (*Reader, error) {
 	for _, name := range names {
 		if strings.HasSuffix(name, ".yml") {
 			l.Broken = true
-			l.fail(name, 1, 1, Fault{Code: "misnamed-file", Message: "a file of this name is not read", Expected: "the ending .yaml"})
+			l.fail(name, 1, 1, Fault{Code: "misnamed-file", Message: "a file with this name is not read", Expected: "the ending .yaml"})
 			continue
 		}
 		l.source(name)

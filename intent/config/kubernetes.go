@@ -152,7 +152,7 @@ func (KubeVersion) Pattern() string { return kubeVersionPattern }
 
 // Check rejects invalid versions.
 func (v KubeVersion) Check() *Fault {
-	return strict.Unless(kubeVersionRE.MatchString(string(v)), "bad-value", "%q is no version of Kubernetes", string(v), "a version such as v1.34.2, as kubectl version prints it")
+	return strict.Unless(kubeVersionRE.MatchString(string(v)), "bad-value", "invalid Kubernetes version %q", string(v), "a version such as v1.34.2, as kubectl version prints it")
 }
 
 // ClusterAPI is an API of a cluster.
@@ -167,7 +167,7 @@ func (ClusterAPI) Pattern() string { return clusterAPIPattern }
 
 // Check rejects invalid APIs.
 func (v ClusterAPI) Check() *Fault {
-	return strict.Unless(clusterAPIRE.MatchString(string(v)), "bad-value", "%q is no API", string(v), "GROUP/VERSION or GROUP/VERSION/KIND, such as monitoring.coreos.com/v1/ServiceMonitor")
+	return strict.Unless(clusterAPIRE.MatchString(string(v)), "bad-value", "invalid API %q", string(v), "GROUP/VERSION or GROUP/VERSION/KIND, such as monitoring.coreos.com/v1/ServiceMonitor")
 }
 
 // Values is a mapping with any content.
@@ -200,5 +200,5 @@ func (d ChartDigest) Check() *Fault {
 	if chartDigestRE.MatchString(string(d)) {
 		return nil
 	}
-	return &Fault{Code: "bad-value", Message: "this is no digest", Expected: "sha256: and 64 hexadecimal digits"}
+	return &Fault{Code: "bad-value", Message: "invalid digest", Expected: "sha256: and 64 hexadecimal digits"}
 }

@@ -39,9 +39,9 @@ func (JSONPointer) Pattern() string { return jsonPointerPattern }
 func (p JSONPointer) Check() *Fault {
 	switch p {
 	case "/apiVersion", "/kind", "/metadata", "/metadata/name", "/metadata/namespace":
-		return &Fault{Code: "bad-value", Message: string(p) + " says which object it is", Expected: "a field of it, such as /spec/replicas"}
+		return &Fault{Code: "bad-value", Message: string(p) + " identifies the object", Expected: "another field, such as /spec/replicas"}
 	}
-	return strict.Unless(jsonPointerRE.MatchString(string(p)), "bad-value", "%q is no JSON pointer", string(p), "a field such as /spec/replicas; ~1 stands for a slash in a name")
+	return strict.Unless(jsonPointerRE.MatchString(string(p)), "bad-value", "invalid JSON pointer %q", string(p), "a field such as /spec/replicas; ~1 is a slash in a name")
 }
 
 // ForeignRule is report or remove.

@@ -50,7 +50,7 @@ const maxLibraryVersion = 1_000_000
 
 // Check rejects invalid versions.
 func (v LibraryVersion) Check() *Fault {
-	return strict.Unless(v >= 1 && v <= maxLibraryVersion, "bad-value", "%q is no version of a library", fmt.Sprint(int(v)), "a whole number from 1 on: 3")
+	return strict.Unless(v >= 1 && v <= maxLibraryVersion, "bad-value", "invalid library version %q", fmt.Sprint(int(v)), "a whole number, at least 1")
 }
 
 // LibraryDigest names the content of a library: its SHA-256 in hex.
@@ -62,7 +62,7 @@ func (LibraryDigest) Pattern() string { return `^[0-9a-f]{64}$` }
 // Check rejects invalid digests.
 func (d LibraryDigest) Check() *Fault {
 	right := len(d) == 64 && strings.Trim(string(d), "0123456789abcdef") == ""
-	return strict.Unless(right, "bad-value", "%q is no digest of a library", string(d), "64 hexadecimal digits, as they are printed when it is published")
+	return strict.Unless(right, "bad-value", "invalid library digest %q", string(d), "64 hexadecimal digits, which publishing prints")
 }
 
 // MaxLibrary bounds the content of a library in bytes, MaxLibraryFiles its number of files.
@@ -119,7 +119,7 @@ func readLibrary(fsys fs.FS, under string) (*LibraryDocuments, Problems, error) 
 		size += len(text)
 		switch {
 		case fault == nil && strings.HasSuffix(name, ".yml"):
-			fault = &Fault{Code: "misnamed-file", Message: "a file of this name is not read", Expected: "the ending .yaml"}
+			fault = &Fault{Code: "misnamed-file", Message: "a file with this name is not read", Expected: "the ending .yaml"}
 		case fault == nil && (size > MaxLibrary || len(content.Files) == MaxLibraryFiles):
 			fault = tooLarge()
 		}
@@ -171,7 +171,7 @@ func ParseLibrary(content LibraryContent, under string) (*LibraryDocuments, Prob
 // oneLibrary returns the document of kind Library.
 func (l *Reader) oneLibrary(file string) *Document[Library] {
 	for _, stray := range l.Config.Installations {
-		stray.Report("kind", Fault{Code: "misplaced", Message: "an Installation is part of no library", Expected: "a file of its own, elsewhere"})
+		stray.Report("kind", Fault{Code: "misplaced", Message: "an Installation cannot be part of a library", Expected: "a separate file in another directory"})
 	}
 	all := l.Config.Libraries
 	switch {
@@ -182,7 +182,7 @@ func (l *Reader) oneLibrary(file string) *Document[Library] {
 		return nil
 	}
 	for _, second := range all[1:] {
-		second.Report("kind", Fault{Code: "duplicate-name", Message: "there already is a Library at " + all[0].Place(""), Expected: "one Library in a directory"})
+		second.Report("kind", Fault{Code: "duplicate-name", Message: "there is already a Library at " + all[0].Place(""), Expected: "one Library in a directory"})
 	}
 	return all[0]
 }
@@ -193,13 +193,13 @@ func (l *Reader) onlyShared(doc *Document[Library]) {
 		at := strict.Index("releaseChannels", i)
 		onlySharedUses(doc, at+".protections", channel.Protections)
 		if channel.Rollout != nil && len(channel.Rollout.Command) > 0 {
-			doc.Report(at+".rollout.command", Fault{Code: "bad-value", Message: "it runs a command, which lies with an application", Expected: "steps, or the channel in the application"})
+			doc.Report(at+".rollout.command", Fault{Code: "bad-value", Message: "it runs a command, which belongs to an application", Expected: "steps, or the channel in the application"})
 		}
 		for n, p := range channel.Postconditions {
 			onlySharedKind(doc.Decoder, strict.Index(at+".postconditions", n), p.ProtectionKind)
 		}
 		if len(channel.Extensions) > 0 {
-			doc.Report(at+".extensions", Fault{Code: "bad-value", Message: "extensions run commands, which lie with an application", Expected: "them in the application"})
+			doc.Report(at+".extensions", Fault{Code: "bad-value", Message: "extensions run commands, which belong to an application", Expected: "the extensions in the application"})
 		}
 	}
 	onlySharedUses(doc, "protections", doc.Spec.Protections)
@@ -220,7 +220,7 @@ func onlySharedKind(d *strict.Decoder, at string, kind ProtectionKind) {
 			continue
 		}
 		d.Report(strict.Field(at, string(k)), Fault{
-			Code: "bad-value", Message: "it runs a command, which lies with an application", Expected: "another kind, or the protection in the application",
+			Code: "bad-value", Message: "it runs a command, which belongs to an application", Expected: "another kind, or the protection in the application",
 		})
 	}
 }
@@ -279,11 +279,11 @@ func (l *Reader) imported(app *Document[Application], at string, wanted Import) 
 	digest, is := doc.Content.Digest(), fmt.Sprintf("library %s %d", doc.Content.Name, doc.Content.Version)
 	switch {
 	case is != fmt.Sprintf("library %s %d", wanted.Name, wanted.Version):
-		fault.Message, fault.Expected = "what is there is "+is, fmt.Sprintf("%s %d", wanted.Name, wanted.Version)
+		fault.Message, fault.Expected = "the content is "+is, fmt.Sprintf("%s %d", wanted.Name, wanted.Version)
 	case wanted.Digest != "" && string(wanted.Digest) != digest:
 		fault.Message, fault.Expected = fmt.Sprintf("the content of %s is %s", is, digest), string(wanted.Digest)
 	case absent == nil && content.Digest() != digest:
-		fault.Message, fault.Expected = is+" is published with other content than there is in this directory", "the same content, or another version"
+		fault.Message, fault.Expected = is+" is published with other content than this directory has", "the same content, or another version"
 	default:
 		return doc, nil
 	}
@@ -296,7 +296,7 @@ func (l *Reader) published(wanted Import) (content LibraryContent, absent *Fault
 	ask := l.Config.Options.Published
 	if ask == nil {
 		return content, &Fault{
-			Code: UnknownLibrary, Message: fmt.Sprintf("library %s %d cannot be looked up, as no store is named", wanted.Name, wanted.Version),
+			Code: UnknownLibrary, Message: fmt.Sprintf("library %s %d cannot be looked up, because no store is given", wanted.Name, wanted.Version),
 			Expected: `--store or CONVERGE_STORE, or "path" to its directory`,
 		}, nil
 	}
@@ -374,7 +374,7 @@ func protectionKey(p *Document[Protection]) string {
 }
 
 func addonTypeKey(a AddonType) string {
-	return fmt.Sprintf("the type of addons %q", string(a.Name))
+	return fmt.Sprintf("the addon type %q", string(a.Name))
 }
 
 func useKey(p ProtectionUse) string {
@@ -387,7 +387,7 @@ func (l *Reader) graft(app *Document[Application], at string, from *LibraryDocum
 	free := func(key, place string) bool {
 		if taken, is := names[key]; is {
 			app.Report(at, Fault{
-				Code: "duplicate-name", Message: fmt.Sprintf("library %s %d has %s at %s, and so has %s", from.Content.Name, from.Content.Version, key, place, taken),
+				Code: "duplicate-name", Message: fmt.Sprintf("library %s %d declares %s at %s, and so does %s", from.Content.Name, from.Content.Version, key, place, taken),
 				Expected: "another name for one of them",
 			})
 			return false

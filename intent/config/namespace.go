@@ -24,7 +24,7 @@ type NamespaceMeta struct {
 
 // Wanted describes the allowed values.
 func (CreateNamespace) Wanted() string {
-	return "true, false, or a mapping of the labels and annotations that it is made with"
+	return "true, false, or a mapping of its labels and annotations"
 }
 
 // DecodeStrict decodes true, false, or the metadata of the namespace.
@@ -44,7 +44,7 @@ func (c *CreateNamespace) DecodeStrict(d *strict.Decoder, path string, node *yam
 		all := map[string]map[string]string{"labels": c.Labels, "annotations": c.Annotations}[field]
 		for _, key := range strict.Keys(all) {
 			if strings.Contains(all[key], "${{") {
-				d.Report(path+"."+field+"."+key, Fault{Code: "no-substitution", Message: "nothing is substituted here", Expected: `text without "${{"`})
+				d.Report(path+"."+field+"."+key, Fault{Code: "no-substitution", Message: "substitution is not supported here", Expected: `text without "${{"`})
 			}
 		}
 	}

@@ -103,5 +103,5 @@ func CheckDNSName(name string) *Fault {
 	if dnsRE.MatchString(name) && len(name) <= 253 {
 		return nil
 	}
-	return &Fault{Code: "bad-name", Message: "this is no name in the domain name system", Expected: "a name such as web.example.org"}
+	return &Fault{Code: "bad-name", Message: "invalid DNS name", Expected: "a name such as web.example.org"}
 }

@@ -134,7 +134,7 @@ func (Duration) Pattern() string { return durationPattern }
 
 // Check rejects invalid names.
 func (n Name) Check() *Fault {
-	return strict.Unless(nameRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "%q is no name", string(n), "lower-case letters, digits and hyphens, a letter first, at most 63 of them")
+	return strict.Unless(nameRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "invalid name %q", string(n), "lower-case letters, digits and hyphens, a letter first, at most 63 of them")
 }
 
 // Check accepts the name of a service, or two names separated by a slash.
@@ -148,15 +148,15 @@ func (n ServiceName) Check() *Fault {
 
 // Check rejects invalid names of parameters.
 func (n ParameterName) Check() *Fault {
-	return strict.Unless(parameterRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "%q is no name of a parameter", string(n), "letters, digits, hyphens and underscores, a letter first, at most 63 of them")
+	return strict.Unless(parameterRE.MatchString(string(n)) && len(n) <= 63, "bad-name", "invalid parameter name %q", string(n), "letters, digits, hyphens and underscores, a letter first, at most 63 of them")
 }
 
 // Check rejects invalid names of aspects, and the name version, which is reserved for everything outside of aspects.
 func (n AspectName) Check() *Fault {
 	if n == entities.VersionAspect {
-		return &Fault{Code: "bad-name", Message: `"version" is the aspect of all that no other one names`, Expected: "another name"}
+		return &Fault{Code: "bad-name", Message: `"version" is the aspect of everything that no other aspect names`, Expected: "another name"}
 	}
-	return strict.Unless(entities.IsAspectName(string(n)), "bad-name", "%q is no name of an aspect", string(n), "lower-case letters and digits, a letter first, at most 20 of them")
+	return strict.Unless(entities.IsAspectName(string(n)), "bad-name", "invalid aspect name %q", string(n), "lower-case letters and digits, a letter first, at most 20 of them")
 }
 
 // Check rejects the names that OwnEnvName rejects, and variables by which loaders and shells run other code.
@@ -164,7 +164,7 @@ func (n EnvName) Check() *Fault {
 	if fault := OwnEnvName(n).Check(); fault != nil {
 		return fault
 	}
-	return strict.Unless(!entities.SteersPrograms(string(n)), "bad-name", "%q says what programs run, or where they are found", string(n), "another name; PATH and the like are for the runtime to set")
+	return strict.Unless(!entities.SteersPrograms(string(n)), "bad-name", "%q controls which programs run, or where they are found", string(n), "another name; only the runtime sets PATH and similar variables")
 }
 
 // Check rejects invalid names of environment variables. Names with the prefix PVN_ belong to the contract of C7; the prefix CONVERGE_ is
@@ -184,7 +184,7 @@ func (n OwnEnvName) Check() *Fault {
 
 // Check rejects invalid names of environment variables.
 func (n WorkerEnvName) Check() *Fault {
-	return strict.Unless(envRE.MatchString(string(n)) && len(n) <= 128, "bad-name", "%q is no name of an environment variable", string(n), "letters, digits and underscores, no digit first")
+	return strict.Unless(envRE.MatchString(string(n)) && len(n) <= 128, "bad-name", "invalid environment variable name %q", string(n), "letters, digits and underscores, no digit first")
 }
 
 // Check rejects invalid versions.
@@ -208,14 +208,14 @@ func CheckVersion(version string) *Fault {
 
 // CheckFullVersion also accepts the full versions of config releases and of aspects.
 func CheckFullVersion(version string) *Fault {
-	return strict.Unless(versionRE.MatchString(version), "bad-version", "%q is no version", version, "1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit")
+	return strict.Unless(versionRE.MatchString(version), "bad-version", "invalid version %q", version, "1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit")
 }
 
 // Check rejects invalid durations.
 func (d Duration) Check() *Fault {
 	v, err := time.ParseDuration(string(d))
 	if !durationRE.MatchString(string(d)) || err != nil {
-		return &Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is no length of time", strict.Clip(string(d))), Expected: d.Wanted()}
+		return &Fault{Code: "bad-duration", Message: fmt.Sprintf("invalid duration %q", strict.Clip(string(d))), Expected: d.Wanted()}
 	}
 	if v > 366*24*time.Hour {
 		return &Fault{Code: "bad-duration", Message: fmt.Sprintf("%q is too long", strict.Clip(string(d))), Expected: "at most a year"}
@@ -224,7 +224,7 @@ func (d Duration) Check() *Fault {
 }
 
 // Wanted describes the allowed values.
-func (Duration) Wanted() string { return "a length of time such as 30s, 5m or 1h30m" }
+func (Duration) Wanted() string { return "a duration such as 30s, 5m or 1h30m" }
 
 // Or returns the duration, or other if it is not set (or invalid, which is reported).
 func (d Duration) Or(other time.Duration) time.Duration {
@@ -274,7 +274,7 @@ func (l *Literal) DecodeStrict(d *strict.Decoder, path string, node *yaml.Node) 
 		return
 	}
 	if i, isInt := value.(int64); isInt && (i > MaxInt || i < -MaxInt) {
-		d.Fail(path, node, Fault{Code: "bad-value", Message: "this is too large a number", Expected: "at most 2^53 - 1"})
+		d.Fail(path, node, Fault{Code: "bad-value", Message: "this number is too large", Expected: "at most 2^53 - 1"})
 		return
 	}
 	l.V = value

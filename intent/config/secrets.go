@@ -40,7 +40,7 @@ func (secretPart) Pattern() string { return secretPartPattern }
 
 // Check rejects invalid parts of a secret's location.
 func (p secretPart) Check() *Fault {
-	return strict.Unless(secretPartRE.MatchString(string(p)) && !strings.Contains(string(p), ".."), "bad-name", "%q is no name of a secret, nor of what belongs to one", string(p),
+	return strict.Unless(secretPartRE.MatchString(string(p)) && !strings.Contains(string(p), ".."), "bad-name", "invalid name %q of a secret or of a part of it", string(p),
 		"letters, digits and /_+=.@:-, a letter or digit first")
 }
 
@@ -72,9 +72,9 @@ var SecretFields = map[string]string{
 	"context":          "The cluster of the Secret: a context of the worker's kubeconfig. When not given, the current one, or the cluster that the worker runs in.",
 	"awsSecret":        "The name or ARN of a secret of AWS Secrets Manager.",
 	"region":           "The region of the secret. When not given, the worker's.",
-	"versionStage":     "Which version of the secret. When not given, AWSCURRENT.",
-	"key":              "Which of its values: a key of a Secret, a field of a JSON object, or the name of what was captured.",
-	"captured":         "A service of the application, of which that was captured when it was set up in the same release channel.",
+	"versionStage":     "The version of the secret. When not given, AWSCURRENT.",
+	"key":              "The value: a key of a Secret, a field of a JSON object, or the name of a captured secret.",
+	"captured":         "The service of the application whose setup captured the secret, in the same release channel.",
 }
 
 // SecretPattern returns the pattern of a field of a reference for the JSON schema.
@@ -95,7 +95,7 @@ func wholeSecret(v entities.Value) *Fault {
 	fields := map[string]string{}
 	raw, err := json.Marshal(v)
 	if err != nil || json.Unmarshal(raw, &fields) != nil {
-		return &Fault{Code: "bad-value", Message: "this is no reference to a secret", Expected: secretWanted}
+		return &Fault{Code: "bad-value", Message: "invalid reference to a secret", Expected: secretWanted}
 	}
 	for _, form := range SecretForms {
 		if fields[form.Field] == "" {
@@ -103,12 +103,12 @@ func wholeSecret(v entities.Value) *Fault {
 		}
 		for _, need := range form.Needs {
 			if fields[need] == "" {
-				return &Fault{Code: "missing-field", Message: fmt.Sprintf("%s does not say its %s", form.Field, need), Expected: secretWanted}
+				return &Fault{Code: "missing-field", Message: fmt.Sprintf("%s needs its %s", form.Field, need), Expected: secretWanted}
 			}
 		}
 		for name := range fields {
 			if name != form.Field && !slices.Contains(form.Needs, name) && !slices.Contains(form.MayHave, name) {
-				return &Fault{Code: "bad-value", Message: form.Field + " stands beside what does not belong to it", Expected: secretWanted}
+				return &Fault{Code: "bad-value", Message: form.Field + " has fields that do not belong to it", Expected: secretWanted}
 			}
 		}
 		return nil

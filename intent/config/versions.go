@@ -39,8 +39,8 @@ func (l *Reader) unread(version string) *Fault {
 		return nil
 	case numberOf(version) > numberOf(known[len(known)-1]):
 		return &Fault{
-			Code: "newer-version", Message: fmt.Sprintf("%q is written for a newer converge than this one", strict.Clip(version)),
-			Expected: strict.OneOf(known) + ", or converge upgraded",
+			Code: "newer-version", Message: fmt.Sprintf("%q needs a newer converge", strict.Clip(version)),
+			Expected: strict.OneOf(known) + ", or a newer converge",
 		}
 	}
 	return &Fault{Code: "unknown-version", Message: fmt.Sprintf("there is no version %q of this format", strict.Clip(version)), Expected: strict.OneOf(known)}

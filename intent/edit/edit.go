@@ -26,7 +26,7 @@ type Change struct {
 // maxFile bounds a file, in bytes.
 const maxFile = 1 << 20
 
-var errForm = errors.New("it is written in a form that is not changed here; edit it by hand")
+var errForm = errors.New("its form cannot be changed automatically; edit it by hand")
 
 // Set changes a value in the configuration of a directory. The path begins with the document, as in
 // Service/web.parameters[name=greeting].default. The value must exist, and be text, a number, or a boolean.

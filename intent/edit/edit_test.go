@@ -56,7 +56,7 @@ func TestOneValueIsSet_D28(t *testing.T) {
 	}
 	got, err := Set(fsys, "Service/web.parameters[1].default", "3")
 	require.NoError(t, err)
-	require.Equal(t, Change{File: "deploy/converge.yaml", Before: "3", After: "3", Text: []byte(shop)}, got, "as it is already")
+	require.Equal(t, Change{File: "deploy/converge.yaml", Before: "3", After: "3", Text: []byte(shop)}, got, "unchanged value")
 }
 
 func replaced(text, old, by string) string {
@@ -70,18 +70,18 @@ func replaced(text, old, by string) string {
 func TestWhatCannotBeSet_D28(t *testing.T) {
 	fsys := fstest.MapFS{"converge.yaml": {Data: []byte(shop)}}
 	for path, want := range map[string]string{
-		"web.name":                         "is no path",
-		"Service/web":                      "is no path",
-		"Service/web.":                     "is no path",
-		"Service/web.a[x]":                 "is no path",
-		"Service/web.a[0":                  "is no path",
+		"web.name":                         "invalid path",
+		"Service/web":                      "invalid path",
+		"Service/web.":                     "invalid path",
+		"Service/web.a[x]":                 "invalid path",
+		"Service/web.a[0":                  "invalid path",
 		"Service/gone.name":                "there is no Service/gone",
 		"Service/web.custom.none":          "there is no custom.none",
 		"Service/web.parameters[7].name":   "there is no parameters[7]",
 		"Service/web.parameters[name=x].a": "there is no parameters[name=x]",
 		"Service/web.custom.env":           "it is a list or a mapping",
-		"Service/web.custom.text":          "it is written in a form that is not changed here",
-		"Service/web.custom.long":          "it is written in a form that is not changed here",
+		"Service/web.custom.text":          "its form cannot be changed automatically",
+		"Service/web.custom.long":          "its form cannot be changed automatically",
 		"Service/web.custom.shared":        "it is used in several places",
 		"Service/web.custom.again":         "it is used in several places",
 	} {

@@ -58,7 +58,7 @@ func (s step) of(node *yaml.Node) (*yaml.Node, bool) {
 
 // parse parses KIND/NAME.FIELD….
 func parse(path string) (named, []step, error) {
-	wrong := fmt.Errorf("%q is no path; expected KIND/NAME.FIELD, such as Service/web.parameters[name=greeting].default", path)
+	wrong := fmt.Errorf("invalid path %q; expected KIND/NAME.FIELD, such as Service/web.parameters[name=greeting].default", path)
 	kind, rest, ok := strings.Cut(path, "/")
 	name, fields, more := strings.Cut(rest, ".")
 	if !ok || !more || kind == "" || name == "" {

@@ -116,7 +116,7 @@ func compiled(text string) (cel.Program, error) {
 
 func compiledIn(env *cel.Env, text string) (cel.Program, error) {
 	if len(text) > longest {
-		return nil, fmt.Errorf("it has %d bytes; at most %d are read", len(text), longest)
+		return nil, fmt.Errorf("it has %d bytes, and the limit is %d", len(text), longest)
 	}
 	ast, issues := env.Compile(text)
 	if problems := issues.Errors(); len(problems) > 0 {
@@ -128,7 +128,7 @@ func compiledIn(env *cel.Env, text string) (cel.Program, error) {
 		return nil, fmt.Errorf("%s: %s", where, strings.Join(strings.Fields(first.Message), " "))
 	}
 	if ast.OutputType() != types.BoolType {
-		return nil, fmt.Errorf("it yields %s, and neither true nor false", ast.OutputType())
+		return nil, fmt.Errorf("it yields %s, not true or false", ast.OutputType())
 	}
 	return env.Program(ast, cel.CostLimit(costLimit), cel.InterruptCheckFrequency(looks))
 }

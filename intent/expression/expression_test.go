@@ -68,10 +68,10 @@ func TestExpressionThatMakesNoSense_A20(t *testing.T) {
 	for text, want := range map[string]string{
 		`relase.version == "v2"`:                       "column 1: undeclared reference to 'relase' (did you mean 'release'?)",
 		"channel == 'prod' &&\n  release.vers == 'v2'": "line 2, column 10: undefined field 'vers'",
-		`release.version`:                              "it yields string, and neither true nor false",
+		`release.version`:                              "it yields string, not true or false",
 		`release.incarnation == "7"`:                   "column 21: found no matching overload for '_==_' applied to '(int, string)'",
 		`version == "${{ version }}" && (`:             "column 33: Syntax error: …",
-		strings.Repeat("true && ", 2000) + "true":      "it has 16004 bytes; at most 8192 are read",
+		strings.Repeat("true && ", 2000) + "true":      "it has 16004 bytes, and the limit is 8192",
 	} {
 		err := Check(text)
 		require.Error(t, err, text)

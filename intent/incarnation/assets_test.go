@@ -26,7 +26,7 @@ func TestAssets_D1_D2(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, json.Valid(text))
 		if a.Kind == "Service" {
-			require.NotContains(t, string(text), `"channels"`, "its instances are assets of their own")
+			require.NotContains(t, string(text), `"channels"`, "its instances are separate assets")
 		}
 		require.True(t, a.Has(nil))
 		require.False(t, a.Has(map[string]string{"none": ""}))

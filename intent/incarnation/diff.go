@@ -416,7 +416,7 @@ func (i *Incarnation) channelRules() map[string]string {
 	flat := map[string]string{}
 	put(flat, "description", i.doc.Description)
 	for n, c := range i.doc.Channels {
-		flat[c.Name] = fmt.Sprintf("at place %d", n+1)
+		flat[c.Name] = fmt.Sprintf("at position %d", n+1)
 		for key, v := range c.Labels {
 			flat[c.Name+".labels."+key] = compact(v)
 		}

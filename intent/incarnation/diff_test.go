@@ -86,12 +86,12 @@ func TestDiffFromNothing_D7(t *testing.T) {
 	d, err := incarnation.Diff(nil, intenttest.Text(t, intenttest.One("custom: {env: {A: b}}\n")).Incarnation)
 	require.NoError(t, err)
 	require.Equal(t, `release channels
-  + prod  at place 2
+  + prod  at position 2
   + prod.constants.empty  ""
   + prod.constants.port  "81"
   + prod.constants.zone  "p.com"
   + prod.labels.tier  "prod"
-  + staging  at place 1
+  + staging  at position 1
   + staging.constants.empty  ""
   + staging.constants.port  "80"
   + staging.constants.zone  "s.dev"

@@ -26,7 +26,7 @@ func Follow(before, inc *Incarnation) (*Incarnation, error) {
 			c.Key = ""
 		}
 		if other, taken := by[c.Identity()]; taken {
-			return nil, fmt.Errorf("release channels %s and %s would be the same where they run, since one of them was called %s first; choose another name for the new one",
+			return nil, fmt.Errorf("release channels %s and %s would have the same identity, because one of them was first named %s; choose another name for the new one",
 				other, c.Name, c.Identity())
 		}
 		by[c.Identity()] = c.Name

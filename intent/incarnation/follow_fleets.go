@@ -60,7 +60,7 @@ func (i *Instance) follow(old *Instance) (renamed bool, err error) {
 		}
 		name := i.id(m).Name
 		if other, taken := on[name]; taken {
-			return false, fmt.Errorf("the instances on runtimes %s and %s would both be %s, which one of them has been called since before there was a fleet", other, m.Runtime, entities.InstanceID{Channel: i.Channel, Name: name}.Key())
+			return false, fmt.Errorf("the instances on runtimes %s and %s would both be %s, the name that one of them had before the fleet", other, m.Runtime, entities.InstanceID{Channel: i.Channel, Name: name}.Key())
 		}
 		on[name] = m.Runtime
 	}

@@ -62,7 +62,7 @@ func (i *Incarnation) checkRenamed(next *Incarnation, s *Service) error {
 	if _, still := next.called(s.RenamedFrom); !there || !was || still || own.Identity() == old.Identity() {
 		return nil
 	}
-	return fmt.Errorf("service %s is not what was called %s, since there are both so far; to have it take that place, remove %s first",
+	return fmt.Errorf("service %s cannot be renamed from %s, because both exist; remove %s first",
 		s.Name, s.RenamedFrom, s.Name)
 }
 
@@ -88,14 +88,14 @@ func checkKeys(services []Service, known protocol.ServiceNames) error {
 	for n := range services {
 		s := &services[n]
 		if other, taken := by[s.Identity()]; taken {
-			return fmt.Errorf("services %s and %s would be the same, since one of them was called %s first; choose another name for the new one",
+			return fmt.Errorf("services %s and %s would have the same identity, because one of them was first named %s; choose another name for the new one",
 				other, s.Name, s.Identity())
 		}
 		by[s.Identity()], first[s.Identity()] = s.Name, s.Name
 	}
 	for _, name := range strict.Map(services, func(s Service) string { return s.Name }) {
 		if title, taken := first[name]; taken && title != name {
-			return fmt.Errorf("service %s cannot be called so: that is what %s was called first, and what it is still known by; choose another name",
+			return fmt.Errorf("service %s cannot have this name: it is the first name of %s, and still its identity; choose another name",
 				name, title)
 		}
 	}

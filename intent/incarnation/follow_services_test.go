@@ -43,9 +43,9 @@ func TestFollowServices(t *testing.T) {
 	require.Equal(t, protocol.ServiceNames{"web": "ui"}, third.ServiceNames())
 	require.Equal(t, []string{"web"}, third.ServiceKeys())
 	fourth := followed(third, services(t, "name: ui", "name: frontend"), nil)
-	require.Equal(t, []string{"frontend", "web"}, fourth.ServiceKeys(), "for good; a name that was no first one is free")
+	require.Equal(t, []string{"frontend", "web"}, fourth.ServiceKeys(), "keys are permanent; a name that is not a first name is free")
 	require.Empty(t, followed(third, services(t, "name: web, renamedFrom: ui"), nil).ServiceNames(), "and back")
-	require.Empty(t, followed(first, services(t, "name: api, renamedFrom: never"), nil).ServiceNames(), "what was there never")
+	require.Empty(t, followed(first, services(t, "name: api, renamedFrom: never"), nil).ServiceNames(), "an unknown former name")
 	before, err := first.Template("web", "live")
 	require.NoError(t, err)
 	after, err := third.Template("ui", "live")
@@ -77,9 +77,9 @@ func TestFollowServicesRefuses(t *testing.T) {
 		known    protocol.ServiceNames
 		refusal  string
 	}{
-		{second, "name: frontend|name: web", nil, "services frontend and web would be the same, since one of them was called web first; choose another name for the new one"},
-		{services(t, "name: a", "name: b"), "name: a, renamedFrom: b", nil, "service a is not what was called b, since there are both so far; to have it take that place, remove a first"},
-		{services(t, "name: b"), "name: a, renamedFrom: b", protocol.ServiceNames{"a": "c"}, "service a cannot be called so: that is what c was called first, and what it is still known by; choose another name"},
+		{second, "name: frontend|name: web", nil, "services frontend and web would have the same identity, because one of them was first named web; choose another name for the new one"},
+		{services(t, "name: a", "name: b"), "name: a, renamedFrom: b", nil, "service a cannot be renamed from b, because both exist; remove a first"},
+		{services(t, "name: b"), "name: a, renamedFrom: b", protocol.ServiceNames{"a": "c"}, "service a cannot have this name: it is the first name of c, and still its identity; choose another name"},
 		{services(t, "name: a", "name: b"), "name: c, renamedFrom: a|name: b", nil, ""},
 	} {
 		_, err := incarnation.FollowServices(c.before, services(t, strings.Split(c.declared, "|")...), c.known)

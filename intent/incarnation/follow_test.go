@@ -47,12 +47,12 @@ func TestFollow(t *testing.T) {
 	require.Equal(t, map[string]string{"prod": "live"}, fourth.Keys(), "for good")
 	require.Equal(t, template(first, "live"), template(fourth, "prod"))
 	require.Empty(t, followed(fourth, of("{name: live, renamedFrom: prod}", "x")).Keys(), "and back")
-	require.Empty(t, followed(first, of("{name: live, renamedFrom: never}", "x")).Keys(), "what was there never")
+	require.Empty(t, followed(first, of("{name: live, renamedFrom: never}", "x")).Keys(), "an unknown former name")
 
 	named := of("{name: live}", "${{ channel }}")
 	renamed := followed(named, of("{name: prod, renamedFrom: live}", "${{ channel }}"))
 	require.NotEqual(t, template(named, "live"), template(renamed, "prod"))
 
 	_, err := incarnation.Follow(third, of("{name: prod}, {name: live}", "x"))
-	require.EqualError(t, err, "release channels prod and live would be the same where they run, since one of them was called live first; choose another name for the new one")
+	require.EqualError(t, err, "release channels prod and live would have the same identity, because one of them was first named live; choose another name for the new one")
 }

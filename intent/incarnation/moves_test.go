@@ -30,7 +30,7 @@ func TestMoves(t *testing.T) {
 	eu := on("{name: eu}, {name: us}", "eu")
 	require.Empty(t, incarnation.Moves(nil, eu))
 	require.Empty(t, incarnation.Moves(eu, on("{name: eu}", "eu")))
-	refused := []string{"web goes from runtime eu to us in prod; if it is to move, say so there: {name: us, movedFrom: {runtime: eu, then: keep}} (or remove)"}
+	refused := []string{"web would move from runtime eu to us in prod; to move it, declare there: {name: us, movedFrom: {runtime: eu, then: keep}} (or remove)"}
 	require.Equal(t, refused, incarnation.Moves(eu, on("{name: eu}, {name: us}", "us")))
 	require.Equal(t, refused, incarnation.Moves(eu, on("{name: us, movedFrom: {runtime: old}}", "us")))
 	moved := on("{name: us, movedFrom: {runtime: eu, then: remove}}", "us")
@@ -51,9 +51,9 @@ func TestMovesIntoAFleet_D10(t *testing.T) {
 	}
 	eu := on("{name: eu}", "")
 	require.Equal(t, []string{
-		"web goes from runtime eu to a fleet without it in prod, so that what runs there would be orphaned; have the selector match eu, and take its label away afterwards if it is to leave",
+		"web would move from runtime eu to a fleet without it in prod, and its objects would be orphaned; let the selector match eu, and remove its label later to take it out of the fleet",
 	}, incarnation.Moves(eu, on("{selector: {tier: prod}}", "")))
 	both := on("{selector: {tier: prod}}", "tier: prod")
 	require.Empty(t, incarnation.Moves(eu, both))
-	require.Empty(t, incarnation.Moves(both, on("{selector: {tier: prod}}", "")), "what leaves a fleet is shown as such")
+	require.Empty(t, incarnation.Moves(both, on("{selector: {tier: prod}}", "")), "leaving a fleet is reported")
 }

@@ -89,7 +89,7 @@ func (i *Incarnation) Template(service, instance string) (entities.Payload, erro
 			}
 		}
 	}
-	return entities.Payload{}, &strict.Fault{Code: "unknown-channel", Message: fmt.Sprintf("service %s does not go to release channel %q", service, instance)}
+	return entities.Payload{}, &strict.Fault{Code: "unknown-channel", Message: fmt.Sprintf("service %s is not deployed to release channel %q", service, instance)}
 }
 
 func (i *Incarnation) template(doc *Service, instance *Instance, m *Member) (entities.Payload, error) {
@@ -222,7 +222,7 @@ func ParametersIn(inc *Incarnation, service, channel string, in RenderInput) (ma
 	}
 	instance, ok := doc.instance(channel)
 	if !ok {
-		return nil, &strict.Fault{Code: "unknown-channel", Message: fmt.Sprintf("service %s does not go to release channel %q", service, channel)}
+		return nil, &strict.Fault{Code: "unknown-channel", Message: fmt.Sprintf("service %s is not deployed to release channel %q", service, channel)}
 	}
 	given, err := doc.given(in)
 	if err != nil {
@@ -261,7 +261,7 @@ func (s *Service) given(in RenderInput) (map[string]map[string]any, error) {
 	}
 	for _, channel := range strict.Keys(in.ChannelParameters) {
 		if _, known := merged[channel]; !known {
-			fault := strict.Unknown("unknown-channel", fmt.Sprintf("service %s does not go to a release channel %q", s.Name, channel), channel, channels)
+			fault := strict.Unknown("unknown-channel", fmt.Sprintf("service %s is not deployed to release channel %q", s.Name, channel), channel, channels)
 			return nil, &fault
 		}
 	}
@@ -285,7 +285,7 @@ func (s *Service) fit(channel string, values map[string]any) (map[string]any, er
 		if s.fixed(channel, name) {
 			return nil, &strict.Fault{
 				Code: "fixed-parameter", Message: fmt.Sprintf("parameter %s shapes the chart of %s, so it is set in the configuration only", shown, s.Name),
-				Expected: "its default or perReleaseChannel to say it",
+				Expected: "its default, or a value in perReleaseChannel",
 			}
 		}
 		v, fault := substitute.FitText(values[name], kind)
@@ -340,7 +340,7 @@ func Settable(inc *Incarnation, service string, in RenderInput) error {
 			if doc.declaredFixed(name) {
 				return &strict.Fault{
 					Code: "fixed-parameter", Message: fmt.Sprintf("parameter %s of %s is set in the configuration only", name, service),
-					Expected: "its default or perReleaseChannel to say it, or overridable: true where it is declared",
+					Expected: "its default, a value in perReleaseChannel, or overridable: true in its declaration",
 				}
 			}
 		}

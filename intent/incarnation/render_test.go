@@ -113,12 +113,12 @@ func TestReleaseParameters(t *testing.T) {
 		{`{"Parameters":{"count":3.0,"ratio":2,"text":"${{ version }}"}}`, `${{ version }} 3 2 false OLD`},
 		{`{"Parameters":{"count":1,"secret":{"workerEnv":"NEW"}}}`, `a 1 1.5 false NEW`},
 		{`{"ChannelParameters":{"staging":{"count":1},"prod":{"count":2}}}`, `a 1 1.5 false OLD`},
-		{`{}`, `render web: parameter "count" has no value; expected one from the release [missing-parameter]`},
-		{`{"ChannelParameters":{"prod":{"count":2}}}`, `render web: parameter "count" has no value; expected one from the release [missing-parameter]`},
+		{`{}`, `render web: parameter "count" has no value; expected a value from the release [missing-parameter]`},
+		{`{"ChannelParameters":{"prod":{"count":2}}}`, `render web: parameter "count" has no value; expected a value from the release [missing-parameter]`},
 		{`{"Parameters":{"count":"lots"}}`, `parameter "count" is the text "lots"; expected a whole number [wrong-type]`},
 		{`{"Parameters":{"count":1.5}}`, `parameter "count" is the number 1.5; expected a whole number [wrong-type]`},
 		{`{"Parameters":{"count":1e300}}`, "bad-value"},
-		{`{"Parameters":{"count":true}}`, `parameter "count" is the truth value true; expected a whole number [wrong-type]`},
+		{`{"Parameters":{"count":true}}`, `parameter "count" is the boolean true; expected a whole number [wrong-type]`},
 		{`{"Parameters":{"count":null}}`, `parameter "count" is empty; expected a whole number [wrong-type]`},
 		{`{"Parameters":{"count":[1]}}`, `parameter "count" is a list; expected a whole number [wrong-type]`},
 		{`{"Parameters":{"text":7}}`, `parameter "text" is the number 7; expected text (put it in quotes: "7") [wrong-type]`},
@@ -126,7 +126,7 @@ func TestReleaseParameters(t *testing.T) {
 		{`{"Parameters":{"debug":"yes"}}`, `parameter "debug" is the text "yes"; expected true or false [wrong-type]`},
 		{`{"Parameters":{"secret":"hunter2"}}`, `parameter "secret" is the text "hunter2"; expected a reference to a secret: {workerEnv: NAME} [wrong-type]`},
 		{`{"Parameters":{"cuont":1}}`, `service web has no parameter "cuont"; expected one of count, debug, ratio, secret, text; did you mean "count"? [unknown-parameter]`},
-		{`{"ChannelParameters":{"prd":{"count":1}}}`, `service web does not go to a release channel "prd"; expected one of staging, prod; did you mean "prod"? [unknown-channel]`},
+		{`{"ChannelParameters":{"prd":{"count":1}}}`, `service web is not deployed to release channel "prd"; expected one of staging, prod; did you mean "prod"? [unknown-channel]`},
 		{`{"ChannelParameters":{"prod":{"count":"x"}}}`, `parameter "prod:count" is the text "x"; expected a whole number [wrong-type]`},
 	} {
 		t.Run(row.release, func(t *testing.T) {
@@ -165,8 +165,8 @@ func TestReleaseChoosesNoSecret_G5(t *testing.T) {
 			require.Equal(t, in.Parameters, carried.Parameters)
 			continue
 		}
-		require.EqualError(t, err, "parameter "+row.wrong+" of web is set in the configuration only; expected its default or perReleaseChannel to say it, or overridable: true where it is declared [fixed-parameter]")
-		require.Empty(t, carried.Parameters, "nor does a version of before bring it along")
+		require.EqualError(t, err, "parameter "+row.wrong+" of web is set in the configuration only; expected its default, a value in perReleaseChannel, or overridable: true in its declaration [fixed-parameter]")
+		require.Empty(t, carried.Parameters, "an earlier version does not carry it over")
 		require.Empty(t, carried.ChannelParameters["prod"])
 	}
 }
@@ -176,9 +176,9 @@ func TestRenderRefusesWhatItDoesNotKnow(t *testing.T) {
 	_, err := incarnation.Render(inc, "wbe", incarnation.RenderInput{Version: "v1"})
 	require.EqualError(t, err, `application shop has no service "wbe"; expected one of routes, web; did you mean "web"? [unknown-service]`)
 	_, err = incarnation.Render(inc, "web", incarnation.RenderInput{})
-	require.EqualError(t, err, `"" is no version; expected 1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit [bad-version]`)
+	require.EqualError(t, err, `invalid version ""; expected 1 to 128 letters, digits and . _ + - : @ ~ =, beginning with a letter or digit [bad-version]`)
 	_, err = inc.Template("routes", "canary")
-	require.EqualError(t, err, `service routes does not go to release channel "canary" [unknown-channel]`)
+	require.EqualError(t, err, `service routes is not deployed to release channel "canary" [unknown-channel]`)
 }
 
 // A payload holds what it uses and nothing else, and no secret but its name.

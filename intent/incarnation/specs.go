@@ -46,7 +46,7 @@ func Specs(inc *Incarnation, runtimes []entities.RuntimeDefinition) (map[string]
 func boundSpec(spec entities.Spec) error {
 	if n := len(spec.Channels); n > maxChannels {
 		return &strict.Fault{
-			Code: "too-many-channels", Message: fmt.Sprintf("service %s goes to %d release channels", spec.Title(), n),
+			Code: "too-many-channels", Message: fmt.Sprintf("service %s has %d release channels", spec.Title(), n),
 			Expected: fmt.Sprintf("at most %d", maxChannels),
 		}
 	}
@@ -64,7 +64,7 @@ func boundSpec(spec entities.Spec) error {
 	}
 	if packed, err := protocol.Pack(spec); err != nil || len(packed) > MaxSpec {
 		return &strict.Fault{
-			Code: "spec-too-large", Message: fmt.Sprintf("the rules of service %s have %d bytes, packed", spec.Title(), len(packed)),
+			Code: "spec-too-large", Message: fmt.Sprintf("the rules of service %s have %d bytes, compressed", spec.Title(), len(packed)),
 			Expected: fmt.Sprintf("at most %d: fewer release channels, labels, preconditions or protections", MaxSpec),
 		}
 	}
@@ -76,7 +76,7 @@ func boundChecks(spec entities.Spec) error {
 	for n := range spec.Channels {
 		if c := &spec.Channels[n]; len(c.Checks) > maxChecks {
 			return &strict.Fault{
-				Code: "too-many-checks", Message: fmt.Sprintf("release channel %s asks %d checks of service %s", c.Name, len(c.Checks), spec.Title()),
+				Code: "too-many-checks", Message: fmt.Sprintf("release channel %s has %d checks of service %s", c.Name, len(c.Checks), spec.Title()),
 				Expected: fmt.Sprintf("at most %d: fewer protections, preconditions or dependencies", maxChecks),
 			}
 		}
@@ -173,13 +173,13 @@ func Moves(before, inc *Incarnation) []string {
 		for _, now := range service.Channels {
 			old, ok := was.instance(before.named(inc.channel(now.Channel).Identity()))
 			if ok && len(old.Fleet) == 0 && len(now.Fleet) > 0 && !slices.ContainsFunc(now.Fleet, func(m Member) bool { return m.Runtime == old.Runtime }) {
-				lines = append(lines, fmt.Sprintf("%s goes from runtime %s to a fleet without it in %s, so that what runs there would be orphaned; have the selector match %s, and take its label away afterwards if it is to leave",
+				lines = append(lines, fmt.Sprintf("%s would move from runtime %s to a fleet without it in %s, and its objects would be orphaned; let the selector match %s, and remove its label later to take it out of the fleet",
 					service.Name, old.Runtime, now.Channel, old.Runtime))
 			}
 			if !ok || len(old.Fleet)+len(now.Fleet) > 0 || old.Runtime == now.Runtime || now.MovedFrom != nil && now.MovedFrom.Runtime == old.Runtime {
 				continue
 			}
-			lines = append(lines, fmt.Sprintf("%s goes from runtime %s to %s in %s; if it is to move, say so there: {name: %s, movedFrom: {runtime: %s, then: keep}} (or remove)",
+			lines = append(lines, fmt.Sprintf("%s would move from runtime %s to %s in %s; to move it, declare there: {name: %s, movedFrom: {runtime: %s, then: keep}} (or remove)",
 				service.Name, old.Runtime, now.Runtime, now.Channel, now.Runtime, old.Runtime))
 		}
 	}

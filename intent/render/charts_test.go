@@ -83,7 +83,7 @@ func TestChartsThatDependOnChance(t *testing.T) {
 		t.Run(template, func(t *testing.T) {
 			_, err := chartOf(t, template).Render(sources.Release{Name: "web"})
 			require.ErrorContains(t, err, "web/templates/a.yaml")
-			require.ErrorContains(t, err, "depends on the time or on chance")
+			require.ErrorContains(t, err, "depends on the time or on random values")
 		})
 	}
 	for template, want := range map[string]string{

@@ -88,10 +88,10 @@ func (f files) render(r sources.Release) ([]sources.Text, error) {
 		return nil, err
 	}
 	if err := compared(first, third, same); err != nil {
-		return nil, &sources.Refusal{Text: err.Error() + " depends on the time or on chance", Expected: "a value for it in the configuration"}
+		return nil, &sources.Refusal{Text: err.Error() + " depends on the time or on random values", Expected: "a value for it in the configuration"}
 	}
 	if err := compared(first, second, reopened); err != nil {
-		return nil, &sources.Refusal{Text: err.Error() + " holds a version in another form", Expected: "the version as it is: neither cut nor encoded nor in other letters"}
+		return nil, &sources.Refusal{Text: err.Error() + " contains a version in another form", Expected: "the unchanged version: not truncated, encoded or in other letters"}
 	}
 	return first, nil
 }
@@ -170,7 +170,7 @@ func capabilitiesFor(r sources.Release, c *chart.Chart) (*common.Capabilities, e
 	if needed := c.Metadata.KubeVersion; needed != "" && !chartutil.IsCompatibleRange(needed, version.Version) {
 		return nil, &sources.Refusal{
 			Text:     fmt.Sprintf("chart %s is for Kubernetes %s, and is rendered for %s", c.Name(), needed, here),
-			Expected: "the cluster's own version as kubernetes.kubeVersion of its runtime, or what \"converge lock --capabilities\" writes",
+			Expected: "the cluster's own version as kubernetes.kubeVersion of its runtime, or an entry written by \"converge lock --capabilities\"",
 		}
 	}
 	capabilities := common.DefaultCapabilities.Copy()
@@ -220,7 +220,7 @@ func validate(c *chart.Chart, values map[string]any) error {
 		}
 		of, ok := given.(map[string]any)
 		if !ok {
-			return fmt.Errorf("the values of %s are no mapping", part.Name())
+			return fmt.Errorf("the values of %s are not a mapping", part.Name())
 		}
 		if err := validate(part, of); err != nil {
 			return err

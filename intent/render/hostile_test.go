@@ -205,5 +205,5 @@ func TestMissingRendererIsSaid(t *testing.T) {
 	}, time.Second)
 	t.Cleanup(apart)
 	_, err := renderedFrom(t, fstest.MapFS{"Chart.yaml": {Data: []byte("{apiVersion: v2, name: web, version: 1.0.0}")}})
-	require.EqualError(t, err, "nothing can be rendered: find converge-render: install it with go install it")
+	require.EqualError(t, err, "rendering failed: find converge-render: install it with go install it")
 }

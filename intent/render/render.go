@@ -103,5 +103,5 @@ func boundMemory() {
 type noNetwork struct{}
 
 func (noNetwork) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, errors.New("nothing is fetched when compiling")
+	return nil, errors.New("compiling does not fetch anything")
 }

@@ -72,10 +72,10 @@ func (k *Keys) file(application, name string) error {
 // cluster mounts.
 func private(info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return errors.New("it is no regular file")
+		return errors.New("it is not a regular file")
 	}
 	if mode := info.Mode().Perm(); mode&0o027 != 0 {
-		return fmt.Errorf("others can read or change it (%#o); chmod 600 would keep it from them", mode)
+		return fmt.Errorf("other users can read or change it (%#o); use chmod 600", mode)
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func reason(err error) error {
 func (k *Keys) add(application, text string) error {
 	found, err := age.ParseIdentities(strings.NewReader(text))
 	if err != nil {
-		return errors.New("it holds something else; expected lines that begin with AGE-SECRET-KEY-, as of age-keygen")
+		return errors.New("it contains something else; expected lines that begin with AGE-SECRET-KEY-, from age-keygen")
 	}
 	k.identities[application] = append(k.identities[application], found...)
 	return nil

@@ -60,11 +60,11 @@ func TestIdentitiesThatAreNone_G5(t *testing.T) {
 	wrong := filepath.Join(t.TempDir(), "wrong")
 	require.NoError(t, os.WriteFile(wrong, []byte("hunter2\n"), 0o600))
 	for want, file := range map[string]string{
-		"others can read or change it (0644); chmod 600 would keep it from them":  keyFile(t, "key.txt", 0o644),
-		"others can read or change it (0620)":                                     keyFile(t, "key.txt", 0o620),
-		"no such file or directory":                                               "/nowhere/at/all",
-		"it is no regular file":                                                   t.TempDir(),
-		"it holds something else; expected lines that begin with AGE-SECRET-KEY-": wrong,
+		"other users can read or change it (0644); use chmod 600":                    keyFile(t, "key.txt", 0o644),
+		"other users can read or change it (0620)":                                   keyFile(t, "key.txt", 0o620),
+		"no such file or directory":                                                  "/nowhere/at/all",
+		"it is not a regular file":                                                   t.TempDir(),
+		"it contains something else; expected lines that begin with AGE-SECRET-KEY-": wrong,
 	} {
 		_, err := sops.Load([]string{"shop=" + file}, variables(nil))
 		require.ErrorContains(t, err, "age identities of "+file+": "+want)
@@ -73,5 +73,5 @@ func TestIdentitiesThatAreNone_G5(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	_, err := sops.Load(nil, variables(map[string]string{sops.KeyVariable: "AGE-SECRET-KEY-1HUNTER2"}))
-	require.EqualError(t, err, "age identities of SOPS_AGE_KEY: it holds something else; expected lines that begin with AGE-SECRET-KEY-, as of age-keygen")
+	require.EqualError(t, err, "age identities of SOPS_AGE_KEY: it contains something else; expected lines that begin with AGE-SECRET-KEY-, from age-keygen")
 }

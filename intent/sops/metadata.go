@@ -49,7 +49,7 @@ func (f *File) metadata(meta *yaml.Node) (rule, error) {
 	v, ok := d.DecodeAny(meta)
 	fields, is := v.(map[string]any)
 	if !ok || !is || len(d.Problems) > 0 {
-		return nil, errors.New("its metadata of SOPS cannot be read")
+		return nil, errors.New("its SOPS metadata cannot be read")
 	}
 	if err := f.keys(fields); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (f *File) keys(fields map[string]any) error {
 		name, _ := entry["recipient"].(string)
 		enc, _ := entry["enc"].(string)
 		if !recipientRE.MatchString(name) || enc == "" {
-			return errors.New("one of its age recipients is none")
+			return errors.New("one of its age recipients is invalid")
 		}
 		f.recipients = append(f.recipients, recipient{name, enc})
 	}
@@ -90,7 +90,7 @@ func (f *File) keys(fields map[string]any) error {
 	case len(others) > 0:
 		return fmt.Errorf("it is encrypted for %s only, and a worker has age identities; expected an age recipient among its keys", strings.Join(others, " and "))
 	}
-	return errors.New("it names nobody for whom it was encrypted; expected an age recipient")
+	return errors.New("it has no recipients; expected an age recipient")
 }
 
 var recipientRE = regexp.MustCompile(`^(age1[a-z0-9]+|ssh-(rsa|ed25519) [A-Za-z0-9+/= @._-]+)$`)
@@ -102,7 +102,7 @@ func (f *File) integrity(fields map[string]any) (err error) {
 		switch {
 		case chooses, slices.Contains(elsewhere, name):
 		case !slices.Contains([]string{"age", "key_groups", "shamir_threshold", "lastmodified", "mac", "mac_only_encrypted", "version"}, name):
-			return fmt.Errorf("its metadata of SOPS has %q, which is not supported", strict.Clip(name))
+			return fmt.Errorf("its SOPS metadata has %q, which is not supported", strict.Clip(name))
 		}
 	}
 	text, _ := fields["mac"].(string)
@@ -110,12 +110,12 @@ func (f *File) integrity(fields map[string]any) (err error) {
 		return errors.New("it has no MAC")
 	}
 	if f.mac, err = unpack(text); err != nil || f.mac.kind != "str" {
-		return errors.New("its MAC is not as SOPS writes one")
+		return errors.New("its MAC is not in the format of SOPS")
 	}
 	text, _ = fields["lastmodified"].(string)
 	modified, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return errors.New("its metadata of SOPS has no lastmodified that is a time")
+		return errors.New("its SOPS metadata has no lastmodified with a time")
 	}
 	f.modified = modified.Format(time.RFC3339)
 	f.onlySealed, err = truth(fields["mac_only_encrypted"])
@@ -133,7 +133,7 @@ func truth(v any) (bool, error) {
 			return b, nil
 		}
 	}
-	return false, errors.New("mac_only_encrypted in its metadata of SOPS is neither true nor false")
+	return false, errors.New("mac_only_encrypted in its SOPS metadata is neither true nor false")
 }
 
 // ruleOf returns which values are encrypted. SOPS has one rule per file.
@@ -147,16 +147,16 @@ func ruleOf(fields map[string]any) (rule, error) {
 		case !has || v == nil || ok && text == "":
 			continue
 		case !ok:
-			return nil, fmt.Errorf("%s in its metadata of SOPS is no text", name)
+			return nil, fmt.Errorf("%s in its SOPS metadata is not text", name)
 		}
 		var err error
 		if chosen, err = rules[name](text); err != nil {
-			return nil, fmt.Errorf("%s in its metadata of SOPS is no regular expression", name)
+			return nil, fmt.Errorf("%s in its SOPS metadata is not a regular expression", name)
 		}
 		given++
 	}
 	if given > 1 {
-		return nil, errors.New("its metadata of SOPS has several rules for what is encrypted; expected one")
+		return nil, errors.New("its SOPS metadata has several encryption rules; expected one")
 	}
 	return chosen, nil
 }

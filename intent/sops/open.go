@@ -115,7 +115,7 @@ func (f *File) open(with []age.Identity) (map[string]any, error) {
 	}
 	sum := fmt.Sprintf("%X", sha512.Sum512(covered.Bytes()))
 	if text, _ := stated.(string); subtle.ConstantTimeCompare([]byte(text), []byte(sum)) != 1 {
-		return nil, errors.New("its MAC does not hold: something in the file was changed after it was encrypted, which may be what stands in clear; encrypt it again")
+		return nil, errors.New("its MAC does not match: the file was changed after it was encrypted, possibly its plain text; encrypt it again")
 	}
 	return plain, nil
 }
@@ -174,7 +174,7 @@ func (s *sealed) open(aead cipher.AEAD, place string) (any, error) {
 		v = t
 	}
 	if err != nil {
-		return nil, errors.New("is not of the type that it is said to be")
+		return nil, errors.New("does not have its stated type")
 	}
 	return v, nil
 }

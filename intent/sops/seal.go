@@ -30,7 +30,7 @@ const writtenAs = "3.13.3"
 func CheckRecipient(name string) error {
 	_, err := age.ParseRecipients(strings.NewReader(name))
 	if err != nil || !recipientRE.MatchString(name) {
-		return errors.New("it is no age recipient; expected one that begins with age1, as of age-keygen")
+		return errors.New("it is not an age recipient; expected one that begins with age1, from age-keygen")
 	}
 	return nil
 }
@@ -76,12 +76,12 @@ func Seal(name string, texts map[string]string, recipients []string, now time.Ti
 // wrapped encrypts the key of a file for each recipient.
 func wrapped(secret []byte, recipients []string) (all []map[string]string, err error) {
 	if len(recipients) == 0 {
-		return nil, errors.New("there is nobody to encrypt it for")
+		return nil, errors.New("there are no recipients for it")
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(recipients))) {
 		to, err := age.ParseRecipients(strings.NewReader(name))
 		if err != nil {
-			return nil, fmt.Errorf("%s is no age recipient", strict.Clip(name))
+			return nil, fmt.Errorf("%s is not an age recipient", strict.Clip(name))
 		}
 		var text bytes.Buffer
 		armored := armor.NewWriter(&text)

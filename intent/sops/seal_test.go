@@ -50,7 +50,7 @@ func TestSeal_E2_G5(t *testing.T) {
 		require.ErrorIs(t, err, sops.ErrNoKey)
 	})
 	_, err := sops.Seal("prowlarr", map[string]string{"apiKey": "x"}, nil, time.Now())
-	require.ErrorContains(t, err, "nobody")
+	require.ErrorContains(t, err, "no recipients")
 	require.NoError(t, sops.CheckRecipient(recipients[0]))
 	for _, wrong := range []string{"", "age1nothing", all[0].String(), recipients[0] + "\n" + recipients[1]} {
 		require.Error(t, sops.CheckRecipient(wrong))

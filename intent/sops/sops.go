@@ -88,7 +88,7 @@ func Read(text []byte) (*File, error) {
 		return nil, err
 	}
 	if n := len(f.documents); n*len(text) > maxCopies {
-		return nil, fmt.Errorf("it has %d documents, each of which is kept with all of its %d bytes; expected fewer in one file", n, len(text))
+		return nil, fmt.Errorf("it has %d documents, and each is stored with all of its %d bytes; expected fewer in one file", n, len(text))
 	}
 	var meta *yaml.Node
 	for i, document := range f.documents {
@@ -101,7 +101,7 @@ func Read(text []byte) (*File, error) {
 		}
 	}
 	if meta == nil {
-		return nil, errors.New("its first document has no metadata of SOPS")
+		return nil, errors.New("its first document has no SOPS metadata")
 	}
 	rule, err := f.metadata(meta)
 	if err != nil {
@@ -119,7 +119,7 @@ func Read(text []byte) (*File, error) {
 func (f *File) parse(text []byte) (err error) {
 	defer func() {
 		if r := recover(); r != nil { // a panic of the parser
-			err = errors.New("it is no YAML")
+			err = errors.New("it is not valid YAML")
 		}
 	}()
 	for decoder := yaml.NewDecoder(bytes.NewReader(text)); ; {
@@ -129,10 +129,10 @@ func (f *File) parse(text []byte) (err error) {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("it is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			return fmt.Errorf("it is not valid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 		case len(node.Content) != 1 || node.Content[0].ShortTag() == "!!null":
 		case node.Content[0].Kind != yaml.MappingNode:
-			return errors.New("one of its documents is no mapping")
+			return errors.New("one of its documents is not a mapping")
 		default:
 			f.documents = append(f.documents, node.Content[0])
 		}
@@ -146,7 +146,7 @@ func cut(document *yaml.Node) (meta *yaml.Node, err error) {
 			continue
 		}
 		if meta != nil {
-			return nil, errors.New("it has metadata of SOPS twice")
+			return nil, errors.New("it has SOPS metadata twice")
 		}
 		meta = document.Content[i+1]
 		document.Content = slices.Delete(document.Content, i, i+2)
@@ -160,9 +160,9 @@ func (f *File) walk(node *yaml.Node, path []string, depth int, encrypts rule) er
 	at := func(what string) error { return fmt.Errorf("%s %s", strict.Clip(strings.Join(path, ".")), what) }
 	switch {
 	case depth > maxDepth:
-		return at(fmt.Sprintf("lies deeper than %d levels", maxDepth))
+		return at(fmt.Sprintf("is nested deeper than %d levels", maxDepth))
 	case node.Kind == yaml.AliasNode, node.Anchor != "":
-		return at("is an anchor or an alias, and SOPS makes none")
+		return at("is an anchor or an alias, which SOPS does not create")
 	case node.Kind == yaml.MappingNode:
 		return f.mapping(node, path, depth, encrypts)
 	case node.Kind == yaml.SequenceNode:
@@ -193,9 +193,9 @@ func (f *File) mapping(node *yaml.Node, path []string, depth int, encrypts rule)
 		below := append(slices.Clip(path), key.Value)
 		switch {
 		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "":
-			return fmt.Errorf("%s is a key that is no plain text", strict.Clip(strings.Join(below, ".")))
+			return fmt.Errorf("%s is a key that is not plain text", strict.Clip(strings.Join(below, ".")))
 		case seen[key.Value]:
-			return fmt.Errorf("%s is there twice", strict.Clip(strings.Join(below, ".")))
+			return fmt.Errorf("%s is given twice", strict.Clip(strings.Join(below, ".")))
 		}
 		seen[key.Value] = true
 		if err := f.walk(node.Content[i+1], below, depth+1, encrypts); err != nil {
@@ -219,16 +219,16 @@ func leafOf(node *yaml.Node, path []string, encrypted bool, depth int) (leaf, er
 	text, _ := l.value.(string)
 	switch {
 	case !encrypted && IsSealed(text):
-		return l, errors.New("is encrypted, and by the metadata of SOPS it should not be")
+		return l, errors.New("is encrypted, and should not be according to the SOPS metadata")
 	case !encrypted || node.ShortTag() == "!!str" && text == "": // empty values are not encrypted
 		return l, nil
 	case !IsSealed(text):
-		return l, errors.New("is not encrypted, and by the metadata of SOPS it should be")
+		return l, errors.New("is not encrypted, and should be according to the SOPS metadata")
 	case len(path) < 2 || path[0] != "data" && path[0] != "stringData":
-		return l, errors.New(`is encrypted, and of a Secret that can be only what is in data and stringData: encrypt it with --encrypted-regex "^(data|stringData)$"`)
+		return l, errors.New(`is encrypted, and in a Secret only data and stringData can be: encrypt it with --encrypted-regex "^(data|stringData)$"`)
 	}
 	if depth != ofSecret {
-		return l, errors.New("is encrypted inside a list or a mapping, and what a Secret holds is neither")
+		return l, errors.New("is encrypted inside a list or a mapping, and a value of a Secret is neither")
 	}
 	seal, err := unpack(text)
 	l.seal, l.text = &seal, text
@@ -239,16 +239,16 @@ func leafOf(node *yaml.Node, path []string, encrypted bool, depth int) (leaf, er
 func unpack(text string) (sealed, error) {
 	parts := sealedRE.FindStringSubmatch(text)
 	if parts == nil {
-		return sealed{}, errors.New("is not as SOPS writes what is encrypted")
+		return sealed{}, errors.New("is not an encrypted value in the format of SOPS")
 	}
 	data, err1 := base64.StdEncoding.DecodeString(parts[1])
 	iv, err2 := base64.StdEncoding.DecodeString(parts[2])
 	auth, err3 := base64.StdEncoding.DecodeString(parts[3])
 	if errors.Join(err1, err2, err3) != nil || len(iv) != 32 || len(auth) != 16 {
-		return sealed{}, errors.New("is not as SOPS writes what is encrypted")
+		return sealed{}, errors.New("is not an encrypted value in the format of SOPS")
 	}
 	if !slices.Contains([]string{"str", "int", "float", "bool", "bytes", "time"}, parts[4]) {
-		return sealed{}, fmt.Errorf("is an encrypted %s, which is no value", strict.Clip(parts[4]))
+		return sealed{}, fmt.Errorf("is an encrypted %s, which is not a value", strict.Clip(parts[4]))
 	}
 	return sealed{parts[4], data, iv, auth}, nil
 }
@@ -273,7 +273,7 @@ func (f *File) Fits(object map[string]any) error {
 	}
 	return eachSealed(object, func(field, key, text string) (any, error) {
 		if place, known := places[text]; !known || place != field+"\x00"+key {
-			return text, fmt.Errorf("%s.%s is encrypted, and not so in the file that SOPS encrypted", field, strict.Clip(key))
+			return text, fmt.Errorf("%s.%s differs from its encrypted value in the file that SOPS encrypted", field, strict.Clip(key))
 		}
 		return text, nil
 	})

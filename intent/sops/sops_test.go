@@ -131,22 +131,22 @@ func TestChangedFilesAreRefused_G5(t *testing.T) {
 	keys := keysOf(t, "key.txt")
 	text, again := read(t, "secret.yaml"), read(t, "again.yaml")
 	line := func(of, begin string) string { return regexp.MustCompile(`(?m)^ *` + begin + `: .*$`).FindString(of) }
-	const mac = "its MAC does not hold: something in the file was changed after it was encrypted"
+	const mac = "its MAC does not match: the file was changed after it was encrypted"
 	for name, c := range map[string]struct{ from, old, instead, want string }{
-		"a name in clear":   {text, "name: db", "name: web", mac},
-		"a label in clear":  {text, "tier: back", "tier: front", mac},
-		"one more in clear": {text, "type: Opaque", "type: Opaque\nimmutable: true", mac},
-		"a value less":      {text, line(text, "user") + "\n", "", mac},
-		"another order":     {text, line(text, "user") + "\n" + line(text, "password"), line(text, "password") + "\n" + line(text, "user"), mac},
-		"an empty one more": {text, `    empty: ""`, "    empty: \"\"\n    more: \"\"", ""}, // it adds nothing to what SOPS makes its MAC of
-		"a value moved":     {text, line(text, "user") + "\n" + line(text, "password"), strings.Replace(line(text, "password"), "password", "user", 1), "stringData.user cannot be decrypted: it was changed, or moved from elsewhere"},
-		"a value of before": {text, line(text, "password"), line(again, "password"), "stringData.password cannot be decrypted"},
-		"the MAC of before": {text, line(text, "mac"), line(again, "mac"), "its MAC cannot be decrypted"},
-		"the time":          {text, line(text, "lastmodified"), `    lastmodified: "2001-01-01T00:00:00Z"`, "its MAC cannot be decrypted: the file was changed, its lastmodified for one"},
-		"the type":          {text, line(text, "user"), strings.Replace(line(text, "user"), "type:str", "type:int", 1), "stringData.user is not of the type that it is said to be"},
-		"the kind of MAC":   {text, "    version:", "    mac_only_encrypted: true\n    version:", mac},
-		"the key":           {text, "-----BEGIN AGE ENCRYPTED FILE-----\n            YWdl", "-----BEGIN AGE ENCRYPTED FILE-----\n            YWdm", "the key for age1"},
-		"a document":        {read(t, "documents.yaml"), "name: plain", "name: other", mac},
+		"a plain-text name":              {text, "name: db", "name: web", mac},
+		"a plain-text label":             {text, "tier: back", "tier: front", mac},
+		"an additional plain-text field": {text, "type: Opaque", "type: Opaque\nimmutable: true", mac},
+		"a missing value":                {text, line(text, "user") + "\n", "", mac},
+		"another order":                  {text, line(text, "user") + "\n" + line(text, "password"), line(text, "password") + "\n" + line(text, "user"), mac},
+		"an additional empty value":      {text, `    empty: ""`, "    empty: \"\"\n    more: \"\"", ""}, // it adds nothing to what SOPS makes its MAC of
+		"a value moved":                  {text, line(text, "user") + "\n" + line(text, "password"), strings.Replace(line(text, "password"), "password", "user", 1), "stringData.user cannot be decrypted: it was changed, or moved from elsewhere"},
+		"an earlier value":               {text, line(text, "password"), line(again, "password"), "stringData.password cannot be decrypted"},
+		"an earlier MAC":                 {text, line(text, "mac"), line(again, "mac"), "its MAC cannot be decrypted"},
+		"the time":                       {text, line(text, "lastmodified"), `    lastmodified: "2001-01-01T00:00:00Z"`, "its MAC cannot be decrypted: the file was changed, its lastmodified for one"},
+		"the type":                       {text, line(text, "user"), strings.Replace(line(text, "user"), "type:str", "type:int", 1), "stringData.user does not have its stated type"},
+		"the kind of MAC":                {text, "    version:", "    mac_only_encrypted: true\n    version:", mac},
+		"the key":                        {text, "-----BEGIN AGE ENCRYPTED FILE-----\n            YWdl", "-----BEGIN AGE ENCRYPTED FILE-----\n            YWdm", "the key for age1"},
+		"a document":                     {read(t, "documents.yaml"), "name: plain", "name: other", mac},
 	} {
 		require.Contains(t, c.from, c.old, name)
 		changed := strings.Replace(c.from, c.old, c.instead, 1)
@@ -162,12 +162,12 @@ func TestChangedFilesAreRefused_G5(t *testing.T) {
 	object := objects(t, text)[0]
 	object["stringData"].(map[string]any)["user"] = sops.FirstSealed(objects(t, again)[0])
 	_, err := open(t, keys, object)
-	require.ErrorContains(t, err, "stringData.user is encrypted, and not so in the file that SOPS encrypted")
+	require.ErrorContains(t, err, "stringData.user differs from its encrypted value in the file that SOPS encrypted")
 	object = objects(t, text)[0]
 	values := object["stringData"].(map[string]any)
 	values["user"], values["password"] = values["password"], values["user"]
 	_, err = open(t, keys, object)
-	require.ErrorContains(t, err, "is encrypted, and not so in the file that SOPS encrypted")
+	require.ErrorContains(t, err, "differs from its encrypted value in the file that SOPS encrypted")
 }
 
 // Each file of testdata/hostile is refused before any key is asked for; its first line says with what.
@@ -190,20 +190,20 @@ func TestHostileFiles_G4(t *testing.T) {
 	wide := "    a: [" + strings.Repeat("x,", 20_001) + "]\n"
 	entry := text[strings.Index(text, "        - enc"):strings.Index(text, "    encrypted_regex")]
 	for want, text := range map[string][]byte{
-		"it has 4194305 bytes; expected at most 4194304":    bytes.Repeat([]byte("#"), 4<<20+1),
-		"metadata.a lies deeper than 50 levels":             with(deep),
-		"it has more than 20000 values":                     with(wide),
-		"it has 101 recipients; expected at most 100":       []byte(strings.Replace(text, entry, strings.Repeat(entry, 101), 1)),
-		"it has 9000 documents, each of which is kept with": []byte(text + strings.Repeat("---\n{a: b}\n", 8999)),
-		"it is no YAML": with("    a: " + strings.Repeat("[", 20_000)),
+		"it has 4194305 bytes; expected at most 4194304": bytes.Repeat([]byte("#"), 4<<20+1),
+		"metadata.a is nested deeper than 50 levels":     with(deep),
+		"it has more than 20000 values":                  with(wide),
+		"it has 101 recipients; expected at most 100":    []byte(strings.Replace(text, entry, strings.Repeat(entry, 101), 1)),
+		"it has 9000 documents, and each is stored with": []byte(text + strings.Repeat("---\n{a: b}\n", 8999)),
+		"it is not valid YAML":                           with("    a: " + strings.Repeat("[", 20_000)),
 	} {
 		_, err := sops.Read(text)
 		require.ErrorContains(t, err, want)
 	}
 	for name, want := range map[string]string{
-		"whole.yaml":    `apiVersion is encrypted, and of a Secret that can be only what is in data and stringData: encrypt it with --encrypted-regex "^(data|stringData)$"`,
-		"comments.yaml": `its metadata of SOPS has "encrypted_comment_regex", which is not supported`,
-		"values.yaml":   "password is encrypted, and of a Secret that can be only",
+		"whole.yaml":    `apiVersion is encrypted, and in a Secret only data and stringData can be: encrypt it with --encrypted-regex "^(data|stringData)$"`,
+		"comments.yaml": `its SOPS metadata has "encrypted_comment_regex", which is not supported`,
+		"values.yaml":   "password is encrypted, and in a Secret only",
 	} {
 		_, err := sops.Read([]byte(read(t, name)))
 		require.ErrorContains(t, err, want, name)

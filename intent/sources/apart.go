@@ -108,7 +108,7 @@ func (r *renderer) render(order []byte) Answer {
 	for range 2 {
 		if r.process == nil {
 			if err := r.start(); err != nil {
-				return Answer{Error: strict.OneLine(fmt.Sprintf("nothing can be rendered: %v", err))}
+				return Answer{Error: strict.OneLine(fmt.Sprintf("rendering failed: %v", err))}
 			}
 		}
 		if _, err := r.in.Write(append(order, '\n')); err == nil {
@@ -117,7 +117,7 @@ func (r *renderer) render(order []byte) Answer {
 		r.ended()
 	}
 	if r.process == nil {
-		return Answer{Error: "nothing can be rendered: the process for it ends at once"}
+		return Answer{Error: "rendering failed: the rendering process ends immediately"}
 	}
 	var a Answer
 	if err := r.out.Decode(&a); err != nil {
@@ -130,11 +130,11 @@ func (r *renderer) render(order []byte) Answer {
 func (r *renderer) overdrawn(code int) *Refusal {
 	switch code {
 	case ExitTime:
-		return &Refusal{fmt.Sprintf("rendering took longer than %v", r.limit), "templates that come to an end"}
+		return &Refusal{fmt.Sprintf("rendering took longer than %v", r.limit), "templates that terminate"}
 	case ExitMemory:
-		return &Refusal{fmt.Sprintf("rendering took more than %d MiB of memory", MaxMemory>>20), "templates that make less"}
+		return &Refusal{fmt.Sprintf("rendering took more than %d MiB of memory", MaxMemory>>20), "templates that create less"}
 	}
-	return &Refusal{fmt.Sprintf("rendering ended by itself (%d)", code), "templates that can be rendered"}
+	return &Refusal{fmt.Sprintf("the rendering process ended unexpectedly (%d)", code), "templates that can be rendered"}
 }
 
 // start starts the process. It ends when its parent ends.

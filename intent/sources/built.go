@@ -37,7 +37,7 @@ func readTexts(texts []Text, byHelm bool, among encrypted) *Built {
 	for _, text := range texts {
 		r := &objectReader{file: text.Name, origin: text.Name, rendered: byHelm, encrypted: among}
 		if err := r.read(text.Data); err != nil {
-			all.Faults = append(all.Faults, strict.Fault{Code: "syntax", Message: fmt.Sprintf("%s is no YAML: %s", text.Name, strings.TrimPrefix(err.Error(), "yaml: "))})
+			all.Faults = append(all.Faults, strict.Fault{Code: "syntax", Message: fmt.Sprintf("%s is not valid YAML: %s", text.Name, strings.TrimPrefix(err.Error(), "yaml: "))})
 		}
 		for _, d := range r.decoders {
 			for _, p := range d.Problems {
@@ -111,8 +111,8 @@ func (l *objectLoader) valuesFile(full string) *strict.Fault {
 	}
 	if sops.Is(values) {
 		return &strict.Fault{
-			Code: "encrypted", Message: full + " is encrypted by SOPS, and a chart is rendered where there is no key",
-			Expected: "values without secrets, and an encrypted Secret of its own that the chart is told to use",
+			Code: "encrypted", Message: full + " is encrypted by SOPS, and charts are rendered without keys",
+			Expected: "values without secrets, and a separate encrypted Secret that the chart uses",
 		}
 	}
 	file.Values = values
@@ -142,7 +142,7 @@ func (l *objectLoader) chart(s *config.Document[config.Service], at string, h *c
 		}
 		chart, err := l.localChart(full, string(named.Digest))
 		if err != nil {
-			return []strict.Fault{{Code: "chart", Message: fmt.Sprintf("%s is no chart that can be used: %v", full, strict.Reason(err)), Expected: "a directory with a Chart.yaml, or a .tgz file of one"}}
+			return []strict.Fault{{Code: "chart", Message: fmt.Sprintf("%s is not a usable chart: %v", full, strict.Reason(err)), Expected: "a directory with a Chart.yaml, or a .tgz file of one"}}
 		}
 		l.into.Charts[key] = chart
 		return nil
@@ -163,7 +163,7 @@ func (l *objectLoader) localChart(full, digest string) (*Chart, error) {
 		return chart, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > MaxTree {
-		return nil, fmt.Errorf("it is no regular file of at most %d bytes", MaxTree)
+		return nil, fmt.Errorf("it is not a regular file of at most %d bytes", MaxTree)
 	}
 	data, err := fs.ReadFile(l.FS, full)
 	if err != nil {

@@ -34,7 +34,7 @@ func ReadChart(fsys fs.FS, dir string) (*Chart, []string, error) {
 			return err
 		}
 		if !info.Mode().IsRegular() {
-			return fmt.Errorf("%s is no regular file", name)
+			return fmt.Errorf("%s is not a regular file", name)
 		}
 		if size += info.Size(); size > MaxTree {
 			return fmt.Errorf("the chart has more than %d bytes", MaxTree)
@@ -55,7 +55,7 @@ func ReadChart(fsys fs.FS, dir string) (*Chart, []string, error) {
 func OpenChart(data []byte) (*Chart, error) {
 	files, err := archive.LoadArchiveFiles(bytes.NewReader(data))
 	if err != nil {
-		return nil, fmt.Errorf("this is no packed chart: %w", err)
+		return nil, fmt.Errorf("this is not a packed chart: %w", err)
 	}
 	size := 0
 	for _, f := range files {

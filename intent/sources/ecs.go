@@ -29,8 +29,8 @@ func taskKinds() map[string]taskKind {
 	return map[string]taskKind{
 		"taskDefinition": {"TaskDefinition", "family", reflect.TypeFor[ecs.RegisterTaskDefinitionInput](), nil},
 		"service": {"Service", "serviceName", reflect.TypeFor[ecs.CreateServiceInput](), map[string]string{
-			"cluster": "no such field: the runtime names the cluster", "taskDefinition": `no such field: it is "taskDefinition" beside the service`,
-			"clientToken": "no such field: Converge makes one",
+			"cluster": "no such field: the runtime names the cluster", "taskDefinition": `no such field: set "taskDefinition" next to the service`,
+			"clientToken": "no such field: Converge creates one",
 		}},
 	}
 }
@@ -116,7 +116,7 @@ func (c *taskCheck) document(kind taskKind, fields map[string]any) {
 	c.value(c.at, kind.takes, fields)
 	for _, name := range strict.Keys(kind.refused) {
 		if _, given := fields[name]; given {
-			c.Report(strict.Field(c.at, name), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q cannot be said here", name), Expected: kind.refused[name]})
+			c.Report(strict.Field(c.at, name), strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q cannot be set here", name), Expected: kind.refused[name]})
 		}
 	}
 	if name, _ := fields[kind.named].(string); name == "" {
@@ -127,7 +127,7 @@ func (c *taskCheck) document(kind taskKind, fields map[string]any) {
 	}
 	if controller, _ := fields["deploymentController"].(map[string]any); controller["type"] != nil && controller["type"] != "ECS" {
 		c.Report(strict.Field(c.at, "deploymentController.type"), strict.Fault{
-			Code: "bad-value", Message: fmt.Sprintf("the deployment controller %v rolls the service by itself", controller["type"]), Expected: "ECS, or no such field",
+			Code: "bad-value", Message: fmt.Sprintf("the deployment controller %v updates the service on its own", controller["type"]), Expected: "ECS, or no field",
 		})
 	}
 }

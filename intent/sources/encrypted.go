@@ -109,9 +109,9 @@ func (c *objectCheck) undecipherable(found string, file *encryptedFile) *strict.
 	case found == "":
 		return because("SOPS encrypted nothing in this Secret", `--encrypted-regex "^(data|stringData)$"`)
 	case c.object.Kind != "Secret":
-		return because("this is encrypted by SOPS, and what is decrypted of it would be shown in plans and drift", "a Secret")
+		return because("this is encrypted by SOPS, and its decrypted content would be shown in plans and drift", "a Secret")
 	case file == nil:
-		return because("this is encrypted by SOPS, and the file that SOPS encrypted is not at hand: the MAC in it is of the whole file",
+		return because("this is encrypted by SOPS, and the file that SOPS encrypted is missing: its MAC covers the whole file",
 			"the file itself among manifests, or among the resources of a kustomization")
 	}
 	if err := file.Fits(c.fields); err != nil {
@@ -123,7 +123,7 @@ func (c *objectCheck) undecipherable(found string, file *encryptedFile) *strict.
 // asItIs rejects substitutions in encrypted files, because the MAC covers the whole file.
 func (c *objectCheck) asItIs() {
 	for _, text := range c.object.Texts {
-		c.Report(text.Path, strict.Fault{Code: "no-substitution", Message: "nothing is substituted in what SOPS encrypted, since its MAC covers all of it", Expected: `text without "${{"`})
+		c.Report(text.Path, strict.Fault{Code: "no-substitution", Message: "substitution is not supported in a file that SOPS encrypted, because its MAC covers all of it", Expected: `text without "${{"`})
 	}
 	c.object.Texts = nil
 	c.fields[sops.Field] = c.sealed

@@ -17,7 +17,7 @@ import (
 )
 
 // lockCommand names the command that locks charts, for messages.
-const lockCommand = `what "converge lock" writes`
+const lockCommand = `an entry written by "converge lock"`
 
 // ChartKey is the key in Objects.Charts of the chart that a file in a directory names.
 func ChartKey(dir string, h config.ServiceHelm) string {
@@ -38,21 +38,21 @@ func ChartKey(dir string, h config.ServiceHelm) string {
 func misnamed(h *config.ServiceHelm, named config.ServiceHelm) (field string, fault *strict.Fault) {
 	switch {
 	case h.Digest != "" && h.Chart == "":
-		return missing("digest", "a digest is that of the chart beside it", `"chart" too`)
+		return missing("digest", "a digest needs a chart", `"chart" too`)
 	case h.Version != "" && named.Chart == "":
-		return missing("version", "a version is that of a chart", `"chart" too, here or in kubernetes.helm of the service`)
+		return missing("version", "a version needs a chart", `"chart" too, here or in kubernetes.helm of the service`)
 	case h.Repository != "" && named.Chart == "":
-		return missing("repository", "a repository has many charts", `"chart" too`)
+		return missing("repository", "a repository needs a chart", `"chart" too`)
 	case named.Locked():
 		return misnamedLocked(named)
 	case named.Version != "":
-		return refused("version", "the chart has the version that it has", "no version, or the chart by its repository")
+		return refused("version", "a chart without a repository has a fixed version", "no version, or the chart by its repository")
 	case !strings.Contains(named.Chart, "://"):
 		return "", nil
 	case !strings.HasPrefix(named.Chart, "https://"):
 		return refused("chart", fmt.Sprintf("%q cannot be fetched", strict.Clip(named.Chart)), "an address that begins with https:// or oci://, or a path")
 	case named.Digest == "":
-		return missing("chart", "a chart from elsewhere may change", `"digest" beside it: sha256: and 64 hexadecimal digits`)
+		return missing("chart", "a chart from a URL can change", `"digest": sha256: and 64 hexadecimal digits`)
 	}
 	return "", nil
 }
@@ -63,9 +63,9 @@ func misnamedLocked(named config.ServiceHelm) (field string, fault *strict.Fault
 	case named.Digest != "":
 		return refused("digest", "converge.lock has the digest of this chart", "no digest here")
 	case named.Repository != "" && strings.Contains(named.Chart, "://"):
-		return refused("repository", "the chart is an address already", "the name of the chart in the repository")
+		return refused("repository", "the chart is already an address", "the name of the chart in the repository")
 	case named.Version == "":
-		return missing("chart", "a chart in a repository has many versions", `"version" beside it: 1.4.2, or a range such as ^1.4`)
+		return missing("chart", "a chart in a repository needs a version", `"version": 1.4.2, or a range such as ^1.4`)
 	}
 	if wrong, expected := charts.RefOf(named.Chart, named.Repository, named.Version).Check(); wrong != "" {
 		return refused("chart", wrong, expected)
@@ -161,7 +161,7 @@ func (l *objectLoader) locked(named config.ServiceHelm) (*Chart, *strict.Fault) 
 	if differs := new(charts.Differs); errors.As(err, &differs) {
 		return nil, &strict.Fault{
 			Code: "chart", Message: fmt.Sprintf("%s has the digest %s, and in %s it is %s", ref, differs.Has, charts.LockFile, differs.Want),
-			Expected: `the chart that was locked, or what "converge lock --update" writes once it is known why it changed`,
+			Expected: `the locked chart; run "converge lock --update" once you know why it changed`,
 		}
 	}
 	if err != nil {
@@ -199,7 +199,7 @@ func openAs(data []byte, e charts.Entry) (*Chart, error) {
 	have, err := semver.NewVersion(version)
 	want, wrong := semver.NewVersion(e.Version)
 	if name != e.Ref().Name() || err != nil || wrong != nil || !have.Equal(want) {
-		return nil, fmt.Errorf("the chart calls itself %s %s; expected %s", strict.Clip(name), strict.Clip(version), e)
+		return nil, fmt.Errorf("the name of the chart is %s %s; expected %s", strict.Clip(name), strict.Clip(version), e)
 	}
 	return chart, nil
 }

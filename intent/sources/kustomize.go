@@ -77,7 +77,7 @@ func (g *gatherer) find(dir string) (name string, text []byte, err error) {
 			continue
 		}
 		if name != "" {
-			return "", nil, fmt.Errorf("%s and %s are both there", name, base)
+			return "", nil, fmt.Errorf("both %s and %s exist", name, base)
 		}
 		name = candidate
 	}
@@ -95,7 +95,7 @@ func (g *gatherer) text(name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s cannot be read: %w", name, strict.Reason(err))
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", name)
+		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
 	if !g.read[name] {
 		g.size += info.Size()
@@ -240,6 +240,6 @@ func (w *pathWalk) inside(at string) (string, bool) {
 
 func (w *pathWalk) refuse(field, at string) {
 	if w.err == nil {
-		w.err = &Refusal{fmt.Sprintf("%s: %s: %q is no path inside", w.name, field, strict.Clip(at)), "a path to a file or directory in the directory of the configuration; nothing is fetched"}
+		w.err = &Refusal{fmt.Sprintf("%s: %s: %q is not a path inside the configuration", w.name, field, strict.Clip(at)), "a path to a file or directory in the directory of the configuration; nothing is fetched"}
 	}
 }

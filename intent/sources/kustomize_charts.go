@@ -99,15 +99,15 @@ func orDefault(namespace string) string {
 func unusableChart(h types.HelmChart, globals *types.HelmGlobals) error {
 	switch {
 	case globals != nil && globals.ConfigHome != "":
-		return &Refusal{"helmGlobals.configHome is of another program", "no such field"}
+		return &Refusal{"helmGlobals.configHome is not supported", "no such field"}
 	case h.ReleaseName == "":
-		return &Refusal{"the release has no name, and Helm would make one up", `"releaseName"`}
+		return &Refusal{"the release has no name", `"releaseName"`}
 	case h.NameTemplate != "" || h.Devel || h.Debug:
-		return &Refusal{"nameTemplate, devel and debug are not possible", "releaseName, and a version in version"}
+		return &Refusal{"nameTemplate, devel and debug are not supported", "releaseName, and a version in version"}
 	case h.SkipHooks:
-		return &Refusal{"skipHooks is not possible: hooks run, or are left out by a patch", "no such field"}
+		return &Refusal{"skipHooks is not supported: a patch can remove hooks", "no such field"}
 	case h.Name == "" || strings.ContainsAny(h.Name, "/\\:") || strings.HasPrefix(h.Name, "."):
-		return &Refusal{fmt.Sprintf("%q is no name of a chart", strict.Clip(h.Name)), "its name in the repository, or its directory below helmGlobals.chartHome"}
+		return &Refusal{fmt.Sprintf("invalid chart name %q", strict.Clip(h.Name)), "its name in the repository, or its directory below helmGlobals.chartHome"}
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func unusableChart(h types.HelmChart, globals *types.HelmGlobals) error {
 func (w *pathWalk) chartFor(h types.HelmChart, home string) (*Chart, error) {
 	dir, ok := w.inside(path.Join(home, h.Name))
 	if !ok {
-		return nil, &Refusal{fmt.Sprintf("%q is no path inside", strict.Clip(home)), "a directory in the directory of the configuration"}
+		return nil, &Refusal{fmt.Sprintf("%q is not a path inside the configuration", strict.Clip(home)), "a directory in the directory of the configuration"}
 	}
 	if info, err := fs.Stat(w.fsys, dir); err == nil && info.IsDir() {
 		chart, files, err := ReadChart(w.fsys, dir)
@@ -147,7 +147,7 @@ func (w *pathWalk) values(h types.HelmChart) (map[string]any, error) {
 		}
 		full, ok := w.inside(name)
 		if !ok {
-			return nil, &Refusal{fmt.Sprintf("%q is no path inside", strict.Clip(name)), "a file in the directory of the configuration"}
+			return nil, &Refusal{fmt.Sprintf("%q is not a path inside the configuration", strict.Clip(name)), "a file in the directory of the configuration"}
 		}
 		text, err := w.text(full)
 		if err != nil {
@@ -158,7 +158,7 @@ func (w *pathWalk) values(h types.HelmChart) (map[string]any, error) {
 			return nil, fmt.Errorf("%s: %s", full, strict.OneLine(err.Error()))
 		}
 		if sops.Is(values) {
-			return nil, &Refusal{full + " is encrypted by SOPS, and a chart is rendered where there is no key", "values without secrets"}
+			return nil, &Refusal{full + " is encrypted by SOPS, and charts are rendered without keys", "values without secrets"}
 		}
 		over(files, values)
 	}
@@ -203,7 +203,7 @@ func tokened(values map[string]any) (map[string]any, error) {
 		case string:
 			text := open.Replace(v)
 			if config.HasSubstitution(text) {
-				wrong = &Refusal{fmt.Sprintf("%q in values of a chart is filled in for no channel", strict.Clip(v)), "${{ version }}, ${{ fullVersion }}, or the chart as kubernetes.helm of the service"}
+				wrong = &Refusal{fmt.Sprintf("%q is not supported in the values of this chart", strict.Clip(v)), "${{ version }}, ${{ fullVersion }}, or the chart as kubernetes.helm of the service"}
 			}
 			return text
 		case float64:

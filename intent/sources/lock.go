@@ -24,7 +24,7 @@ func MakeLock(ctx context.Context, from *config.Reader, anew bool) (Locking, err
 	m := &lockMaker{objectLoader: newLoader(from), done: map[charts.Ref]bool{}, anew: anew}
 	old, err := m.lock()
 	if err != nil {
-		return m.made, fmt.Errorf("%s cannot be read: %w; without it all charts are locked anew", charts.LockFile, err)
+		return m.made, fmt.Errorf("%s cannot be read: %w; delete it to lock all charts again", charts.LockFile, err)
 	}
 	m.made.Was = m.lockText
 	for _, wanted := range m.wanted() {
@@ -33,7 +33,7 @@ func MakeLock(ctx context.Context, from *config.Reader, anew bool) (Locking, err
 	m.keepCapabilities(old.Capabilities)
 	for _, gone := range old.Charts {
 		if !m.done[gone.Ref()] {
-			m.made.Changes = append(m.made.Changes, fmt.Sprintf("%s: no longer named", gone.Ref()))
+			m.made.Changes = append(m.made.Changes, fmt.Sprintf("%s: no longer used", gone.Ref()))
 		}
 	}
 	return m.made, nil
@@ -45,7 +45,7 @@ func (m *lockMaker) keepCapabilities(all []charts.Capabilities) {
 		if namesRuntime(m.Config, c.Runtime) {
 			m.made.Lock.Capabilities = append(m.made.Lock.Capabilities, c)
 		} else {
-			m.made.Changes = append(m.made.Changes, fmt.Sprintf("capabilities of %s: no longer named", c.Runtime))
+			m.made.Changes = append(m.made.Changes, fmt.Sprintf("capabilities of %s: no longer used", c.Runtime))
 		}
 	}
 }
@@ -76,7 +76,7 @@ func Capture(from *config.Reader, runtimes []string, anew bool, ask func(runtime
 	m := &lockMaker{objectLoader: newLoader(from)}
 	old, err := m.lock()
 	if err != nil {
-		return m.made, fmt.Errorf("%s cannot be used: %w; without it all is locked anew", charts.LockFile, err)
+		return m.made, fmt.Errorf("%s cannot be used: %w; delete it to lock everything again", charts.LockFile, err)
 	}
 	m.made.Was, m.made.Lock.Charts = m.lockText, old.Charts
 	m.keepCapabilities(old.Capabilities)
@@ -93,7 +93,7 @@ func Capture(from *config.Reader, runtimes []string, anew bool, ask func(runtime
 	}
 	for _, c := range captured {
 		if err := c.Check(); err != nil {
-			return m.made, fmt.Errorf("what the cluster says of itself cannot be locked: %w", err)
+			return m.made, fmt.Errorf("the capabilities of the cluster cannot be locked: %w", err)
 		}
 		was, had := old.Of(c.Runtime)
 		m.made.Lock.Capabilities = append(slices.DeleteFunc(m.made.Lock.Capabilities, func(o charts.Capabilities) bool { return o.Runtime == c.Runtime }), c)
@@ -202,7 +202,7 @@ func changed(was, is charts.Entry, locked bool) string {
 	case was.Version != is.Version:
 		return fmt.Sprintf("%s instead of %s, %s", is.Version, was.Version, is.Digest)
 	case was.Digest != is.Digest:
-		return fmt.Sprintf("the same version has other bytes, %s instead of %s", is.Digest, was.Digest)
+		return fmt.Sprintf("the same version has another digest, %s instead of %s", is.Digest, was.Digest)
 	case was != is:
 		return "at another address"
 	}

@@ -160,7 +160,7 @@ func (l *objectLoader) listManifests(full string) ([]string, *strict.Fault) {
 	if strings.ContainsAny(full, "*?[") {
 		matched, err := fs.Glob(l.FS, full)
 		if err != nil {
-			return nil, &strict.Fault{Code: "no-file", Message: fmt.Sprintf("%q is no pattern", full), Expected: "* ? and [a-z] for parts of names"}
+			return nil, &strict.Fault{Code: "no-file", Message: fmt.Sprintf("invalid pattern %q", full), Expected: "* ? and [a-z] for parts of names"}
 		}
 		matched = slices.DeleteFunc(matched, func(name string) bool { return !l.isManifest(name) })
 		if len(matched) == 0 {
@@ -179,14 +179,14 @@ func (l *objectLoader) listManifests(full string) ([]string, *strict.Fault) {
 	var files []string
 	for _, e := range entries {
 		if slices.Contains(kustomizationNames, e.Name()) {
-			return nil, &strict.Fault{Code: "wrong-kind", Message: full + " holds a kustomization", Expected: "it as kubernetes.kustomize, or the names of its manifests"}
+			return nil, &strict.Fault{Code: "wrong-kind", Message: full + " contains a kustomization", Expected: "the directory as kubernetes.kustomize, or the names of its manifests"}
 		}
 		if name := path.Join(full, e.Name()); l.isManifest(name) {
 			files = append(files, name)
 		}
 	}
 	if len(files) == 0 {
-		return nil, &strict.Fault{Code: "no-file", Message: full + " holds no manifest", Expected: "files ending in .yaml, .yml or .json directly in it"}
+		return nil, &strict.Fault{Code: "no-file", Message: full + " contains no manifest", Expected: "files ending in .yaml, .yml or .json directly in it"}
 	}
 	return files, nil
 }

@@ -175,9 +175,9 @@ func (c *objectCheck) header(node *yaml.Node) {
 	c.metadata = metadata
 	switch {
 	case c.object.Group == "kustomize.config.k8s.io":
-		c.Report("kind", strict.Fault{Code: "wrong-kind", Message: "this is a kustomization, which no cluster knows", Expected: "its directory as kubernetes.kustomize"})
+		c.Report("kind", strict.Fault{Code: "wrong-kind", Message: "this is a kustomization, not an object of a cluster", Expected: "its directory as kubernetes.kustomize"})
 	case metadata["generateName"] != nil && metadata["name"] == nil:
-		c.Report("metadata.generateName", strict.Fault{Code: "bad-name", Message: "an object whose name the cluster makes up cannot be found again", Expected: `"name"`})
+		c.Report("metadata.generateName", strict.Fault{Code: "bad-name", Message: "an object with a generated name cannot be found again", Expected: `"name"`})
 	default:
 		c.object.Name = c.text(metadata, "name", "metadata.")
 	}
@@ -186,7 +186,7 @@ func (c *objectCheck) header(node *yaml.Node) {
 	}
 	for _, path := range []string{"apiVersion", "kind"} {
 		if text, _ := c.fields[path].(string); config.HasSubstitution(text) {
-			c.Report(path, strict.Fault{Code: "no-substitution", Message: "nothing is substituted in what an object is", Expected: `text without "${{"`})
+			c.Report(path, strict.Fault{Code: "no-substitution", Message: "substitution is not supported in apiVersion and kind", Expected: `text without "${{"`})
 		}
 	}
 }
@@ -247,13 +247,13 @@ func reserved(field, key, text string) *strict.Fault {
 		switch key {
 		case annotationWave:
 			if n, err := strconv.ParseInt(text, 10, 32); err != nil || strconv.FormatInt(n, 10) != text {
-				return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("%q is no wave", strict.Clip(text)), Expected: `a whole number in quotes, such as "-1"`}
+				return &strict.Fault{Code: "bad-value", Message: fmt.Sprintf("invalid wave %q", strict.Clip(text)), Expected: `a whole number in quotes, such as "-1"`}
 			}
 			return nil
 		case annotationRecreate:
-			return strict.Unless(text == "true" || text == "orphan", "bad-value", "%q is not possible here", text, `"true", "orphan" to leave what it made, or no such annotation`)
+			return strict.Unless(text == "true" || text == "orphan", "bad-value", "%q is not possible here", text, `"true", "orphan" to keep its dependents, or no such annotation`)
 		case annotationAdopt:
-			return strict.Unless(strings.TrimSpace(text) != "", "bad-value", "%q is not possible here", text, `"true", "false", names of field managers besides, or no such annotation`)
+			return strict.Unless(strings.TrimSpace(text) != "", "bad-value", "%q is not possible here", text, `"true", "false", additional field managers, or no such annotation`)
 		case annotationKeep:
 			return onlyValue(text, "true")
 		case bundle.AnnotationSubstitute:
@@ -286,7 +286,7 @@ func (c *objectCheck) scan(path string, v any) {
 		for _, key := range strict.Keys(x) {
 			if config.HasSubstitution(key) {
 				c.Report(strict.Key(path, key), strict.Fault{
-					Code: "no-substitution", Message: "nothing is substituted in a key",
+					Code: "no-substitution", Message: "substitution is not supported in a key",
 					Expected: `a key without "${{", or the annotation converge/substitute: "false" to keep it`,
 				})
 			}
@@ -316,13 +316,13 @@ func (c *objectCheck) secret() {
 		text, _ := entries[key].(string)
 		if c.object.Origin != "" && isEncrypted([]byte(decoded(text))) {
 			c.Report(strict.Key(field, key), strict.Fault{
-				Code: "encrypted", Message: "this is a file that SOPS encrypted, and would be applied as it is",
+				Code: "encrypted", Message: "this is a file that SOPS encrypted, and it would be applied without decryption",
 				Expected: "an encrypted Secret among the resources",
 			})
 		}
 		if config.HasSubstitution(decoded(text)) {
 			c.Report(strict.Key(field, key), strict.Fault{
-				Code: "encoded-substitution", Message: `this is base64 of text with a "${{", which would stay as it is`,
+				Code: "encoded-substitution", Message: `this is base64 of text with a "${{", which would not be substituted`,
 				Expected: "the text itself under stringData",
 			})
 		}

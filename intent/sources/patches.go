@@ -31,7 +31,7 @@ func (l *objectLoader) patchFile(s *config.Document[config.Service], at string, 
 	switch {
 	case s.Faulty(at):
 	case (p.Path == "") == (p.Patch == ""):
-		l.wrong(s, at, strict.Fault{Code: "one-of", Message: "a patch is one text", Expected: `either "patch" or "path"`})
+		l.wrong(s, at, strict.Fault{Code: "one-of", Message: "a patch has one source", Expected: `either "patch" or "path"`})
 	case p.Path != "":
 		l.at(s, at+".path", p.Path, single(func(full string) *strict.Fault {
 			text, fault := l.Read(full, config.MaxSource)
@@ -99,7 +99,7 @@ func patchesIn(text string, targeted bool) (all []onePatch, err error) {
 		if err := config.DecodeNode(decoder, &node); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return nil, fmt.Errorf("the patch is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			return nil, fmt.Errorf("the patch is not valid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 		}
 		var v any
 		if err := node.Decode(&v); err != nil {
@@ -141,12 +141,12 @@ func (p onePatch) choose(objects []*Object, target *config.PatchTarget) ([]int, 
 			continue
 		}
 		if o.Encrypted {
-			return nil, &Refusal{fmt.Sprintf("%s is encrypted by SOPS, and a change would break its seal", o.ID()), "a target that leaves it out"}
+			return nil, &Refusal{fmt.Sprintf("%s is encrypted by SOPS, and a change would invalidate its MAC", o.ID()), "a target without it"}
 		}
 		chosen = append(chosen, i)
 	}
 	if len(chosen) == 0 {
-		return nil, &Refusal{"the patch is for no object", "a target that an object of the service has; kubernetes.patches comes after its sources"}
+		return nil, &Refusal{"the patch matches no object", "a target that matches an object of the service; patches are applied after all sources"}
 	}
 	return chosen, nil
 }
@@ -157,7 +157,7 @@ func (p onePatch) names() (*config.PatchTarget, error) {
 	metadata, _ := p.merge["metadata"].(map[string]any)
 	kind, name := text(p.merge, "kind"), text(metadata, "name")
 	if kind == "" || name == "" {
-		return nil, &Refusal{"it is not said which objects the patch is for", `"target", or a strategic merge patch with kind and metadata.name`}
+		return nil, &Refusal{"the patch has no target", `"target", or a strategic merge patch with kind and metadata.name`}
 	}
 	exactly := regexp.QuoteMeta
 	target := &config.PatchTarget{Kind: exactly(kind), Name: exactly(name), Namespace: exactly(text(metadata, "namespace"))}
@@ -174,7 +174,7 @@ func matcher(t config.PatchTarget) (func(*Object) bool, error) {
 	for i, f := range fields {
 		var err error
 		if patterns[i], err = regexp.Compile("^(?:" + f.pattern + ")$"); err != nil {
-			return nil, fmt.Errorf("target.%s is no regular expression: %w", f.what, err)
+			return nil, fmt.Errorf("target.%s is not a regular expression: %w", f.what, err)
 		}
 	}
 	byLabels, err := labels.Parse(t.LabelSelector)
@@ -275,11 +275,11 @@ func (o *Object) changed(text []byte) (*Object, []strict.Fault) {
 	case len(built.Faults) > 0:
 		return nil, built.Faults
 	case len(built.Objects) != 1:
-		return nil, []strict.Fault{{Code: "patch", Message: fmt.Sprintf("the patch makes %d objects of %s", len(built.Objects), o.ID()), Expected: "one"}}
+		return nil, []strict.Fault{{Code: "patch", Message: fmt.Sprintf("the patch creates %d objects from %s", len(built.Objects), o.ID()), Expected: "one"}}
 	}
 	is := built.Objects[0]
 	if is.ID() != o.ID() || is.Group != o.Group {
-		return nil, []strict.Fault{{Code: "patch", Message: fmt.Sprintf("the patch makes %s of %s", is.ID(), o.ID()), Expected: "the same kind, name and namespace"}}
+		return nil, []strict.Fault{{Code: "patch", Message: fmt.Sprintf("the patch creates %s from %s", is.ID(), o.ID()), Expected: "the same kind, name and namespace"}}
 	}
 	return is, nil
 }

@@ -28,14 +28,14 @@ func CheckValues(text []byte, values map[string]any) (err error) {
 	}()
 	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
-		return fmt.Errorf("values.schema.json is no JSON: %s", strict.OneLine(err.Error()))
+		return fmt.Errorf("values.schema.json is not valid JSON: %s", strict.OneLine(err.Error()))
 	}
 	compiled, err := compileSchema(schemaAddress, schema)
 	if elsewhere := (*jsonschema.LoadURLError)(nil); errors.As(err, &elsewhere) {
 		if !strings.HasPrefix(elsewhere.URL, "file:") {
 			return nil
 		}
-		return &Refusal{"values.schema.json refers to " + elsewhere.URL, "a schema that is complete in itself"}
+		return &Refusal{"values.schema.json refers to " + elsewhere.URL, "a self-contained schema"}
 	}
 	if err != nil {
 		return fmt.Errorf("values.schema.json cannot be used: %s", strict.OneLine(err.Error()))
@@ -112,7 +112,7 @@ func refers(schema any, at []string) (all []Violation) {
 		for _, name := range strict.Keys(v) {
 			below := append(slices.Clip(at), name)
 			if _, isText := v[name].(string); isText && slices.Contains([]string{"$ref", "$dynamicRef", "$recursiveRef"}, name) {
-				all = append(all, Violation{below, "a schema is complete in itself: a YAML alias repeats a part of it"})
+				all = append(all, Violation{below, "a schema must be self-contained: a YAML alias repeats a part of it"})
 			}
 			all = append(all, refers(v[name], below)...)
 		}
@@ -138,7 +138,7 @@ func (s *Schema) Violations(value map[string]any) (all []Violation) {
 		}
 	}()
 	if parts := partsOf(value); parts*s.parts > maxSchemaWork {
-		return []Violation{{Message: fmt.Sprintf("this has %d parts and its schema %d, which multiply to more than %d", parts, s.parts, maxSchemaWork)}}
+		return []Violation{{Message: fmt.Sprintf("this has %d parts and its schema %d, and their product is more than %d", parts, s.parts, maxSchemaWork)}}
 	}
 	return violations(s.compiled.Validate(value))
 }
@@ -173,4 +173,4 @@ func said(text string) string {
 // nothingElse is a loader that rejects every other schema.
 type nothingElse struct{}
 
-func (nothingElse) Load(string) (any, error) { return nil, errors.New("no other schema is read") }
+func (nothingElse) Load(string) (any, error) { return nil, errors.New("other schemas are not read") }

@@ -55,7 +55,7 @@ func (c *objectCheck) container(at string, container map[string]any) {
 		}
 		path := strict.Index(at, i)
 		c.object.Texts = slices.DeleteFunc(c.object.Texts, func(t ObjectText) bool { return strings.HasPrefix(t.Path, path+".") })
-		c.object.Warnings = append(c.object.Warnings, c.warning(path, fmt.Sprintf("%q is named twice, and the last one counts", name)))
+		c.object.Warnings = append(c.object.Warnings, c.warning(path, fmt.Sprintf("%q is given twice, and the last one is used", name)))
 	}
 	if len(kept) < len(env) {
 		container["env"] = kept

@@ -152,16 +152,16 @@ func archivable(key string, data []byte) error {
 	kind, known := folders[folder]
 	switch {
 	case !known:
-		return errors.New("no store has such a folder")
+		return errors.New("unknown folder")
 	case kind == notAtAll:
-		return errors.New("no part of an archive")
+		return errors.New("not part of an archive")
 	case folder == "bundles/" && seal.Is(data): // opening it checks the content
 	case kind == byDigest && canonical.Hash(data) != rest:
 		return errors.New("its content has another digest")
 	case folder == checkpoints:
 		c, err := parseCheckpoint(key, data)
 		if err == nil && key != checkpointKey(c) {
-			err = errors.New("it is the checkpoint of another workflow, or of another time")
+			err = errors.New("it is the checkpoint of another workflow or time")
 		}
 		return err
 	}

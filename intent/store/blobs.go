@@ -80,7 +80,7 @@ func (b *bucket) entries(ctx context.Context, prefix string) ([]entry, error) {
 func (b *bucket) exists(ctx context.Context, key string) (bool, error) {
 	there, err := b.Exists(ctx, key)
 	if err != nil {
-		return false, fmt.Errorf("look for %s in the store: %w", key, err)
+		return false, fmt.Errorf("check for %s in the store: %w", key, err)
 	}
 	return there, nil
 }
@@ -141,7 +141,7 @@ func open(ctx context.Context, location string) (*Store, error) {
 	}
 	u, err := url.Parse(location)
 	if err != nil {
-		return nil, fmt.Errorf("open store: %q is no URL", location)
+		return nil, fmt.Errorf("open store: invalid URL %q", location)
 	}
 	switch scheme {
 	case "file":

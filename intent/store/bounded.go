@@ -31,7 +31,7 @@ func within[T any](ctx context.Context, b *bounded, what string, do func(context
 	select {
 	case b.calls <- struct{}{}:
 	case <-ctx.Done():
-		return none, fmt.Errorf("%s: the store hangs: %w", what, ctx.Err())
+		return none, fmt.Errorf("%s: the store does not respond: %w", what, ctx.Err())
 	}
 	done := make(chan result, 1)
 	go func() {
@@ -43,7 +43,7 @@ func within[T any](ctx context.Context, b *bounded, what string, do func(context
 	case r := <-done:
 		return r.v, r.err
 	case <-ctx.Done():
-		return none, fmt.Errorf("%s: the store hangs: %w", what, ctx.Err())
+		return none, fmt.Errorf("%s: the store does not respond: %w", what, ctx.Err())
 	}
 }
 
@@ -70,7 +70,7 @@ func (b *bounded) remove(ctx context.Context, key string) error {
 }
 
 func (b *bounded) exists(ctx context.Context, key string) (bool, error) {
-	return within(ctx, b, "look for "+key, func(ctx context.Context) (bool, error) { return b.blobs.exists(ctx, key) })
+	return within(ctx, b, "check for "+key, func(ctx context.Context) (bool, error) { return b.blobs.exists(ctx, key) })
 }
 
 func (b *bounded) entries(ctx context.Context, prefix string) ([]entry, error) {

@@ -87,7 +87,7 @@ func (s *Store) checkpoint(ctx context.Context, key string) (protocol.Checkpoint
 
 func parseCheckpoint(key string, data []byte) (c protocol.Checkpoint, err error) {
 	if err := json.Unmarshal(data, &c); err != nil {
-		return c, &CorruptError{key, "it is no checkpoint"}
+		return c, &CorruptError{key, "it is not a checkpoint"}
 	}
 	if c.Digest != digestOfCheckpoint(c) {
 		return c, &CorruptError{key, "its content has another digest"}

@@ -138,7 +138,7 @@ func TestClaimsAtOnce(t *testing.T) {
 		for who := range 4 {
 			claim(who)
 		}
-		require.EqualValues(t, 1, granted.Load(), "sequence %d, asked again", n+1)
+		require.EqualValues(t, 1, granted.Load(), "sequence %d, second request", n+1)
 	}
 }
 

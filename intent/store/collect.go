@@ -123,7 +123,7 @@ func (c *collection) sort(all []entry) error {
 	for _, e := range all {
 		folder, _, _ := strings.Cut(e.key, "/")
 		if _, known := folders[folder+"/"]; !known {
-			return fmt.Errorf("the store has %s, which this version does not know; collect with the version that wrote it [unknown-folder]", e.key)
+			return fmt.Errorf("the store has %s, which is unknown to this version; collect with the version that wrote it [unknown-folder]", e.key)
 		}
 		switch key := strings.TrimPrefix(e.key, unreferenced); {
 		case folder == "leases": // includes the lease of this collection
@@ -399,13 +399,13 @@ func (s *Store) holdCollection(ctx context.Context, o Collection) (*collectionLe
 	}
 	until, by, _ := strings.Cut(holder, " ")
 	if at, err := time.Parse(time.RFC3339, until); err == nil && time.Now().Before(at) {
-		return nil, fmt.Errorf("the store is being collected by %s; when that ends, or at %s, it can be again [collecting]", by, until)
+		return nil, fmt.Errorf("the store is being collected by %s; try again when that ends, or at %s [collecting]", by, until)
 	}
 	held.n = n
 	return held, held.renew(ctx)
 }
 
-var errOvertaken = errors.New("somebody else collects the store by now; what was not done is done by them [collecting]")
+var errOvertaken = errors.New("another process has started to collect the store, and does the rest [collecting]")
 
 func (l *collectionLease) renew(ctx context.Context) error {
 	l.mu.Lock()

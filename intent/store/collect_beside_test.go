@@ -245,5 +245,5 @@ func publishedWhileCollected(t *testing.T, s *Store) {
 		}
 		clock.pass(2 * time.Hour)
 	}
-	require.Positive(t, gone, "nothing was ever removed")
+	require.Positive(t, gone, "nothing was removed")
 }

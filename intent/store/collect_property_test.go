@@ -122,7 +122,7 @@ func (u *user) namedBy(ctx context.Context, key string) []string {
 			}
 		}
 	}
-	require.Len(u.t, needs, 3, "an incarnation is there and what it names is not")
+	require.Len(u.t, needs, 3, "an incarnation exists, but not what it refers to")
 	return needs
 }
 
@@ -194,7 +194,7 @@ func (u *user) check(ctx context.Context) {
 		for _, key := range r.needs {
 			there, err := u.has(ctx, key)
 			require.NoError(u.t, err)
-			require.True(u.t, there, "%s of %s, incarnation %d, is gone", key, r.Version, r.Incarnation)
+			require.True(u.t, there, "%s of %s, incarnation %d, is missing", key, r.Version, r.Incarnation)
 		}
 	}
 }
@@ -259,7 +259,7 @@ func TestNothingThatIsNeededIsCollected_F11(t *testing.T) {
 		}
 		refused += u.refused
 	})
-	require.Positive(t, removedOnce, "nothing was ever removed: the property shows nothing")
+	require.Positive(t, removedOnce, "nothing was removed, so the property proves nothing")
 	t.Logf("%d collections removed something, %d releases were refused", removedOnce, refused)
 }
 

@@ -171,7 +171,7 @@ func TestCollectedInTwoSteps_F11(t *testing.T) {
 		require.NoError(t, err)
 		found, err := s.Collect(ctx, clock.collection())
 		require.NoError(t, err)
-		require.Equal(t, would, found, "a dry run says what a run does")
+		require.Equal(t, would, found, "a dry run reports what a run does")
 		require.Equal(t, []int{1, 0, 3}, []int{total(found, setAside), total(found, removed), total(found, stayed)}, "%+v", found)
 
 		clock.pass(grace - time.Second)
@@ -216,7 +216,7 @@ func TestWhatWasSetAsideComesBack_F11(t *testing.T) {
 		require.NoError(t, err)
 		there, err := s.blobs.exists(ctx, "payloads/"+payload)
 		require.NoError(t, err)
-		require.True(t, there, "it was put again by who remembered it")
+		require.True(t, there, "a process with a cached copy put it again")
 		_, err = other.Spec(ctx, digest)
 		require.NoError(t, err)
 		for _, key := range []string{"specs/" + digest, "checks/" + check} {
@@ -305,7 +305,7 @@ func TestOneCollectsAtATime_F11(t *testing.T) {
 	_, err = s.Collect(t.Context(), o)
 	require.EqualError(t, err, "no history")
 	found, err := s.Collect(t.Context(), clock.collection())
-	require.NoError(t, err, "whoever failed gave it back")
+	require.NoError(t, err, "a failed collection released the lease")
 	require.Equal(t, 1, total(found, setAside))
 }
 
@@ -368,7 +368,7 @@ func TestWordsOfATextAreFound_F11(t *testing.T) {
 	for name, text := range map[string]string{
 		"json": `{"a":{"` + digest + `":1}}`, "key": "states/" + digest, "packed": string(packed), "base64": string(part), "twice": string(twice),
 		"sentence": "spec " + digest + ", which is new", "of an algorithm": `"sha256:` + digest + `"`, "escaped": `"{\"digest\":\"` + digest + `\"}"`,
-		"lines": "{}\n{\"a\":\"" + digest + "\"}\n", "no json any more": `{"a":"` + digest + `"`,
+		"lines": "{}\n{\"a\":\"" + digest + "\"}\n", "no longer JSON": `{"a":"` + digest + `"`,
 	} {
 		found := false
 		words([]byte(text), func(word string) { found = found || word == digest })

@@ -54,7 +54,7 @@ func (s *Store) Brought(ctx context.Context, application string, since, incarnat
 			return out, err
 		}
 	}
-	out.Unknown = fmt.Sprintf("which commits came with %s and before is not known", wanted[:min(12, len(wanted))])
+	out.Unknown = fmt.Sprintf("the commits of %s and before are not known", wanted[:min(12, len(wanted))])
 	return out, nil
 }
 
@@ -64,7 +64,7 @@ func (s *Store) bring(ctx context.Context, out *protocol.Brought, i protocol.Inc
 		return "", nil
 	}
 	if i.Commits == "" {
-		out.Unknown = fmt.Sprintf("incarnation %d came from %s, of which no commits are known", i.Number, i.Origin.Path)
+		out.Unknown = fmt.Sprintf("incarnation %d is from %s, whose commits are not known", i.Number, i.Origin.Path)
 		return "", nil
 	}
 	c, err := s.Commits(ctx, i.Commits)

@@ -63,8 +63,8 @@ func TestCommitsBetweenIncarnations_A20(t *testing.T) {
 		{4, 4, "", ""},
 		{4, 2, "", ""},
 		{4, 6, "", ""},
-		{2, 3, "", "incarnation 3 came from /srv/shop, of which no commits are known"},
-		{3, 4, "4:fe ", "which commits came with d and before is not known"},
+		{2, 3, "", "incarnation 3 is from /srv/shop, whose commits are not known"},
+		{3, 4, "4:fe ", "the commits of d and before are not known"},
 		{1, 6, "4:fe 2:dc ", ""},
 		{6, 7, "7:z ", "incarnation 7 lists 1 of its commits: there are more"},
 	} {

@@ -67,14 +67,14 @@ func TestDamagedRecordHarmsNoOther(t *testing.T) {
 			_, err := s.Version(ctx, "shop", "web", "release/v1")
 			require.True(t, IsDamaged(err), "%v", err)
 			require.ErrorContains(t, err, "the store's "+key+" is damaged: ")
-			require.ErrorContains(t, err, "; what that version means is lost: name a new version; or delete this")
+			require.ErrorContains(t, err, "; the meaning of that version is lost: use a new version; or delete this")
 			_, _, err = s.CreateVersion(ctx, "shop", "web", VersionRecord{Version: "release/v1", FullVersion: "release/v1", Hash: "other"})
-			require.True(t, IsDamaged(err), "what a version meant is not guessed: %v", err)
+			require.True(t, IsDamaged(err), "the meaning of a version is not guessed: %v", err)
 			_, err = s.Version(ctx, "shop", "web", "release/v2")
 			require.NoError(t, err)
 			other, err := s.OtherVersion(ctx, "shop", "web", "release/v0")
 			require.NoError(t, err)
-			require.Contains(t, []string{"release/v1", "release/v2"}, other, "a damaged one counts")
+			require.Contains(t, []string{"release/v1", "release/v2"}, other, "a damaged record counts")
 
 			number := protocol.Incarnation{Number: 4, Hash: "hash4", Manifest: "manifest of the fourth incarnation"}
 			require.NoError(t, s.PutNumber(ctx, "shop", number))
@@ -168,7 +168,7 @@ func TestFileSystemThatHangs(t *testing.T) {
 	defer cancel()
 	_, err = d.open().Payload(ctx, digest)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "the store hangs")
+	require.ErrorContains(t, err, "the store does not respond")
 	pipe, err := os.OpenFile(file, os.O_RDWR, 0) // lets go what was left behind
 	require.NoError(t, err)
 	require.NoError(t, pipe.Close())

@@ -181,7 +181,7 @@ func (d *directory) exists(_ context.Context, key string) (bool, error) {
 		info, err = os.Stat(path)
 	}
 	if err != nil && !absent(err) {
-		return false, fmt.Errorf("look for %s in the store: %w", key, strict.Reason(err))
+		return false, fmt.Errorf("check for %s in the store: %w", key, strict.Reason(err))
 	}
 	return err == nil && !info.IsDir(), nil
 }

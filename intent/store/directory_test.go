@@ -36,7 +36,7 @@ func TestDirectoryLists(t *testing.T) {
 		require.True(t, created)
 		created, err = d.create(t.Context(), key, nil)
 		require.NoError(t, err)
-		require.False(t, created, "it is there")
+		require.False(t, created, "it exists")
 	}
 	for prefix, want := range map[string][]string{
 		"":       {"a/b-1", "a/b/c", "a/bc/d/e", "a/c", "ab"},
@@ -56,7 +56,7 @@ func TestDirectoryLists(t *testing.T) {
 	require.False(t, there)
 	_, err = d.read(t.Context(), "a/b")
 	require.True(t, IsNotFound(err), err)
-	require.Error(t, d.write(t.Context(), "a/b", nil), "a directory is there")
+	require.Error(t, d.write(t.Context(), "a/b", nil), "a directory exists")
 	data, err := d.read(t.Context(), "a/bc/d/e")
 	require.NoError(t, err)
 	require.Equal(t, "a/bc/d/e", string(data))

@@ -191,7 +191,7 @@ func (s *Store) auditLines(ctx context.Context, key string) ([]entities.AuditLin
 	for in := json.NewDecoder(bytes.NewReader(raw)); in.More(); {
 		var line entities.AuditLine
 		if err := in.Decode(&line); err != nil {
-			return nil, &CorruptError{key, "it is no part of an audit trail"}
+			return nil, &CorruptError{key, "it is not part of an audit trail"}
 		}
 		lines = append(lines, line)
 	}
@@ -323,7 +323,7 @@ func unreadable(key string) protocol.ScopePause {
 		scope = "application"
 	}
 	return protocol.ScopePause{Scope: scope, Pause: &entities.Pause{
-		By: "unknown", At: time.Unix(0, 0).UTC(), Reason: "the store's " + key + " is damaged; pause and resume once more",
+		By: "unknown", At: time.Unix(0, 0).UTC(), Reason: "the store's " + key + " is damaged; pause and resume again",
 	}}
 }
 

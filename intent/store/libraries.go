@@ -75,13 +75,13 @@ func (s *Store) Imports(ctx context.Context) func(name string, version int) (con
 			content, err = s.LibraryContent(ctx, record.Digest)
 		}
 		if err == nil && content.Digest() != record.Digest {
-			err = &CorruptError{libraryContents + record.Digest, "it holds more than a library"}
+			err = &CorruptError{libraryContents + record.Digest, "it contains more than a library"}
 		}
 		var damaged *CorruptError
 		if errors.As(err, &damaged) || IsNotFound(err) {
 			err = &strict.Fault{
 				Code: "damaged-library", Message: fmt.Sprintf("library %s %d is damaged in the store: %v", name, version, err),
-				Expected: "it to be published again, with the same content",
+				Expected: "the same content, published again",
 			}
 		}
 		return content, err
@@ -102,7 +102,7 @@ func (s *Store) unknownLibrary(ctx context.Context, name string, version int) er
 	names := strict.Keys(all)
 	fault := strict.Unknown(config.UnknownLibrary, fmt.Sprintf("there is no library %q", name), name, names)
 	if len(names) == 0 {
-		fault.Expected = "one that was published with: converge library publish DIR"
+		fault.Expected = "a library that was published with: converge library publish DIR"
 	}
 	return &fault
 }

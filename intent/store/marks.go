@@ -203,7 +203,7 @@ func (s *Store) record(ctx context.Context, key string) ([]byte, error) {
 			err = &CorruptError{key, "it names no definition"}
 		}
 	case !json.Valid(data) || isSealed(data) && !unbroken(data):
-		err = &CorruptError{key, "its content is not what was written"}
+		err = &CorruptError{key, "its content differs from what was written"}
 	}
 	return data, err
 }

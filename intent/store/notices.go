@@ -54,7 +54,7 @@ func (s *Store) NewestNotice(ctx context.Context, application string) (protocol.
 func (s *Store) notice(ctx context.Context, key string) (protocol.Notice, error) {
 	var order entities.NoticeOrder
 	if _, err := fmt.Sscanf(key[len(key)-2*orderDigits-1:], "%d-%d", &order.Newest, &order.Count); err != nil {
-		return protocol.Notice{}, &CorruptError{key, "it is named after no order"}
+		return protocol.Notice{}, &CorruptError{key, "its name is not an order"}
 	}
 	n, err := readRecord(ctx, s, key, ofOrder(order))
 	n.Order = order

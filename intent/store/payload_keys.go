@@ -20,7 +20,7 @@ type PayloadKey struct {
 func (s *Store) PutPayloadKey(ctx context.Context, id string, now time.Time) error {
 	data, err := json.Marshal(PayloadKey{At: now.UTC()})
 	if err != nil {
-		return fmt.Errorf("note the key %s: %w", id, err)
+		return fmt.Errorf("record the key %s: %w", id, err)
 	}
 	return s.blobs.write(ctx, payloadKeys+id, data)
 }

@@ -24,7 +24,7 @@ const (
 func (s *Store) PutPlan(ctx context.Context, record protocol.PlanRecord) error {
 	data, err := json.Marshal(record)
 	if err != nil {
-		return fmt.Errorf("write how far %s is: %w", record.ID(), err)
+		return fmt.Errorf("write the progress of %s: %w", record.ID(), err)
 	}
 	return s.blobs.write(ctx, planKey(record.PlanRef, "progress"), data)
 }
@@ -35,7 +35,7 @@ func (s *Store) Plan(ctx context.Context, of protocol.PlanRef) (protocol.PlanRec
 	data, err := s.blobs.read(ctx, key)
 	var record protocol.PlanRecord
 	if err == nil && (json.Unmarshal(data, &record) != nil || record.PlanRef != of) {
-		err = &CorruptError{key, "it is no record of that plan"}
+		err = &CorruptError{key, "it is not a record of that plan"}
 	}
 	return record, err
 }

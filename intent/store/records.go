@@ -145,7 +145,7 @@ func (s *Store) PutNumber(ctx context.Context, application string, record protoc
 		return s.mend(ctx, key, record)
 	}
 	if err == nil && (stands.Hash != record.Hash || stands.Manifest != record.Manifest) {
-		return fmt.Errorf("incarnation %d of %s is %s already and cannot become %s [number-taken]", record.Number, application, stands.Hash, record.Hash)
+		return fmt.Errorf("incarnation %d of %s is already %s and cannot become %s [number-taken]", record.Number, application, stands.Hash, record.Hash)
 	}
 	return err
 }

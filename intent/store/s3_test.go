@@ -49,7 +49,7 @@ func TestStoreInABucketOnS3(t *testing.T) {
 	require.True(t, won)
 	won, err = s.blobs.create(t.Context(), "versions/raced", nil)
 	require.NoError(t, err)
-	require.False(t, won, "the condition goes over the wire")
+	require.False(t, won, "the condition is part of the request")
 
 	for i := range 12 {
 		require.NoError(t, s.PutLog(t.Context(), "shop", "web", "staging", LogEntry{Kind: LogApply, Attempt: i}))

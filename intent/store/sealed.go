@@ -63,7 +63,7 @@ func fetchRecord[T any](ctx context.Context, s *Store, key string, fits func(T) 
 		return record, err
 	}
 	if !unbroken(raw) {
-		return record, &CorruptError{key, "its content is not what its digest says"}
+		return record, &CorruptError{key, "its content does not match its digest"}
 	}
 	if record, err = recordOf(key, raw, fits); err == nil {
 		s.cache.put(key, raw, len(raw))
@@ -73,7 +73,7 @@ func fetchRecord[T any](ctx context.Context, s *Store, key string, fits func(T) 
 
 func recordOf[T any](key string, raw []byte, fits func(T) bool) (record T, err error) {
 	if err := json.Unmarshal(raw, &record); err != nil || !fits(record) {
-		return record, &CorruptError{key, "it is no record of that name"}
+		return record, &CorruptError{key, "it is not a record of that name"}
 	}
 	return record, nil
 }

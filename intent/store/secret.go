@@ -111,7 +111,7 @@ func (s *Store) Bundle(ctx context.Context, digest string) (bundle.Bundle, error
 // which it does not change.
 func (s *Store) Rekey(ctx context.Context) (written int, damaged []error, err error) {
 	if s.keys == nil {
-		return 0, nil, errors.New("no key is named; name them by CONVERGE_STORE_KEY, the newest first")
+		return 0, nil, errors.New("no key is given; set CONVERGE_STORE_KEY to the keys, the newest first")
 	}
 	if _, err := s.SecretDigest(ctx); err != nil {
 		return 0, nil, err

@@ -69,13 +69,13 @@ func (e *CorruptError) remedy() string {
 	folder, _, _ := strings.Cut(e.Key, "/")
 	switch folder {
 	case "versions":
-		return "what that version means is lost: name a new version; or delete this, and the name means the newest configuration"
+		return "the meaning of that version is lost: use a new version; or delete this, and the name means the newest configuration"
 	case "payloads":
 		return "release the version again"
 	case "states", "audit":
 		return "restore it from a backup"
 	}
-	return "apply the configuration again, which writes it again, or restore it from a backup"
+	return "apply the configuration again to rewrite it, or restore it from a backup"
 }
 
 // IsDamaged reports whether an error is a CorruptError.

@@ -156,7 +156,7 @@ func TestStoreNumbers_D5(t *testing.T) {
 		}
 		require.NoError(t, s.PutNumber(t.Context(), "shop", protocol.Incarnation{Number: 9, Hash: "hash9", Manifest: "m"}))
 		require.EqualError(t, s.PutNumber(t.Context(), "shop", protocol.Incarnation{Number: 9, Hash: "other", Manifest: "m"}),
-			"incarnation 9 of shop is hash9 already and cannot become other [number-taken]")
+			"incarnation 9 of shop is already hash9 and cannot become other [number-taken]")
 		numbers, err := s.ListNumbers(t.Context(), "shop")
 		require.NoError(t, err)
 		require.Equal(t, []int64{1, 9, 10}, numbers)

@@ -89,7 +89,7 @@ func (s *Store) keptLines(ctx context.Context, key string) (lines []entities.Kep
 		var one json.RawMessage
 		var line entities.AuditLine
 		if in.Decode(&one) != nil || json.Unmarshal(one, &line) != nil {
-			return nil, &CorruptError{key, "it is no part of an audit trail"}
+			return nil, &CorruptError{key, "it is not part of an audit trail"}
 		}
 		lines = append(lines, entities.KeptLine{AuditLine: line, Hash: entities.HashOfLine(one)})
 	}

@@ -90,7 +90,7 @@ func (r *returning) named(ctx context.Context, key string) error {
 	if IsNotFound(err) {
 		there, err := r.store.blobs.exists(ctx, key)
 		if err == nil && !there {
-			err = fmt.Errorf("the store's %s was not referred to for long, and is being removed just now: %w", key, &NotFoundError{key})
+			err = fmt.Errorf("the store's %s has had no references for long, and is being removed: %w", key, &NotFoundError{key})
 		}
 		return err
 	}

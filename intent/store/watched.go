@@ -17,7 +17,7 @@ import (
 func (s *Store) PutWatched(ctx context.Context, queue, instance string, w protocol.Watched) error {
 	data, err := json.Marshal(w)
 	if err != nil {
-		return fmt.Errorf("write what is known of %s: %w", instance, err)
+		return fmt.Errorf("write the known state of %s: %w", instance, err)
 	}
 	return s.blobs.write(ctx, watchedKey(queue, instance), data)
 }
@@ -67,7 +67,7 @@ type Beat struct {
 func (s *Store) PutBeat(ctx context.Context, queue, worker string, b Beat) error {
 	data, err := json.Marshal(b)
 	if err != nil {
-		return fmt.Errorf("write what worker %s says of itself: %w", worker, err)
+		return fmt.Errorf("write the heartbeat of worker %s: %w", worker, err)
 	}
 	return s.blobs.write(ctx, beatKey(queue, worker), data)
 }

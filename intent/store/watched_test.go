@@ -36,7 +36,7 @@ func TestWatchedOfAQueue_H9(t *testing.T) {
 			}
 			require.NoError(t, s.blobs.write(ctx, "watched/converge/shop/web~prod~main", []byte("{")))
 			_, err = s.Watched(ctx, "converge", "shop/web/prod/main")
-			require.True(t, IsNotFound(err), "what is damaged has the workflow look")
+			require.True(t, IsNotFound(err), "a damaged record makes the workflow observe")
 			require.NoError(t, s.RemoveWatched(ctx, "converge", "shop/web/prod/main"))
 			all, err := s.WatchedBy(ctx, "converge")
 			require.NoError(t, err)

@@ -71,11 +71,11 @@ func NewOn(def entities.RuntimeDefinition, on Worker) (*Runtime, error) {
 	r := &Runtime{def: def, secrets: on.Secrets, workflows: on.Workflows, unobserved: max(unobserved, 2*def.Timing.SteadyPollInterval)}
 	switch {
 	case def.Custom.Job != nil && on.Clusters == nil:
-		return nil, fmt.Errorf("runtime %s: its commands run as Jobs, and no clusters are known here", def.Name)
+		return nil, fmt.Errorf("runtime %s: its commands run as Jobs, but this worker has no cluster connections", def.Name)
 	case def.Custom.Apply.Workflow != nil && on.Workflows == nil:
-		return nil, fmt.Errorf("runtime %s: a workflow applies, and none can be started here", def.Name)
+		return nil, fmt.Errorf("runtime %s: apply is a workflow, but this worker cannot start workflows", def.Name)
 	case def.Custom.Task != nil && on.Tasks == nil:
-		return nil, fmt.Errorf("runtime %s: its commands run as tasks of ECS, and none can be run here", def.Name)
+		return nil, fmt.Errorf("runtime %s: its commands run as ECS tasks, but this worker cannot run tasks", def.Name)
 	}
 	r.runner = on.runner(def)
 	return r, nil
@@ -92,7 +92,7 @@ func (on Worker) runner(def entities.RuntimeDefinition) runner {
 	return &local{dir: def.Dir, grace: defaultGrace, drain: defaultDrain}
 }
 
-var errTwoPlaces = errors.New("it is to run as a Job and as a task; expected one of them")
+var errTwoPlaces = errors.New("both a job and a task are declared; expected one of them")
 
 func check(def entities.RuntimeDefinition) error {
 	c := def.Custom
@@ -123,7 +123,7 @@ func checkPlace(c *entities.CustomRuntime) error {
 	case c.Job != nil && c.Task != nil:
 		return errTwoPlaces
 	case c.Watch != nil && (c.Job != nil || c.Task != nil):
-		return errors.New("watch cannot run as a Job or a task, which end")
+		return errors.New("watch cannot run as a Job or a task, because those end")
 	case c.Job != nil && (c.Job.Namespace == "" || c.Job.Image == ""):
 		return errors.New("its job has no namespace or no image")
 	case c.Task != nil && (c.Task.Cluster.Cluster == "" || c.Task.TaskDefinition == ""):

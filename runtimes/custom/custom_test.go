@@ -39,7 +39,7 @@ func web(version string) runtimes.Instance {
 func code(t *testing.T, err error) string {
 	t.Helper()
 	var reading *entities.ReadingError
-	require.True(t, errors.As(err, &reading), "%v is no reading error", err)
+	require.True(t, errors.As(err, &reading), "%v is not a reading error", err)
 	return reading.Code
 }
 
@@ -228,14 +228,14 @@ func TestCommandNotFound(t *testing.T) {
 	put("nointerpreter", "#!/no/such/sh\n", 0o700)
 	t.Setenv("PATH", "/nowhere:relative:"+dir)
 	for argv0, want := range map[string]string{
-		"./missing":       "command not found: there is no " + dir + "/missing",
-		"sub/../missing":  "command not found: there is no " + dir + "/missing",
-		"/no/such":        "command not found: there is no /no/such",
+		"./missing":       "command not found: " + dir + "/missing does not exist",
+		"sub/../missing":  "command not found: " + dir + "/missing does not exist",
+		"/no/such":        "command not found: /no/such does not exist",
 		"./":              "command not found: " + dir + " is a directory",
-		"./plain":         dir + "/plain is not executable; chmod +x would make it so",
+		"./plain":         dir + "/plain is not executable (chmod +x)",
 		"plain":           "command plain not found in PATH (/nowhere:relative:" + dir + ")",
 		"./noshebang":     dir + "/noshebang cannot be executed: not a program for this machine, nor a script whose first line names its interpreter (#!/bin/sh)",
-		"./nointerpreter": dir + "/nointerpreter cannot be executed: the interpreter that its first line names is not there",
+		"./nointerpreter": dir + "/nointerpreter cannot be executed: the interpreter in its first line does not exist",
 	} {
 		cmd := entities.Command{Argv: []string{argv0}}
 		rt := newRuntime(t, dir, entities.CustomRuntime{Apply: cmd, Fetch: &cmd, Mode: entities.FetchStructured})
@@ -244,7 +244,7 @@ func TestCommandNotFound(t *testing.T) {
 		require.Equal(t, runtimes.CodeCommandNotFound, code(t, err))
 		_, err = rt.Apply(t.Context(), web("v1"))
 		require.EqualError(t, err, "apply hello/web to staging: "+want)
-		require.False(t, runtimes.IsPermanent(err), "somebody may put it there")
+		require.False(t, runtimes.IsPermanent(err), "it may be installed later")
 	}
 }
 

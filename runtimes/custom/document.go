@@ -34,7 +34,7 @@ type document struct {
 }
 
 func (d document) parse(stdout []byte) ([]entities.Object, error) {
-	items, err := d.listed(stdout, "objects", "[] when nothing is there")
+	items, err := d.listed(stdout, "objects", "[] if there are no objects")
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (d document) parse(stdout []byte) ([]entities.Object, error) {
 		o := d.object(path, item)
 		key := [2]string{o.Type, o.Name}
 		if at, twice := seen[key]; twice && d.err == nil {
-			d.wrong(path, "%s %s is there twice; objects[%d] is the first", d.quote(o.Type), d.quote(o.Name), at)
+			d.wrong(path, "%s %s is duplicated; the first is objects[%d]", d.quote(o.Type), d.quote(o.Name), at)
 		}
 		seen[key] = i
 		objects = append(objects, o)

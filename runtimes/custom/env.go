@@ -50,7 +50,7 @@ func (r *Runtime) environment(ctx context.Context, in runtimes.Instance) (env, s
 func noSteering(values map[string]entities.Value) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if entities.SteersPrograms(name) {
-			return runtimes.Permanent(fmt.Errorf("%s says what programs run, and is not for it to set", name))
+			return runtimes.Permanent(fmt.Errorf("%s controls which programs run and must not be set", name))
 		}
 	}
 	return nil
@@ -196,13 +196,13 @@ func executable(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("command not found: there is no %s", path)
+		return fmt.Errorf("command not found: %s does not exist", path)
 	case err != nil:
 		return fmt.Errorf("command not found: %w", err)
 	case info.IsDir():
 		return fmt.Errorf("command not found: %s is a directory", path)
 	case info.Mode()&0o111 == 0:
-		return fmt.Errorf("%s is not executable; chmod +x would make it so", path)
+		return fmt.Errorf("%s is not executable (chmod +x)", path)
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (l *local) startError(path string, err error) (code string, explained error
 	case errors.Is(err, syscall.ENOEXEC):
 		return runtimes.CodeCommandNotFound, fmt.Errorf("%s cannot be executed: not a program for this machine, nor a script whose first line names its interpreter (#!/bin/sh)", path)
 	case errors.Is(err, fs.ErrNotExist):
-		return runtimes.CodeCommandNotFound, fmt.Errorf("%s cannot be executed: the interpreter that its first line names is not there", path)
+		return runtimes.CodeCommandNotFound, fmt.Errorf("%s cannot be executed: the interpreter in its first line does not exist", path)
 	}
 	return runtimes.CodeFetchFailed, fmt.Errorf("%s cannot be started: %w", path, err)
 }

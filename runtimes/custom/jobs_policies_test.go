@@ -53,7 +53,7 @@ func TestJobsWherePoliciesAreStrict_C1(t *testing.T) {
 	require.NoError(t, run(secure))
 	pod := made()
 	require.Equal(t, "shop", pod.Labels["team"])
-	require.Equal(t, "staging", pod.Labels["converge/job-channel"], "ours count")
+	require.Equal(t, "staging", pod.Labels["converge/job-channel"], "our labels take precedence")
 	require.Equal(t, "false", pod.Annotations["sidecar.example.com/inject"])
 	require.Equal(t, []corev1.LocalObjectReference{{Name: "registry"}}, pod.Spec.ImagePullSecrets)
 	require.Equal(t, name, pod.Spec.PriorityClassName)
@@ -101,7 +101,7 @@ func firstPod(t *testing.T, plane *kubetest.Cluster, namespace string) (pod func
 					return found
 				}
 			case <-time.After(time.Minute):
-				require.Fail(t, "no pod was made")
+				require.Fail(t, "no pod was created")
 			}
 		}
 	}

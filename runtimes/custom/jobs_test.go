@@ -175,7 +175,7 @@ func TestFetchAsJob_C6(t *testing.T) {
 func TestJobsNeedAPlace(t *testing.T) {
 	def := entities.RuntimeDefinition{Name: "x", Kind: entities.RuntimeCustom, Custom: &entities.CustomRuntime{Apply: sh("true"), Job: &entities.CommandJob{Namespace: "a", Image: "b"}}}
 	_, err := New(def)
-	require.EqualError(t, err, "runtime x: its commands run as Jobs, and no clusters are known here")
+	require.EqualError(t, err, "runtime x: its commands run as Jobs, but this worker has no cluster connections")
 	def.Custom.Job.Image = ""
 	_, err = NewOn(def, Worker{Clusters: oneCluster{}})
 	require.EqualError(t, err, "runtime x: its job has no namespace or no image")

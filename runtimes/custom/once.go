@@ -106,11 +106,11 @@ func (o Once) placed(on Worker) error {
 	case o.Job != nil && o.Task != nil:
 		return errTwoPlaces
 	case o.Job != nil && on.Clusters == nil:
-		return errors.New("it is to run as a Job, and no clusters are known here")
+		return errors.New("it runs as a Job, but this worker has no cluster connections")
 	case (o.Captures != nil || len(o.Hidden) > 0) && (o.Job != nil || o.Task != nil):
-		return errors.New("it handles what was captured, which only a process of the worker's machine may see")
+		return errors.New("it handles captured values, so it must run as a process on the worker's machine")
 	case o.Task != nil && on.Tasks == nil:
-		return errors.New("it is to run as a task of ECS, and none can be run here")
+		return errors.New("it runs as an ECS task, but this worker cannot run tasks")
 	}
 	return nil
 }

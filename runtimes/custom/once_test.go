@@ -89,11 +89,11 @@ func TestOnceSaysWhyThereIsNoEnd(t *testing.T) {
 		says string
 	}{
 		{"no command", once(), "has no command"},
-		{"not there", once("there-is-no-such-command"), "command there-is-no-such-command not found in PATH"},
-		{"secret not set", unset, "P is to come from the worker's environment variable NOWHERE, which is not set there"},
+		{"command not found", once("there-is-no-such-command"), "command there-is-no-such-command not found in PATH"},
+		{"secret not set", unset, "P cannot be resolved from the worker's environment variable NOWHERE, which is not set"},
 		{"too slow", slow, "sh did not finish within 50ms and was ended"},
-		{"no clusters", elsewhere, "no clusters are known here"},
-		{"no tasks", task, "none can be run here"},
+		{"no clusters", elsewhere, "no cluster connections"},
+		{"no tasks", task, "this worker cannot run tasks"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -29,7 +29,7 @@ func gone(t *testing.T, f *os.File) {
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
-		t.Fatal("a process is left")
+		t.Fatal("a process still runs")
 	}
 }
 

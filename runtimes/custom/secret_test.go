@@ -62,7 +62,7 @@ func TestMissingSecret(t *testing.T) {
 		Apply: sh("true"), Env: map[string]entities.Value{"TOKEN": {WorkerEnv: "TEST_NOT_SET"}},
 	})
 	_, err := rt.Apply(t.Context(), web("v1"))
-	require.EqualError(t, err, "apply hello/web to staging: runtime local: TOKEN is to come from the worker's environment variable TEST_NOT_SET, which is not set there")
+	require.EqualError(t, err, "apply hello/web to staging: runtime local: TOKEN cannot be resolved from the worker's environment variable TEST_NOT_SET, which is not set")
 }
 
 // A "secret" as short as a digit must not make a version unrecognisable for ever.
@@ -149,12 +149,12 @@ func TestServiceDoesNotSteerTheCommandsOfARuntime_G5(t *testing.T) {
 	for _, name := range []string{"PATH", "BASH_ENV", "LD_PRELOAD", "GIT_SSH_COMMAND", "PYTHONPATH"} {
 		in.Payload.Custom.Env = map[string]entities.Value{name: {Literal: "/tmp/evil"}}
 		_, err := rt.Apply(t.Context(), in)
-		require.EqualError(t, err, "apply hello/web to staging: service web: "+name+" says what programs run, and is not for it to set")
+		require.EqualError(t, err, "apply hello/web to staging: service web: "+name+" controls which programs run and must not be set")
 		require.True(t, runtimes.IsPermanent(err))
 		o := once("true")
 		o.Env = in.Payload.Custom.Env
 		_, _, err = RunOnce(t.Context(), here, o)
-		require.ErrorContains(t, err, name+" says what programs run")
+		require.ErrorContains(t, err, name+" controls which programs run")
 	}
 }
 
@@ -164,7 +164,7 @@ func TestWorkersOwnEnvironmentStaysItsOwn_G5(t *testing.T) {
 	c := applying(`printenv STOLEN`)
 	c.Env = map[string]entities.Value{"STOLEN": {WorkerEnv: "TEMPORAL_API_KEY"}}
 	_, err := newRuntime(t, t.TempDir(), c).Apply(t.Context(), web("v1"))
-	require.EqualError(t, err, "apply hello/web to staging: runtime local: STOLEN is to come from the worker's environment variable TEMPORAL_API_KEY, which this worker lets nobody have; start it with --allow-env TEMPORAL_API_KEY if it should")
+	require.EqualError(t, err, "apply hello/web to staging: runtime local: STOLEN cannot be resolved from the worker's environment variable TEMPORAL_API_KEY, which this worker does not allow; to allow it, start the worker with --allow-env TEMPORAL_API_KEY")
 	t.Setenv("SOPS_AGE_KEY", hidden)
 	t.Setenv("SOPS_AGE_KEY_FILE", hidden)
 	out, err := newRuntime(t, t.TempDir(), applying(`env; exit 3`)).Apply(t.Context(), web("v1"))

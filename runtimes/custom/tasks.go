@@ -42,7 +42,7 @@ func (t *tasks) run(ctx context.Context, res *result, w work) {
 	res.remote(ended, started)
 	res.place = got.Place
 	if got.NoLog != "" {
-		res.out.Remark = "(what it printed is not known: " + got.NoLog + ")\n"
+		res.out.Remark = "(its output is unknown: " + got.NoLog + ")\n"
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -50,7 +50,7 @@ func (t *tasks) run(ctx context.Context, res *result, w work) {
 	case err != nil:
 		res.end(ecs.TaskCode(err), err)
 	case res.answers && got.NoLog != "":
-		res.end(runtimes.CodeFetchFailed, fmt.Errorf("%s exited %d, and what it printed is not known: %s", res.argv[0], got.ExitCode, got.NoLog))
+		res.end(runtimes.CodeFetchFailed, fmt.Errorf("%s exited %d, but its output is unknown: %s", res.argv[0], got.ExitCode, got.NoLog))
 	default:
 		res.endedRemotely(ended, "the image of "+t.where.TaskDefinition)
 	}
@@ -60,10 +60,10 @@ func (t *tasks) run(ctx context.Context, res *result, w work) {
 func readable(w work) error {
 	switch {
 	case len(w.secrets) > 0:
-		return fmt.Errorf("%s: secrets are not given to a task of ECS, whose environment can be read in its description; name them in the \"secrets\" of the task definition's container, from Secrets Manager or SSM",
+		return fmt.Errorf("%s: secrets cannot be passed to an ECS task, because its description shows its environment; set them in the \"secrets\" of the task definition's container, from Secrets Manager or SSM",
 			strings.Join(slices.Sorted(maps.Keys(w.secrets)), ", "))
 	case len(w.files) > 0:
-		return fmt.Errorf("the service has files (%s), which cannot be brought into a task of ECS", strings.Join(slices.Sorted(maps.Keys(w.files)), ", "))
+		return fmt.Errorf("the service has files (%s), which cannot be copied into an ECS task", strings.Join(slices.Sorted(maps.Keys(w.files)), ", "))
 	}
 	return nil
 }

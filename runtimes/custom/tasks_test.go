@@ -92,7 +92,7 @@ func TestRuntimeOfTasks_C1_C3_C10(t *testing.T) {
 	var reading *entities.ReadingError
 	require.ErrorAs(t, err, &reading)
 	require.Equal(t, runtimes.CodeFetchFailed, reading.Code)
-	require.Contains(t, reading.Message, "edge exited 0, and what it printed is not known: log group tools cannot be read: AccessDeniedException")
+	require.Contains(t, reading.Message, "edge exited 0, but its output is unknown: log group tools cannot be read: AccessDeniedException")
 }
 
 // A secret never becomes part of a task's description: not one of the runtime, of the service, nor of a command of its own. Nothing
@@ -108,7 +108,7 @@ func TestNoSecretsInTasks_G5(t *testing.T) {
 	in.Payload.Custom.Env = secret
 	refused := func(err error) {
 		t.Helper()
-		require.ErrorContains(t, err, `TOKEN: secrets are not given to a task of ECS, whose environment can be read in its description; name them in the "secrets" of the task definition's container`)
+		require.ErrorContains(t, err, `TOKEN: secrets cannot be passed to an ECS task, because its description shows its environment; set them in the "secrets" of the task definition's container`)
 		require.NotContains(t, err.Error(), hidden)
 		require.True(t, runtimes.IsPermanent(err))
 	}
@@ -120,7 +120,7 @@ func TestNoSecretsInTasks_G5(t *testing.T) {
 	refused(err)
 	in.Payload.Custom.Env, in.Payload.Custom.Files = nil, map[string]string{"a.json": "{}"}
 	_, err = rt.Apply(t.Context(), in)
-	require.ErrorContains(t, err, "the service has files (a.json), which cannot be brought into a task of ECS")
+	require.ErrorContains(t, err, "the service has files (a.json), which cannot be copied into an ECS task")
 	require.Zero(t, server.Calls()["RunTask"])
 }
 
@@ -138,7 +138,7 @@ func TestOnceAsTask_A20_A21(t *testing.T) {
 	tasks, err := server.Client().DescribeTasks(t.Context(), &awsecs.DescribeTasksInput{Cluster: aws.String("shop"), Tasks: listed.TaskArns})
 	require.NoError(t, err)
 	require.Contains(t, tasks.Tasks[0].Overrides.ContainerOverrides[0].Environment,
-		types.KeyValuePair{Name: aws.String("PVN_CHECK"), Value: &o.Document}, "no file can be brought to a task")
+		types.KeyValuePair{Name: aws.String("PVN_CHECK"), Value: &o.Document}, "files cannot be copied into a task")
 	require.Equal(t, [4]any{2, "", "not yet\n", merged}, [4]any{out.ExitCode, signal, out.Stdout, out.Remark})
 	require.Contains(t, out.Place, "ECS task ")
 
@@ -146,17 +146,17 @@ func TestOnceAsTask_A20_A21(t *testing.T) {
 	out, _, err = RunOnce(t.Context(), worker, o)
 	require.NoError(t, err)
 	require.Equal(t, 2, out.ExitCode)
-	require.Contains(t, out.Remark, "(what it printed is not known: log group tools cannot be read: AccessDeniedException")
+	require.Contains(t, out.Remark, "(its output is unknown: log group tools cannot be read: AccessDeniedException")
 }
 
 func TestTaskThatCannotBe(t *testing.T) {
 	t.Parallel()
 	task := entities.CommandTask{Cluster: entities.ECSRuntime{Cluster: "shop"}, TaskDefinition: "tool:1"}
 	for says, change := range map[string]func(*entities.CustomRuntime){
-		"it is to run as a Job and as a task":            func(c *entities.CustomRuntime) { c.Job = &entities.CommandJob{Namespace: "a", Image: "b"} },
-		"watch cannot run as a Job or a task, which end": func(c *entities.CustomRuntime) { c.Watch = new(sh("true")) },
-		"its task has no cluster or no task definition":  func(c *entities.CustomRuntime) { c.Task = &entities.CommandTask{} },
-		"run as tasks of ECS, and none can be run here":  func(*entities.CustomRuntime) {},
+		"both a job and a task are declared":                     func(c *entities.CustomRuntime) { c.Job = &entities.CommandJob{Namespace: "a", Image: "b"} },
+		"watch cannot run as a Job or a task, because those end": func(c *entities.CustomRuntime) { c.Watch = new(sh("true")) },
+		"its task has no cluster or no task definition":          func(c *entities.CustomRuntime) { c.Task = &entities.CommandTask{} },
+		"run as ECS tasks, but this worker cannot run tasks":     func(*entities.CustomRuntime) {},
 	} {
 		c := entities.CustomRuntime{Apply: sh("true"), Task: &task}
 		change(&c)

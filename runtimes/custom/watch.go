@@ -59,7 +59,7 @@ func (r *Runtime) keepWatching(ctx context.Context, commands *local, noticed *no
 		if time.Since(began) > watchSeldom {
 			pause = watchAgain
 		}
-		slog.Warn("a watch command ended; until it runs again, changes are found at the next reading", "runtime", r.def.Name, "again", pause, "error", err)
+		slog.Warn("a watch command ended; until it restarts, only readings find changes", "runtime", r.def.Name, "again", pause, "error", err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

@@ -96,7 +96,7 @@ func TestWatchThatEndsBeginsAgain(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	stop() // returns when the process, which would go on for ever, has ended
 
-	require.Nil(t, newRuntime(t, dir, applying("true")).Watch(func(runtimes.Owner) {}), "without the command it watches nothing")
+	require.Nil(t, newRuntime(t, dir, applying("true")).Watch(func(runtimes.Owner) {}), "no watch without the command")
 }
 
 // A definition that is used no more, since a newer one is published, has no process; once it is used again it has one.

@@ -76,7 +76,7 @@ func (r *Runtime) workflowInput(in runtimes.Instance) (json.RawMessage, error) {
 	}
 	text, err := json.Marshal(doc)
 	if err == nil && len(text) > MaxWorkflowInput {
-		err = fmt.Errorf("its input has %d bytes; at most %d: have it read large files from elsewhere", len(text), MaxWorkflowInput)
+		err = fmt.Errorf("its input has %d bytes; expected at most %d: let the workflow read large files itself", len(text), MaxWorkflowInput)
 	}
 	return text, err
 }

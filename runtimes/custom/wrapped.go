@@ -42,7 +42,7 @@ func (e exit) of(doc report.Document) exit {
 func (res *result) ended(doc report.Document) {
 	switch {
 	case doc.TimedOut:
-		res.end(runtimes.CodeTimeout, fmt.Errorf("%s was ended by its wrapper, which gave it no more time%s", res.argv[0], res.lastOutput()))
+		res.end(runtimes.CodeTimeout, fmt.Errorf("%s was ended by its wrapper at the timeout%s", res.argv[0], res.lastOutput()))
 	case doc.Error != "" && (doc.ExitCode == 126 || doc.ExitCode == 127):
 		res.end(runtimes.CodeCommandNotFound, errors.New(doc.Error))
 	case doc.Error != "":

@@ -48,7 +48,7 @@ func TestWrappersDocumentIsUnwrapped_C8(t *testing.T) {
 	require.NotContains(t, out.Stdout, "schema")
 
 	objects, _, err = observe(t, entities.FetchStructured, sh(`echo before; converge-wrapper exec -- echo '{"objects": []}'`))
-	require.NoError(t, err, "what stands before the document is left alone")
+	require.NoError(t, err, "output before the document is kept")
 	require.Empty(t, objects)
 
 	objects, _, err = observe(t, entities.FetchExitCode, wrapped(nil, "exit 2"))
@@ -63,7 +63,7 @@ func TestWrappersDocumentIsUnwrapped_C8(t *testing.T) {
 		code  string
 		want  string
 	}{
-		{wrapped([]string{"--timeout", "50ms"}, "exec sleep 60"), runtimes.CodeTimeout, "converge-wrapper was ended by its wrapper, which gave it no more time"},
+		{wrapped([]string{"--timeout", "50ms"}, "exec sleep 60"), runtimes.CodeTimeout, "converge-wrapper was ended by its wrapper at the timeout"},
 		{entities.Command{Argv: []string{"converge-wrapper", "exec", "--", "no-such-program-here"}}, runtimes.CodeCommandNotFound, "no-such-program-here"},
 		{wrapped(nil, `head -c 300000 /dev/zero | tr '\0' x`), runtimes.CodeOutputTooLarge, "printed more than 256 KiB"},
 		{wrapped(nil, `echo not JSON`), runtimes.CodeMalformed, "line 1, column 1: not JSON"},

@@ -57,7 +57,7 @@ func TestTakingOverRegistersAndRollsNothing(t *testing.T) {
 	all, err := l.Discover(l.ctx)
 	require.NoError(t, err)
 	require.Equal(t, []string{"legacy", "other"}, []string{all[0].Name, all[1].Name})
-	require.NotContains(t, all[0].Service, "desiredCount", "somebody may scale it")
+	require.NotContains(t, all[0].Service, "desiredCount", "the scale may change")
 	require.NotContains(t, all[0].Definition, "revision")
 
 	in := taken(t, all[0], "v1", 1)
@@ -84,7 +84,7 @@ func TestTakingOverRegistersAndRollsNothing(t *testing.T) {
 
 	gone, err := l.worker().cluster.prune(l.ctx, in.Owner, "legacy", nil, 0)
 	require.NoError(t, err)
-	require.Equal(t, []string{"legacy:2"}, gone, "what somebody else registered may run elsewhere, and stays")
+	require.Equal(t, []string{"legacy:2"}, gone, "revisions of other owners stay")
 }
 
 // What says something else than what is declared, if only one thing more, is no version of ours.

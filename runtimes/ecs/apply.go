@@ -48,7 +48,7 @@ func (a *apply) say(format string, args ...any) { a.did = append(a.did, fmt.Spri
 
 func (a *apply) run(ctx context.Context) (err error) {
 	if a.in.Payload == nil {
-		return runtimes.Permanent(errors.New("there is no payload"))
+		return runtimes.Permanent(errors.New("the payload is missing"))
 	}
 	if a.want, err = declare(a.in.Payload); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (a *apply) run(ctx context.Context) (err error) {
 			return err
 		}
 		if made != nil {
-			a.say("took over the task definition %s as it is", short(running))
+			a.say("adopted the task definition %s unchanged", short(running))
 		}
 	}
 	if made == nil {
@@ -95,7 +95,7 @@ func (a *apply) look(ctx context.Context) (err error) {
 			return a.admit()
 		}
 		if err == nil {
-			why = fmt.Sprintf("the service %s is still DRAINING, so that it cannot be made again yet: ", a.want.name())
+			why = fmt.Sprintf("the service %s is still DRAINING and cannot be created again yet: ", a.want.name())
 			err = pause(ctx, a.cluster.timing.wait)
 		}
 		if err != nil {
@@ -127,12 +127,12 @@ func (a *apply) admit() error {
 	switch {
 	case owner == a.in.Owner.Key():
 	case a.want.adopt:
-		a.say("took over the service %s from %s", name, ownerShown(owner))
+		a.say("adopted the service %s from %s", name, ownerShown(owner))
 	default:
-		return runtimes.Permanent(fmt.Errorf("the service %s is there, and belongs to %s (adopt: true takes it over)", name, ownerShown(owner)))
+		return runtimes.Permanent(fmt.Errorf("the service %s already exists and belongs to %s (set adopt: true to take it over)", name, ownerShown(owner)))
 	}
 	if by := controllerOf(a.service); by != types.DeploymentControllerTypeEcs {
-		return runtimes.Permanent(fmt.Errorf("the service %s is rolled by the deployment controller %s; expected ECS, which cannot be changed: delete it, or name another", name, by))
+		return runtimes.Permanent(fmt.Errorf("the service %s uses the deployment controller %s; expected ECS. It cannot be changed: delete the service, or choose another name", name, by))
 	}
 	return a.fenced()
 }
@@ -148,7 +148,7 @@ func (a *apply) fenced() error {
 
 func ownerShown(owner string) string {
 	if owner == "" {
-		return "nobody that it names"
+		return "an unknown owner"
 	}
 	return owner
 }
@@ -327,6 +327,6 @@ func (a *apply) prune(ctx context.Context, made *definition) {
 		a.say("deregistered %s", strings.Join(gone, ", "))
 	}
 	if err != nil {
-		a.say("left older task definitions: %s", plainly(err))
+		a.say("older task definitions were not deregistered: %s", plainly(err))
 	}
 }

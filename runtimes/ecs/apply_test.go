@@ -156,15 +156,15 @@ func TestForeignServices(t *testing.T) {
 	require.NoError(t, err)
 	l.ResetCalls()
 	_, err = l.Runtime.Apply(l.ctx, at("v1", 1))
-	require.EqualError(t, err, "apply v1 to demo/web in staging: the service web is there, and belongs to nobody that it names (adopt: true takes it over)")
+	require.EqualError(t, err, "apply v1 to demo/web in staging: the service web already exists and belongs to an unknown owner (set adopt: true to take it over)")
 	require.True(t, runtimes.IsPermanent(err))
 	require.NoError(t, l.Runtime.Remove(l.ctx, at("v1", 1)))
 	require.Zero(t, writes(l.Calls()))
-	require.Equal(t, "PENDING; it is there, and belongs to nobody that it names", line(l.observe(at("v1", 1))))
+	require.Equal(t, "PENDING; it exists, and belongs to an unknown owner", line(l.observe(at("v1", 1))))
 
 	in := at("v1", 1)
 	in.Payload.ECS.Adopt = true
-	require.Equal(t, "took over the service web from nobody that it names", l.apply(in)[:len("took over the service web from nobody that it names")])
+	require.Equal(t, "adopted the service web from an unknown owner", l.apply(in)[:len("adopted the service web from an unknown owner")])
 	l.advance(in, stable("v1"))
 	require.Equal(t, []string{"web:2", "web:1"}, l.revisions())
 
@@ -178,7 +178,7 @@ func TestOtherDeploymentControllersAreRefused(t *testing.T) {
 	l := newLab(t, ecsfake.Options{})
 	declared := at("v1", 1, with("deploymentController", map[string]any{"type": "CODE_DEPLOY"}))
 	_, err := l.Runtime.Apply(l.ctx, declared)
-	require.ErrorContains(t, err, "deployment controller CODE_DEPLOY, which rolls it by itself; expected ECS, or none")
+	require.ErrorContains(t, err, "deployment controller CODE_DEPLOY; expected ECS or none")
 	require.True(t, runtimes.IsPermanent(err))
 
 	_, err = l.client.CreateService(l.ctx, &ecs.CreateServiceInput{
@@ -188,8 +188,8 @@ func TestOtherDeploymentControllersAreRefused(t *testing.T) {
 	})
 	require.NoError(t, err)
 	_, err = l.Runtime.Apply(l.ctx, at("v1", 1))
-	require.ErrorContains(t, err, "rolled by the deployment controller EXTERNAL")
-	require.Contains(t, line(l.observe(at("v1", 1))), "FAILED; it is rolled by the deployment controller EXTERNAL")
+	require.ErrorContains(t, err, "uses the deployment controller EXTERNAL")
+	require.Contains(t, line(l.observe(at("v1", 1))), "FAILED; it uses the deployment controller EXTERNAL")
 }
 
 func TestWhatCannotChangeIsRefused(t *testing.T) {
@@ -270,7 +270,7 @@ func TestRemoveDrainsFirst(t *testing.T) {
 	require.Equal(t, 1, calls["UpdateService"], "desired 0 before anything is deleted")
 	require.Equal(t, 1, calls["DeleteService"])
 	require.Empty(t, l.revisions())
-	require.Equal(t, "PENDING; there is no such service on the cluster shop: it was not created yet, or somebody deleted it", line(l.observe(at("v2", 3))))
+	require.Equal(t, "PENDING; the service does not exist on the cluster shop: it was not created yet, or was deleted", line(l.observe(at("v2", 3))))
 	require.Equal(t, "SUCCEEDED; v2* 2/2", line(l.settled(at("v2", 4))))
 }
 
@@ -314,7 +314,7 @@ func TestServiceInDraining(t *testing.T) {
 	_, err := l.client.DeleteService(l.ctx, &ecs.DeleteServiceInput{Cluster: aws.String("shop"), Service: aws.String("web"), Force: aws.Bool(true)})
 	require.NoError(t, err)
 	require.Contains(t, line(l.observe(at("v1", 1))), "PENDING; v1*")
-	require.Contains(t, line(l.observe(at("v1", 1))), "somebody deletes it (DRAINING); ")
+	require.Contains(t, line(l.observe(at("v1", 1))), "it is being deleted (DRAINING); ")
 	ended, cancel := context.WithTimeout(l.ctx, 200*time.Millisecond) // the deadline is what is tested
 	defer cancel()
 	_, err = l.Runtime.Apply(ended, at("v1", 1))
@@ -373,7 +373,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	require.ErrorAs(t, err, &reading)
 	require.Equal(t, runtimes.CodeForbidden, reading.Code)
 	require.Contains(t, reading.Message, "ecs:DescribeServices")
-	require.Contains(t, reading.Message, "give that role or user the permission")
+	require.Contains(t, reading.Message, "grant that role or user the permission")
 	_, err = l.Runtime.Apply(l.ctx, at("v1", 1))
 	require.False(t, runtimes.IsPermanent(err))
 	mend()
@@ -383,5 +383,5 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	_, err = gone.Observe(l.ctx, at("v1", 1))
 	require.True(t, errors.As(err, &reading))
 	require.Equal(t, runtimes.CodeUnreachable, reading.Code)
-	require.Contains(t, reading.Message, "create the cluster, or mend its name or region")
+	require.Contains(t, reading.Message, "create the cluster, or correct its name or region")
 }

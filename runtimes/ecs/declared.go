@@ -45,7 +45,7 @@ func declare(p *entities.Payload) (*declared, error) {
 		return nil, runtimes.Permanent(errors.New("the service has no serviceName, or the task definition no family"))
 	}
 	if c := d.service.DeploymentController; c != nil && c.Type != "" && c.Type != "ECS" {
-		return nil, runtimes.Permanent(fmt.Errorf("the service has the deployment controller %s, which rolls it by itself; expected ECS, or none", c.Type))
+		return nil, runtimes.Permanent(fmt.Errorf("the service has the deployment controller %s; expected ECS or none", c.Type))
 	}
 	d.hash, d.serviceHash = hashOf(d.definitionFields), hashOf(d.serviceFields)
 	return d, nil

@@ -48,7 +48,7 @@ func fit(to reflect.Type, v any, path string) (any, error) {
 		return fitMap(to, x, path)
 	case []any:
 		if to.Kind() != reflect.Slice {
-			return nil, fmt.Errorf("%s is a list, which it cannot be", path)
+			return nil, fmt.Errorf("%s must not be a list", path)
 		}
 		list := make([]any, len(x))
 		for i, item := range x {
@@ -77,7 +77,7 @@ func fitMap(to reflect.Type, given map[string]any, path string) (any, error) {
 			}
 			into = field.Type
 		default:
-			return nil, fmt.Errorf("%s is a mapping, which it cannot be", path)
+			return nil, fmt.Errorf("%s must not be a mapping", path)
 		}
 		one, err := fit(into, v, at)
 		if err != nil {

@@ -54,17 +54,17 @@ func (r *refusal) Unwrap() error { return r.err }
 // hints are the advice for an error, by its code.
 func hints() map[string]string {
 	return map[string]string{
-		"AccessDeniedException":       "give that role or user the permission; docs/ecs.md lists those that are needed",
-		"ClusterNotFoundException":    "create the cluster, or mend its name or region in the runtime",
+		"AccessDeniedException":       "grant that role or user the permission; docs/ecs.md lists the required ones",
+		"ClusterNotFoundException":    "create the cluster, or correct its name or region in the runtime",
 		"ExpiredTokenException":       "the credentials have expired",
 		"UnrecognizedClientException": "the credentials are not accepted",
 		"InvalidSignatureException":   "the credentials are not accepted, or a clock is wrong",
-		"ServiceNotActiveException":   "it is being deleted; it can be made again when that is done",
+		"ServiceNotActiveException":   "it is being deleted; it can be created again afterwards",
 		"LimitExceededException":      "free or raise the quota of the account",
 		"BlockedException":            "AWS has blocked the account",
-		"PlatformUnknownException":    "the platform version is not there",
-		"UnsupportedFeatureException": "this region or cluster does not have it",
-		"ServerException":             "the fault is on the side of ECS",
+		"PlatformUnknownException":    "the platform version does not exist",
+		"UnsupportedFeatureException": "this region or cluster does not support it",
+		"ServerException":             "ECS has an internal error",
 	}
 }
 

@@ -160,7 +160,7 @@ func (l *lab) advance(in runtimes.Instance, is func(entities.Object) bool) entit
 		}
 		l.Advance(5 * time.Second)
 	}
-	l.Fatalf("it does not come to that within an hour: %s", line(o))
+	l.Fatalf("the condition is not met within an hour: %s", line(o))
 	return o
 }
 

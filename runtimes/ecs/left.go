@@ -95,12 +95,12 @@ const listedAtOnce = 100 // the page size of ListServices
 func (a *apply) lookForOthers(ctx context.Context) {
 	others, err := a.cluster.others(ctx, a.in.Owner, a.want.name())
 	if err != nil {
-		a.say("could not look for services that are left by other names: %s", plainly(err))
+		a.say("cannot list services with former names: %s", plainly(err))
 		return
 	}
 	a.left = others
 	for _, name := range others {
-		a.say("left the service %s, which is declared by this name no longer", name)
+		a.say("left the service %s, whose name is no longer declared", name)
 	}
 }
 
@@ -128,7 +128,7 @@ func (ob *observation) leftBehind(ctx context.Context) (all []entities.Object, e
 		}
 		all = append(all, entities.Object{
 			Name: name, Type: "Service", Status: entities.ObjectSucceeded, Orphaned: true,
-			Message: fmt.Sprintf("left when the service was named %s instead, with %d tasks; to end it: aws ecs delete-service --force --cluster %s --service %s",
+			Message: fmt.Sprintf("left over from before the service was renamed to %s, with %d tasks; to remove it: aws ecs delete-service --force --cluster %s --service %s",
 				ob.want.name(), s.RunningCount, ob.cluster.name, name),
 		})
 	}

@@ -29,14 +29,14 @@ func TestRenamedServiceIsNotForgotten(t *testing.T) {
 	foreign.Owner.Service = "other"
 	l.settled(foreign)
 	in := at("v2", 2, renamed("site"))
-	require.Contains(t, l.apply(in), "left the service web, which is declared by this name no longer\ncreated the service site with site:1\n")
+	require.Contains(t, l.apply(in), "left the service web, whose name is no longer declared\ncreated the service site with site:1\n")
 	l.advance(in, func(entities.Object) bool {
 		_, all := l.reading(in)
 		return entities.FetchObjects(all, &entities.Target{FullVersion: "v2"}).Stable
 	})
 	want := []string{
 		"site SUCCEEDED; v2* 2/2",
-		"web SUCCEEDED; left when the service was named site instead, with 2 tasks; to end it: aws ecs delete-service --force --cluster shop --service web",
+		"web SUCCEEDED; left over from before the service was renamed to site, with 2 tasks; to remove it: aws ecs delete-service --force --cluster shop --service web",
 	}
 	lines, all := l.reading(in)
 	require.Equal(t, want, lines)
@@ -45,13 +45,13 @@ func TestRenamedServiceIsNotForgotten(t *testing.T) {
 	lines, _ = l.reading(in)
 	require.Equal(t, want, lines)
 
-	t.Run("and back again", func(t *testing.T) {
+	t.Run("the former name is declared again", func(t *testing.T) {
 		back := at("v3", 3)
 		l.apply(back)
 		l.Advance(10 * time.Minute)
 		lines, _ := l.reading(back)
 		require.Equal(t, "web SUCCEEDED; v3* 2/2", lines[0])
-		require.Contains(t, lines[1], "site SUCCEEDED; left when the service was named web instead")
+		require.Contains(t, lines[1], "site SUCCEEDED; left over from before the service was renamed to web")
 	})
 	_, err := l.client.DeleteService(l.ctx, &ecs.DeleteServiceInput{Cluster: aws.String("shop"), Service: aws.String("site"), Force: aws.Bool(true)})
 	require.NoError(t, err)
@@ -64,14 +64,14 @@ func TestRenamedServiceIsNotForgotten(t *testing.T) {
 	l.Runtime = l.worker()
 	l.remove(at("v4", 5, renamed("site")))
 	require.Equal(t, "INACTIVE", *l.web().Status)
-	require.Equal(t, "other SUCCEEDED; v1* 2/2", "other "+line(l.observe(foreign)), "what belongs to others stays")
+	require.Equal(t, "other SUCCEEDED; v1* 2/2", "other "+line(l.observe(foreign)), "services of others stay")
 }
 
 // Who may not list services is not held up: it is said.
 func TestServicesThatCannotBeListed(t *testing.T) {
 	l := newLab(t, ecsfake.Options{})
 	l.Break(ecsfake.Fault{Kind: ecsfake.AccessDenied, Operations: []string{"ListServices"}})
-	require.Contains(t, l.apply(at("v1", 1)), "could not look for services that are left by other names: AccessDeniedException")
+	require.Contains(t, l.apply(at("v1", 1)), "cannot list services with former names: AccessDeniedException")
 	var said runtimes.Output
 	said, err := l.Runtime.Apply(l.ctx, at("v1", 1))
 	require.NoError(t, err)

@@ -35,7 +35,7 @@ func TestAgainstMoto(t *testing.T) {
 func TestAgainstAnEndpoint(t *testing.T) {
 	endpoint := os.Getenv("CONVERGE_ECS_ENDPOINT")
 	if endpoint == "" {
-		t.Skip("CONVERGE_ECS_ENDPOINT is not set: it names an endpoint of the ECS API to ask the same of; credentials and region come from the environment")
+		t.Skip("CONVERGE_ECS_ENDPOINT is not set: it is the endpoint of an ECS API for this test; credentials and region come from the environment")
 	}
 	elsewhere(t, entities.ECSRuntime{Endpoint: endpoint}, nil)
 }

@@ -66,11 +66,11 @@ func (ob *observation) ours() bool {
 func (ob *observation) object(ctx context.Context) (entities.Object, error) {
 	o := entities.Object{Name: ob.want.name(), Type: "Service", Status: entities.ObjectPending}
 	if ob.service == nil {
-		o.Message = fmt.Sprintf("there is no such service on the cluster %s: it was not created yet, or somebody deleted it", ob.cluster.name)
+		o.Message = fmt.Sprintf("the service does not exist on the cluster %s: it was not created yet, or was deleted", ob.cluster.name)
 		return o, nil
 	}
 	if !ob.ours() {
-		o.Message = "it is there, and belongs to " + ownerShown(valueOf(ob.service.Tags, TagOwner))
+		o.Message = "it exists, and belongs to " + ownerShown(valueOf(ob.service.Tags, TagOwner))
 		return o, nil
 	}
 	for _, arn := range definitionsOf(ob.service) {
@@ -161,9 +161,9 @@ func (ob *observation) health() (entities.ObjectStatus, string) {
 	s, p := ob.service, primaryOf(ob.service)
 	switch {
 	case text(s.Status) == statusDraining:
-		return entities.ObjectPending, "somebody deletes it (DRAINING); it can be made again once its tasks have ended"
+		return entities.ObjectPending, "it is being deleted (DRAINING); it can be created again after its tasks end"
 	case controllerOf(s) != types.DeploymentControllerTypeEcs:
-		return entities.ObjectFailed, fmt.Sprintf("it is rolled by the deployment controller %s; expected ECS", controllerOf(s))
+		return entities.ObjectFailed, fmt.Sprintf("it uses the deployment controller %s; expected ECS", controllerOf(s))
 	case p == nil:
 		return entities.ObjectPending, "it has no PRIMARY deployment"
 	case p.RolloutState == types.DeploymentRolloutStateFailed:
@@ -239,7 +239,7 @@ func (ob *observation) tookBack(ctx context.Context) (string, error) {
 func (ob *observation) instead(p *types.Deployment) string {
 	line := "it runs " + short(text(p.TaskDefinition))
 	if d := ob.definitions[text(p.TaskDefinition)]; d == nil || d.owner != ob.in.Owner.Key() {
-		line += ", which somebody else registered"
+		line += ", which another owner registered"
 		if p.CreatedAt != nil {
 			line += " and deployed at " + p.CreatedAt.UTC().Format(clock)
 		}

@@ -132,7 +132,7 @@ func TestDriftIsOfDeclaredFieldsOnly(t *testing.T) {
 	require.Equal(t, "SUCCEEDED; v1*! 4/4; not as declared: desiredCount is 4, declared 2", line(o))
 	require.Equal(t, "updated the service web: desiredCount\n", l.apply(in))
 	require.Equal(t, "SUCCEEDED; v1* 2/2", line(l.advance(in, stable("v1"))))
-	require.True(t, l.web().EnableExecuteCommand, "what is not declared is left alone")
+	require.True(t, l.web().EnableExecuteCommand, "undeclared fields are not changed")
 
 	scaled := at("v2", 2, with("desiredCount", nil))
 	l.settled(scaled)
@@ -152,7 +152,7 @@ func TestManualChangeOfTheTaskDefinition(t *testing.T) {
 	require.NoError(t, err)
 	l.update(func(u *ecs.UpdateServiceInput) { u.TaskDefinition = foreign.TaskDefinition.TaskDefinitionArn })
 	o := l.advance(in, func(o entities.Object) bool { return o.Status == entities.ObjectSucceeded })
-	require.Equal(t, "SUCCEEDED; * 2/2; it runs web:2, which somebody else registered and deployed at 09:00 UTC", line(o), "what somebody else registered has no version that is known")
+	require.Equal(t, "SUCCEEDED; * 2/2; it runs web:2, which another owner registered and deployed at 09:00 UTC", line(o), "the version of another owner's revision is unknown")
 	require.Equal(t, "updated the service web: taskDefinition\n", l.apply(in))
 	require.Equal(t, "SUCCEEDED; v1* 2/2", line(l.advance(in, stable("v1"))))
 	require.Equal(t, []string{"web:2", "web:1"}, l.revisions())
@@ -176,9 +176,9 @@ func TestServiceDeletedByHand(t *testing.T) {
 	_, err := l.client.DeleteService(l.ctx, &ecs.DeleteServiceInput{Cluster: aws.String("shop"), Service: aws.String("web"), Force: aws.Bool(true)})
 	require.NoError(t, err)
 	l.Advance(5 * time.Minute)
-	require.Equal(t, "PENDING; there is no such service on the cluster shop: it was not created yet, or somebody deleted it", line(l.observe(in)))
+	require.Equal(t, "PENDING; the service does not exist on the cluster shop: it was not created yet, or was deleted", line(l.observe(in)))
 	l.Advance(2 * time.Hour) // INACTIVE becomes MISSING
-	require.Equal(t, "PENDING; there is no such service on the cluster shop: it was not created yet, or somebody deleted it", line(l.observe(in)))
+	require.Equal(t, "PENDING; the service does not exist on the cluster shop: it was not created yet, or was deleted", line(l.observe(in)))
 	require.Equal(t, "created the service web with web:1\n", l.apply(in))
 	require.Equal(t, "SUCCEEDED; v1* 2/2", line(l.advance(in, stable("v1"))))
 }

@@ -152,7 +152,7 @@ const codeThrottled = "throttled"
 type slowedError struct{ group group }
 
 func (e *slowedError) Error() string {
-	return fmt.Sprintf("AWS allows no more %s in this account and region at present; it is tried again when it does", e.group)
+	return fmt.Sprintf("AWS currently throttles %s in this account and region; the call is retried later", e.group)
 }
 
 // transientAttempts limits the retries of a read after a network or server error.

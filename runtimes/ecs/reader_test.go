@@ -34,7 +34,7 @@ func TestCallsOfAnApply(t *testing.T) {
 	require.Equal(t, map[string]int{"DescribeServices": 1, "ListTaskDefinitions": 1, "TagResource": 1, "UpdateService": 1},
 		counted(func() { l.apply(at("v1", 3)) }), "an old version that is remembered")
 	l.advance(at("v1", 3), stable("v1"))
-	require.Equal(t, map[string]int{"DescribeServices": 1}, counted(func() { l.observe(at("v1", 3)) }), "a look at what is well")
+	require.Equal(t, map[string]int{"DescribeServices": 1}, counted(func() { l.observe(at("v1", 3)) }), "a reading of a healthy service")
 }
 
 // crowd makes services on the cluster without a runtime, and instances of them.
@@ -127,8 +127,8 @@ func TestThrottledAccountDelaysAndFailsNothing(t *testing.T) {
 	l.Runtime = l.worker(func(t *timing) { t.patience = 100 * time.Millisecond })
 	stop := l.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"UpdateService"}})
 	_, err := l.Runtime.Apply(l.ctx, at("v2", 2))
-	require.EqualError(t, err, "apply v2 to demo/web in staging: AWS allows no more service writes in this account and region at present; it is tried again when it does")
-	require.True(t, runtimes.IsUnready(err), "which is no attempt")
+	require.EqualError(t, err, "apply v2 to demo/web in staging: AWS currently throttles service writes in this account and region; the call is retried later")
+	require.True(t, runtimes.IsUnready(err), "it does not count as an attempt")
 	require.False(t, runtimes.IsPermanent(err))
 	stop()
 	l.Runtime = l.worker()
@@ -143,7 +143,7 @@ func TestThrottledAccountDelaysAndFailsNothing(t *testing.T) {
 	require.ErrorAs(t, err, &reading)
 	require.Equal(t, "throttled", reading.Code)
 	require.True(t, reading.Throttled)
-	require.Equal(t, "observe demo/web in staging: AWS allows no more service reads in this account and region at present; it is tried again when it does", reading.Message)
+	require.Equal(t, "observe demo/web in staging: AWS currently throttles service reads in this account and region; the call is retried later", reading.Message)
 	mend()
 	require.Equal(t, "SUCCEEDED; v2* 2/2", line(l.observe(at("v2", 2))))
 }

@@ -80,7 +80,7 @@ func (a *Accounts) RunTask(ctx context.Context, r TaskRequest) (TaskResult, erro
 	}
 	bounded, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	c := &command{TaskRequest: r, cluster: a.cluster(r.Where.Cluster), until: time.Now().Add(r.Timeout), wait: "nothing was started yet"}
+	c := &command{TaskRequest: r, cluster: a.cluster(r.Where.Cluster), until: time.Now().Add(r.Timeout), wait: "no task was started yet"}
 	res, err := c.run(bounded)
 	res.Place = c.place()
 	var known *TaskError
@@ -277,7 +277,7 @@ func (c *command) describe(ctx context.Context) (*types.Task, error) {
 func (c *command) verdict(t *types.Task) (ended bool, err error) {
 	if t == nil {
 		if time.Since(c.began) > c.cluster.timing.settle || c.seen {
-			return false, failure(runtimes.CodeFetchFailed, "task %s is not described any more: ECS forgets one an hour after its end", idOf(c.arn))
+			return false, failure(runtimes.CodeFetchFailed, "task %s no longer exists: ECS forgets a task an hour after its end", idOf(c.arn))
 		}
 		c.wait = "task " + idOf(c.arn) + " is not seen yet"
 		return false, nil

@@ -143,7 +143,7 @@ func (c *command) lastOutput(ctx context.Context) TaskResult {
 		return res
 	}
 	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-	c.wait += "; it said last: " + runtimes.Clip(lines[len(lines)-1], 256)
+	c.wait += "; last output: " + runtimes.Clip(lines[len(lines)-1], 256)
 	res.Stdout, res.Merged, res.StartedAt = streamOf(log, whole), true, time.Now().Add(-c.Timeout)
 	return res
 }

@@ -186,7 +186,7 @@ func TestTaskWithoutExitCode_A20(t *testing.T) {
 		{"no capacity", runtimes.CodeFetchFailed, `no task of tool:1 was started: RESOURCE:MEMORY`, func(y *yard, _ *TaskRequest) { y.Instances("shop", 0) }, false},
 		{"no definition", runtimes.CodeFetchFailed, `run a task in cluster shop: ClientException: Unable to describe task definition`, func(_ *yard, r *TaskRequest) { r.Where.TaskDefinition = "none:1" }, true},
 		{"no container", runtimes.CodeFetchFailed, `run a task in cluster shop: InvalidParameterException: Override for container named x is not`, func(_ *yard, r *TaskRequest) { r.Where.Container = "x" }, true},
-		{"permission", runtimes.CodeForbidden, `AccessDeniedException: .*ecs:RunTask \(give that role or user the permission`, func(y *yard, _ *TaskRequest) {
+		{"permission", runtimes.CodeForbidden, `AccessDeniedException: .*ecs:RunTask \(grant that role or user the permission`, func(y *yard, _ *TaskRequest) {
 			y.Break(ecsfake.Fault{Kind: ecsfake.AccessDenied, Operations: []string{"RunTask"}})
 		}, false},
 	} {
@@ -227,7 +227,7 @@ func TestTaskIsStopped_A20_A21(t *testing.T) {
 	r := y.task("slow")
 	r.Timeout = time.Second
 	res, err := y.worker(func(t *timing) { t.wait = 100 * time.Millisecond }).RunTask(t.Context(), r)
-	require.Regexp(t, `^slow did not finish within 1s: task [0-9a-f]{8} is RUNNING; it said last: halfway$`, err.Error())
+	require.Regexp(t, `^slow did not finish within 1s: task [0-9a-f]{8} is RUNNING; last output: halfway$`, err.Error())
 	require.Equal(t, runtimes.CodeTimeout, TaskCode(err))
 	require.Equal(t, "halfway\n", string(res.Stdout.Data))
 	require.Empty(t, y.started(types.DesiredStatusRunning))
@@ -386,7 +386,7 @@ func TestTasksWaitForTheAPI_C1(t *testing.T) {
 	r.Timeout = 500 * time.Millisecond
 	_, err = worker.RunTask(t.Context(), r)
 	mend()
-	require.EqualError(t, err, "AWS allows no more starts and stops of tasks in this account and region at present; it is tried again when it does")
+	require.EqualError(t, err, "AWS currently throttles starts and stops of tasks in this account and region; the call is retried later")
 	require.Equal(t, codeThrottled, TaskCode(err))
 	require.Equal(t, rate{100, 40}, rates()[taskRuns])
 }
@@ -420,7 +420,7 @@ func TestForgottenTask_A20(t *testing.T) {
 	require.NoError(t, err, "reads may lag")
 	c.seen = true
 	_, err = c.verdict(nil)
-	require.ErrorContains(t, err, "task 0123 is not described any more")
+	require.ErrorContains(t, err, "task 0123 no longer exists")
 }
 
 // A container beside the one that counts does not go on alone.

@@ -74,7 +74,7 @@ func staging(s *types.Service, d *types.ServiceDeployment) *entities.Object {
 		parts = append(parts, "hook "+string(h.Status))
 		if h.Status == types.DeploymentLifecycleHookStatusAwaitingAction && d.UpdatedAt != nil {
 			o.Events = append(o.Events, entities.Event{Timestamp: d.UpdatedAt.UTC(), Message: fmt.Sprintf(
-				"to go on, or back with ROLLBACK: aws ecs continue-service-deployment --action CONTINUE --hook-id %s --service-deployment-arn %s", text(h.HookId), text(d.ServiceDeploymentArn))})
+				"to continue (or roll back with --action ROLLBACK): aws ecs continue-service-deployment --action CONTINUE --hook-id %s --service-deployment-arn %s", text(h.HookId), text(d.ServiceDeploymentArn))})
 		}
 	}
 	o.Name = text(s.ServiceName) + " " + strings.Join(parts, ", ")
@@ -92,7 +92,7 @@ func weightOf(d *types.ServiceDeployment) (string, bool) {
 // meanings are the stages in words (API ServiceDeployment, lifecycleStage).
 func meanings() map[types.ServiceDeploymentLifecycleStage]string {
 	return map[types.ServiceDeploymentLifecycleStage]string{
-		types.ServiceDeploymentLifecycleStageReconcileService:           "ECS settles the deployment before it first",
+		types.ServiceDeploymentLifecycleStageReconcileService:           "ECS first completes the previous deployment",
 		types.ServiceDeploymentLifecycleStagePreScaleUp:                 "no task of it has started yet",
 		types.ServiceDeploymentLifecycleStageScaleUp:                    "its tasks start, and get no traffic yet",
 		types.ServiceDeploymentLifecycleStagePostScaleUp:                "its tasks run, and get no traffic yet",
@@ -101,8 +101,8 @@ func meanings() map[types.ServiceDeploymentLifecycleStage]string {
 		"PRE_PRODUCTION_TRAFFIC_SHIFT":                                  "production traffic is about to move to it",
 		types.ServiceDeploymentLifecycleStageProductionTrafficShift:     "production traffic moves to it",
 		types.ServiceDeploymentLifecycleStagePostProductionTrafficShift: "it gets the production traffic",
-		types.ServiceDeploymentLifecycleStageBakeTime:                   "it gets the production traffic and is watched; what ran before still runs",
-		types.ServiceDeploymentLifecycleStageCleanUp:                    "what ran before is being stopped",
+		types.ServiceDeploymentLifecycleStageBakeTime:                   "it gets the production traffic and is monitored; the previous version still runs",
+		types.ServiceDeploymentLifecycleStageCleanUp:                    "the previous version is being stopped",
 	}
 }
 
@@ -127,11 +127,11 @@ func during(s *types.Service, d *types.ServiceDeployment) string {
 func waitsFor(h types.DeploymentLifecycleHookDetail) string {
 	expires := ""
 	if h.ExpiresAt != nil {
-		expires = fmt.Sprintf("; at %s ECS takes it for %s", h.ExpiresAt.UTC().Format(clock), h.TimeoutAction)
+		expires = fmt.Sprintf("; at %s ECS treats it as %s", h.ExpiresAt.UTC().Format(clock), h.TimeoutAction)
 	}
 	switch h.Status {
 	case types.DeploymentLifecycleHookStatusAwaitingAction:
-		return "; a hook has paused it until somebody says how to go on" + expires
+		return "; a hook has paused it until a person continues it or rolls it back" + expires
 	case types.DeploymentLifecycleHookStatusInProgress:
 		return "; it waits for the hook " + text(h.TargetArn) + expires
 	}

@@ -102,7 +102,7 @@ func TestStrategiesThatShiftTraffic(t *testing.T) {
 		require.Empty(t, l.apply(at("v2", 2, shifting)))
 		require.Equal(t, "SUCCEEDED; v2* 2/2", line(l.observe(at("v2", 2, shifting))))
 		require.Zero(t, writes(l.Calls()))
-		require.Zero(t, l.Calls()["DescribeServiceDeployments"], "nothing is asked of what is well")
+		require.Zero(t, l.Calls()["DescribeServiceDeployments"], "no requests for a healthy service")
 	}
 }
 
@@ -120,7 +120,7 @@ func TestBakeTimeIsSaid(t *testing.T) {
 		l.Advance(time.Second)
 	}
 	require.Equal(t, "web PENDING; v2* 2/2; v1* 2/2; web:2 is being deployed: 2 of 2 tasks run", lines[0])
-	require.Equal(t, "web BAKE_TIME, 100% PENDING; BLUE_GREEN, stage BAKE_TIME: it gets the production traffic and is watched; what ran before still runs, for 5 minutes, until about "+
+	require.Equal(t, "web BAKE_TIME, 100% PENDING; BLUE_GREEN, stage BAKE_TIME: it gets the production traffic and is monitored; the previous version still runs, for 5 minutes, until about "+
 		began.Add(5*time.Minute+30*time.Second).Format("15:04 UTC"), lines[1])
 }
 
@@ -184,7 +184,7 @@ func TestPauseOfADeploymentIsSaid(t *testing.T) {
 	l.apply(in)
 	l.Advance(time.Hour)
 	lines, all := l.reading(in)
-	require.Equal(t, "web POST_SCALE_UP, hook AWAITING_ACTION PENDING; BLUE_GREEN, stage POST_SCALE_UP: its tasks run, and get no traffic yet; a hook has paused it until somebody says how to go on", lines[1])
+	require.Equal(t, "web POST_SCALE_UP, hook AWAITING_ACTION PENDING; BLUE_GREEN, stage POST_SCALE_UP: its tasks run, and get no traffic yet; a hook has paused it until a person continues it or rolls it back", lines[1])
 	said := strings.Fields(all[1].Events[0].Message[strings.Index(all[1].Events[0].Message, "aws "):])
 	_, err := l.client.ContinueServiceDeployment(l.ctx, &ecs.ContinueServiceDeploymentInput{
 		Action: types.DeploymentLifecycleHookAction(said[4]), HookId: &said[6], ServiceDeploymentArn: &said[8],

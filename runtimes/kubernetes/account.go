@@ -30,7 +30,7 @@ func (a *account) report(t *trial, applied *unstructured.Unstructured) {
 	name := called(applied)
 	switch {
 	case t.fails:
-		a.say("ran %s again, which had failed: run %d", name, t.runs)
+		a.say("reran the failed %s: run %d", name, t.runs)
 	case t.outcome == recreated:
 		a.say("recreated %s", name)
 	case t.live == nil:
@@ -49,7 +49,7 @@ func (a *account) report(t *trial, applied *unstructured.Unstructured) {
 	}
 	for _, c := range t.taken {
 		if c.byHand() {
-			a.say("took back %s of %s from %s", c.field, name, c.owner)
+			a.say("reverted %s of %s, written by %s", c.field, name, c.owner)
 		} else {
 			a.say("took over %s of %s from %s", c.field, name, c.owner)
 		}

@@ -31,7 +31,7 @@ func (r *Runtime) acting(ctx context.Context, in runtimes.Instance) (*clients, e
 // impersonated user per request: credentials that already impersonate one cannot impersonate another.
 func (c *cluster) as(connected *clients, user string) (*clients, error) {
 	if by := connected.wire.current().acts; by != "" {
-		return nil, runtimes.Permanent(fmt.Errorf("the kubeconfig already impersonates %s, so that nothing can be done as %s", by, user))
+		return nil, runtimes.Permanent(fmt.Errorf("the kubeconfig already impersonates %s, so it cannot impersonate %s", by, user))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

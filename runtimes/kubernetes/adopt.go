@@ -266,27 +266,27 @@ func migration(live, wanted *unstructured.Unstructured) ([]byte, error) {
 
 // String is the adoption in the form of a plan.
 func (a *adoption) String() string {
-	text := "nobody else's fields are taken over"
+	text := "no fields of other tools are taken over"
 	if len(a.managers) > 0 {
 		text = "it is adopted from " + strings.Join(a.managers, ", ")
 	}
 	switch {
 	case a.going == 1:
-		text += "; 1 field of theirs is not declared, and goes"
+		text += "; 1 field of theirs is not declared and is removed"
 	case a.going > 1:
-		text += fmt.Sprintf("; %d fields of theirs are not declared, and go", a.going)
+		text += fmt.Sprintf("; %d fields of theirs are not declared and are removed", a.going)
 	}
 	return text
 }
 
 // takeHint is the advice for an object of another owner.
-const takeHint = `to take it over, set adopt, or on the object the annotation ` + AnnotationAdopt + `: "true"; else delete it`
+const takeHint = `to adopt it, set adopt, or on the object the annotation ` + AnnotationAdopt + `: "true"; otherwise delete it`
 
 // hintOfConflict is the advice for a field that another tool declares. A used consent has no further effect.
 func (a *apply) hintOfConflict(t *trial, fields []string) string {
 	take := "set adopt to take it over"
 	if consentIn(t.Unstructured) != "" {
-		take = "take it once more by another value of the annotation " + AnnotationAdopt
+		take = "adopt it again with another value of the annotation " + AnnotationAdopt
 	}
-	return "remove the field from one side, " + take + ", or leave it to them: " + ignoring(t.declared, fields)
+	return "remove the field from one side, " + take + ", or leave it to the other owner: " + ignoring(t.declared, fields)
 }

@@ -98,7 +98,7 @@ func TestAdoptingMigratesWhatToolsDeclared_H7(t *testing.T) {
 			plan, err := d.Plan(t.Context(), v1)
 			require.NoError(t, err)
 			require.Len(t, plan, 1)
-			require.Equal(t, "it is adopted from "+tool+"; 4 fields of theirs are not declared, and go", plan[0].Message)
+			require.Equal(t, "it is adopted from "+tool+"; 4 fields of theirs are not declared and are removed", plan[0].Message)
 			gone := map[string]string{}
 			for _, f := range plan[0].Fields {
 				if f.Old != "" {
@@ -116,7 +116,7 @@ func TestAdoptingMigratesWhatToolsDeclared_H7(t *testing.T) {
 			require.NotContains(t, web.GetLabels(), "tool")
 			require.Equal(t, "by hand", web.GetAnnotations()["note"])
 			require.Equal(t, []string{"MODE", "OLD"}, envOf(t, web))
-			require.EqualValues(t, 30, inside(web.Object, "spec", "template", "spec")["terminationGracePeriodSeconds"], "the default, once nobody declares it")
+			require.EqualValues(t, 30, inside(web.Object, "spec", "template", "spec")["terminationGracePeriodSeconds"], "the default, without a declaration")
 			require.Equal(t, []string{"somebody"}, d.managers("Deployment", "web"))
 			require.Equal(t, []string{"unchanged 1 object"}, d.applied(v1))
 
@@ -151,7 +151,7 @@ func TestConsentOfAnObject_H7(t *testing.T) {
 	d.declares("kubectl", "ConfigMap", "two", theirs("two"))
 	consenting := configOf("one", "mine", `converge/adopt: "true"`)
 	text := d.refused(d.instance("v1", consenting, configOf("two", "mine")), true)
-	require.Contains(t, text, "apply ConfigMap "+d.namespace+"/two: it is there already, and not ours (written by kubectl) (to take it over, set adopt, or on the object the annotation converge/adopt: \"true\"; else delete it)")
+	require.Contains(t, text, "apply ConfigMap "+d.namespace+"/two: it already exists, and does not belong to this instance (written by kubectl) (to adopt it, set adopt, or on the object the annotation converge/adopt: \"true\"; else delete it)")
 	require.NotContains(t, text, "/one")
 	require.Contains(t, d.refused(adopting(d.instance("v1", consenting, configOf("two", "mine", `converge/adopt: "false"`))), true), d.namespace+"/two: ")
 	require.Contains(t, d.applied(d.instance("v1", consenting)), "adopted ConfigMap/one from kubectl")
@@ -162,7 +162,7 @@ func TestConsentOfAnObject_H7(t *testing.T) {
 	require.Equal(t, map[string]any{"a": "mine"}, d.there("ConfigMap", "three").Object["data"])
 	d.declares("our-gitops", "ConfigMap", "four", theirs("four"))
 	d.applied(d.instance("v1", consenting, configOf("four", "mine", `converge/adopt: "true"`)))
-	require.Equal(t, map[string]any{"a": "mine", "b": "theirs"}, d.there("ConfigMap", "four").Object["data"], "nobody said that it is one that declares all")
+	require.Equal(t, map[string]any{"a": "mine", "b": "theirs"}, d.there("ConfigMap", "four").Object["data"], "no consent names this manager")
 }
 
 // A consent counts once: what another tool declares later is a conflict, as it is without one, until the object consents anew.
@@ -172,8 +172,8 @@ func TestAdoptingHappensOnce_H7(t *testing.T) {
 	v1 := adopting(d.instance("v1", asOurs(true)))
 	d.applied(v1)
 	d.declares("kubectl", "Deployment", "web", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 5}}")
-	require.Contains(t, d.refused(v1, true), "spec.replicas belongs to kubectl, which declares it too (remove the field from one side, take it once more "+
-		"by another value of the annotation converge/adopt, or leave it to them: ignoreDifferences: ")
+	require.Contains(t, d.refused(v1, true), "spec.replicas belongs to kubectl, which declares it too (remove the field from one side, adopt it again "+
+		"with another value of the annotation converge/adopt, or leave it to the other owner: ignoreDifferences: ")
 	require.EqualValues(t, 5, inside(d.there("Deployment", "web").Object, "spec")["replicas"])
 	again := strings.Replace(asOurs(true), "labels: {app: web}}\nspec", `labels: {app: web}, annotations: {converge/adopt: "true, again"}}`+"\nspec", 1)
 	lines := strings.Join(d.applied(d.instance("v1", again)), "\n")
@@ -225,8 +225,8 @@ func TestWhoIsAdoptedFrom_H7(t *testing.T) {
 	} {
 		require.Equal(t, row.want, isDeclarer(row.entry, wanted), name)
 	}
-	require.Equal(t, "nobody else's fields are taken over", (&adoption{}).String())
-	require.Equal(t, "it is adopted from a, b; 1 field of theirs is not declared, and goes", (&adoption{managers: []string{"a", "b"}, going: 1}).String())
+	require.Equal(t, "no fields of other tools are taken over", (&adoption{}).String())
+	require.Equal(t, "it is adopted from a, b; 1 field of theirs is not declared and is removed", (&adoption{managers: []string{"a", "b"}, going: 1}).String())
 }
 
 // cutAt lets a write of an object through that has one content type, and cuts the line before the next write of it.

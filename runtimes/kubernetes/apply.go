@@ -310,15 +310,15 @@ func (a *apply) makeHome(ctx context.Context, trials []*trial) error {
 		return nil
 	}
 	if err != nil {
-		return explain(ctx, "make namespace "+a.home, err)
+		return explain(ctx, "create namespace "+a.home, err)
 	}
-	a.account.say("made namespace %s", a.home)
+	a.account.say("created namespace %s", a.home)
 	return nil
 }
 
 // remove deletes an object that is to be recreated, and waits until it and its dependents are gone.
 func (a *apply) remove(ctx context.Context, t *trial) error {
-	doing := "delete " + idOf(t.Unstructured).String() + " to make it again"
+	doing := "delete " + idOf(t.Unstructured).String() + " to recreate it"
 	at := a.clients.at(t.at, t.GetNamespace())
 	policy, uid := dependents(t.Unstructured), t.live.GetUID()
 	err := at.Delete(ctx, t.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid}})

@@ -175,7 +175,7 @@ func pruning(in runtimes.Instance) runtimes.Instance {
 	return in
 }
 
-var errCut = errors.New("the line was cut")
+var errCut = errors.New("the connection was cut")
 
 func configOf(name, value string, annotations ...string) string {
 	return "{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name + ", annotations: {" + strings.Join(annotations, ", ") + "}}, data: {a: " + value + "}}"

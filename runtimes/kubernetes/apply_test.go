@@ -92,7 +92,7 @@ func TestWhoseAnObjectIs_D11(t *testing.T) {
 	d := reach(t).desk()
 	mine := d.instance("v1", configOf("settings", "mine"))
 	d.declares("helm", "ConfigMap", "settings", "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {b: theirs}}")
-	require.Contains(t, d.refused(mine, true), "it is there already, and not ours (written by helm) (to take it over, set adopt, or on the object the annotation converge/adopt: \"true\"; else delete it)")
+	require.Contains(t, d.refused(mine, true), "it already exists, and does not belong to this instance (written by helm) (to adopt it, set adopt, or on the object the annotation converge/adopt: \"true\"; else delete it)")
 	require.Equal(t, []string{"configured ConfigMap/settings (4 fields)", "adopted ConfigMap/settings from helm"}, d.applied(adopting(mine)))
 
 	for _, in := range []runtimes.Instance{other(mine, "beta"), adopting(other(mine, "beta")), adopting(named(mine, "eu-3"))} {
@@ -103,7 +103,7 @@ func TestWhoseAnObjectIs_D11(t *testing.T) {
 	require.Contains(t, d.refused(d.instance("v1", configOf("settings-eu-3", "mine")), false), "it belongs to "+d.namespace+"/web in prod/eu-3; one object has one owner")
 	objects, err := d.Observe(t.Context(), pruning(mine))
 	require.NoError(t, err)
-	require.Len(t, objects, 1, "nothing of the other instance is an orphan of this one")
+	require.Len(t, objects, 1, "objects of the other instance are no orphans")
 }
 
 // An object whose labels were taken off by hand is still ours, and gets them again.
@@ -124,7 +124,7 @@ func TestLabelsTakenOffByHand_A12(t *testing.T) {
 	// Labels of another instance on it, or none of us among its writers, and it is not ours.
 	d.edits("kubectl-label", "ConfigMap", "settings", `{"metadata": {"labels": {"converge/application": null, "converge/channel": "beta"}}}`)
 	d.caughtUp("ConfigMap", "settings")
-	require.Contains(t, d.refused(v1, true), "not ours (written by converge, kubectl-label)")
+	require.Contains(t, d.refused(v1, true), "does not belong to this instance (written by converge, kubectl-label)")
 }
 
 func TestConflicts(t *testing.T) {
@@ -134,9 +134,9 @@ func TestConflicts(t *testing.T) {
 		lines string // of an apply
 		why   string // it is refused; empty: it is not
 	}{
-		"an edit is taken back":      {write: func(d *desk) { d.edits("kubectl-edit", "Deployment", "web", scaled) }, lines: "took back spec.replicas of Deployment/web from kubectl-edit"},
-		"an edit by a program, too":  {write: func(d *desk) { d.edits("curl", "Deployment", "web", scaled) }, lines: "took back spec.replicas of Deployment/web from curl"},
-		"kubectl scale is an edit":   {write: func(d *desk) { d.edits("kubectl", "Deployment", "web", scaled, "scale") }, lines: "took back spec.replicas of Deployment/web from kubectl"},
+		"an edit is reverted":        {write: func(d *desk) { d.edits("kubectl-edit", "Deployment", "web", scaled) }, lines: "reverted spec.replicas of Deployment/web, written by kubectl-edit"},
+		"an edit by a program, too":  {write: func(d *desk) { d.edits("curl", "Deployment", "web", scaled) }, lines: "reverted spec.replicas of Deployment/web, written by curl"},
+		"kubectl scale is an edit":   {write: func(d *desk) { d.edits("kubectl", "Deployment", "web", scaled, "scale") }, lines: "reverted spec.replicas of Deployment/web, written by kubectl"},
 		"an autoscaler that is gone": {write: func(d *desk) { d.edits("kube-controller-manager", "Deployment", "web", scaled, "scale") }, lines: "took over spec.replicas of Deployment/web from kube-controller-manager"},
 		"another tool's declaration stays": {write: func(d *desk) {
 			d.declares("argocd", "Deployment", "web", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 5}}")
@@ -154,7 +154,7 @@ func TestConflicts(t *testing.T) {
 				return
 			}
 			d.wrote()
-			require.Contains(t, d.refused(v1, true), row.why+" (remove the field from one side, set adopt to take it over, or leave it to them: ignoreDifferences: [{group: apps, kind: Deployment, name: web, jsonPointers: [/spec/replicas]}])")
+			require.Contains(t, d.refused(v1, true), row.why+" (remove the field from one side, set adopt to take it over, or leave it to the other owner: ignoreDifferences: [{group: apps, kind: Deployment, name: web, jsonPointers: [/spec/replicas]}])")
 			writes, _ := d.wrote()
 			require.Empty(t, writes)
 			plan, err := d.Plan(t.Context(), v1)
@@ -204,7 +204,7 @@ func TestWhatAppearedMeanwhileIsNotTaken_D11(t *testing.T) {
 	})
 	in := d.instance("v1", configOf("early", "x"), configOf("late", "mine", `converge/wave: "1"`))
 	d.of("ConfigMap") // known before the requests are counted
-	require.Contains(t, d.refused(in, true), "apply ConfigMap "+d.namespace+"/late: it is there already, and not ours (written by helm)")
+	require.Contains(t, d.refused(in, true), "apply ConfigMap "+d.namespace+"/late: it already exists, and does not belong to this instance (written by helm)")
 	require.Equal(t, map[string]any{"b": "theirs"}, d.there("ConfigMap", "late").Object["data"])
 }
 
@@ -336,7 +336,7 @@ func TestWhatCannotBeChangedIsMadeAgainWhenAllowed(t *testing.T) {
 	}
 	d.applied(d.instance("v1", job("")))
 	first := d.there("Job", "migrate").GetUID()
-	require.Contains(t, d.refused(d.instance("v2", strings.Replace(job(""), "true", "false", 1)), true), `field is immutable (set the annotation converge/recreate: "true" to have it deleted and made again)`)
+	require.Contains(t, d.refused(d.instance("v2", strings.Replace(job(""), "true", "false", 1)), true), `field is immutable (set the annotation converge/recreate: "true" to have it deleted and recreated)`)
 	require.Equal(t, first, d.there("Job", "migrate").GetUID())
 
 	v2 := d.instance("v2", job(`converge/recreate: "true"`))
@@ -348,7 +348,7 @@ func TestWhatCannotBeChangedIsMadeAgainWhenAllowed(t *testing.T) {
 	require.NotEqual(t, first, second)
 	require.Equal(t, []string{"unchanged 1 object"}, d.applied(v2))
 	d.applied(d.instance("v3", job("")))
-	require.Equal(t, second, d.there("Job", "migrate").GetUID(), "its template says v2, and cannot change")
+	require.Equal(t, second, d.there("Job", "migrate").GetUID(), "its template has v2 and is immutable")
 }
 
 // An apply that is interrupted at any request, before or after the server got it, is

@@ -38,7 +38,7 @@ func TestReplicasAreTheAutoscalers_H2_H8(t *testing.T) {
 	}
 	v1 := at("v1", "web:1", 2)
 	d.applied(v1)
-	require.Equal(t, 2, d.replicas(), "it begins with what is declared")
+	require.Equal(t, 2, d.replicas(), "it begins with its declaration")
 	running := func(in runtimes.Instance, n int) {
 		t.Helper()
 		d.until(in, "its pods", func(objects []entities.Object) bool {
@@ -47,7 +47,7 @@ func TestReplicasAreTheAutoscalers_H2_H8(t *testing.T) {
 	}
 	running(v1, 2)
 	d.applied(at("v2", "web:1", 4))
-	require.Equal(t, 2, d.replicas(), "what is declared now sets nothing")
+	require.Equal(t, 2, d.replicas(), "declared replicas have no effect")
 	running(at("v2", "web:1", 4), 2)
 
 	d.wrote()
@@ -66,7 +66,7 @@ func TestReplicasAreTheAutoscalers_H2_H8(t *testing.T) {
 	d.edits("kubectl-edit", "Deployment", "web", `{"spec":{"paused":true}}`)
 	d.autoscales("6")
 	d.applied(at("v4", "web:4", 4))
-	require.Equal(t, 6, d.replicas(), "also where others are taken back from")
+	require.Equal(t, 6, d.replicas(), "also with a forced apply")
 }
 
 // settledBut is settled of all but autoscalers, which have no metrics here.
@@ -104,7 +104,7 @@ func TestReplicasStayWhenTheyAreNoLongerDeclared_H2(t *testing.T) {
 		declared, found bool
 		then            int
 	}{
-		"an autoscaler comes with it": {declared: true, then: 3}, "one is in the cluster": {found: true, then: 3}, "none is there": {then: 1},
+		"an autoscaler is declared too": {declared: true, then: 3}, "one is in the cluster": {found: true, then: 3}, "no autoscaler": {then: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := reach(t).desk()

@@ -28,17 +28,17 @@ func (r *Runtime) Capabilities(ctx context.Context) (string, map[string][]string
 	}
 	var server version.Info
 	if err := get("/version", &server); err != nil {
-		return "", nil, explain(ctx, "ask for the version of the cluster", err)
+		return "", nil, explain(ctx, "read the version of the cluster", err)
 	}
 	apis := map[string][]string{}
 	paths, err := servedAt(get)
 	if err != nil {
-		return "", nil, explain(ctx, "ask for the APIs of the cluster", err)
+		return "", nil, explain(ctx, "read the APIs of the cluster", err)
 	}
 	for groupVersion, path := range paths {
 		var list metav1.APIResourceList
 		if err := get(path, &list); err != nil {
-			return "", nil, explain(ctx, "ask for the APIs of the cluster", err)
+			return "", nil, explain(ctx, "read the APIs of the cluster", err)
 		}
 		apis[groupVersion] = []string{}
 		for _, resource := range list.APIResources {

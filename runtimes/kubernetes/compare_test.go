@@ -124,5 +124,5 @@ func TestTheRevisionsOfControllersAreNoDifference(t *testing.T) {
 	applied := object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, annotations: {deployment.kubernetes.io/revision: "2"}}}`)
 	require.Empty(t, compare(live, applied))
 	require.Equal(t, contentOf(live, declared{}), contentOf(applied, declared{}))
-	require.Equal(t, "2", applied.GetAnnotations()[annotationRevision], "what is compared is not changed")
+	require.Equal(t, "2", applied.GetAnnotations()[annotationRevision], "the input is not changed")
 }

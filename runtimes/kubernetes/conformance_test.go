@@ -101,7 +101,7 @@ func (o *openingGate) Observe(ctx context.Context, in runtimes.Instance) ([]enti
 	if err != nil && o.shut {
 		o.shut = false
 		o.desk.gate.unlock()
-		o.until("the watches to come back", func(err error) bool { return err == nil })
+		o.until("the watches to recover", func(err error) bool { return err == nil })
 	}
 	return objects, err
 }

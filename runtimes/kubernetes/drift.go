@@ -84,7 +84,7 @@ func (ob *observation) markDrift(ctx context.Context, object *entities.Object, l
 		return err
 	}
 	if found.refused != "" {
-		object.Message = note(object, "whether it drifted is not known, the server refuses it: "+found.refused)
+		object.Message = note(object, "drift is unknown, because the server refuses the declaration: "+found.refused)
 	}
 	object.Foreign = words(found.foreign)
 	if found.drift == "" && ob.in.Payload.Kubernetes.RemoveForeign && len(found.foreign) > 0 {
@@ -157,7 +157,7 @@ func contentOf(o *unstructured.Unstructured, d declared) [32]byte {
 // server compared with. So a difference counts only if the server's own object, read for this purpose, has it too. ask returns the
 // object that the verdict is about.
 func (ob *observation) ask(ctx context.Context, live *unstructured.Unstructured, d declared) (verdict, *unstructured.Unstructured, error) {
-	doing := fmt.Sprintf("compare %s %s with what is declared", d.GetKind(), d.GetName())
+	doing := fmt.Sprintf("compare %s %s with its declaration", d.GetKind(), d.GetName())
 	r, err := ob.cluster.resource(ctx, d.GroupVersionKind())
 	if err != nil {
 		return verdict{}, live, readingError(doing, err)

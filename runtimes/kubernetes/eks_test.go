@@ -126,7 +126,7 @@ users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1beta1
 
 // A token that is not accepted is not used again.
 func TestTokenForEKSThatIsRefused(t *testing.T) {
-	tokens := &eksTokens{token: "taken back", until: time.Now().Add(time.Hour)}
+	tokens := &eksTokens{token: "withdrawn", until: time.Now().Add(time.Hour)}
 	refusing := roundTrip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody}, nil
 	})

@@ -107,20 +107,20 @@ func failures() []failure {
 	return []failure{
 		{is: meta.IsNoMatchError, hint: "the cluster does not serve this kind: is its CustomResourceDefinition installed?"},
 		{is: apierrors.IsUnauthorized, hint: "the credentials are not accepted: has a token expired? The kubeconfig is read again at the next attempt"},
-		{is: isImmutable, permanent: true, hint: "set the annotation " + AnnotationRecreate + `: "true" to have it deleted and made again`},
+		{is: isImmutable, permanent: true, hint: "set the annotation " + AnnotationRecreate + `: "true" to have it deleted and recreated`},
 		{is: said("failed calling webhook"), hintOf: func(err error) string {
-			return "the webhook " + quoted(err, `failed calling webhook "([^"]+)"`) + " does not answer: it has to, or be removed, before anything it watches over can change"
+			return "the webhook " + quoted(err, `failed calling webhook "([^"]+)"`) + " does not answer: repair or remove it before objects that it validates can change"
 		}},
 		{is: said("does not support dry run"), hint: "the webhook has to declare sideEffects None"},
 		{is: isDenial, permanent: true, hintOf: func(err error) string {
 			return "the admission webhook " + quoted(err, `admission webhook "([^"]+)"`) + " does not allow it: change the object, or that policy"
 		}},
-		{is: isTooLarge, permanent: true, hint: "the object is larger than a cluster stores (about 1.5 MB; a ConfigMap or Secret 1 MiB, annotations 256 KiB): split it, or move data out of it"},
+		{is: isTooLarge, permanent: true, hint: "the object is larger than a cluster stores (about 1.5 MB; a ConfigMap or Secret 1 MiB, annotations 256 KiB): split it, or store data elsewhere"},
 		{is: isKeptOutForGood, permanent: true, hintOf: adviceOf},
 		{is: isKeptOut, hintOf: adviceOf},
-		{is: isTerminating, hint: "the namespace is being deleted: it has to be gone, and made again, first"},
+		{is: isTerminating, hint: "the namespace is being deleted: wait until it is gone, then create it again"},
 		{is: isMissingNamespace, hint: "create the namespace, declare it among the objects, or set createNamespace"},
-		{is: apierrors.IsForbidden, hint: "give that user the permission, by a Role or ClusterRole and its binding"},
+		{is: apierrors.IsForbidden, hint: "grant that user the permission, by a Role or ClusterRole and its binding"},
 		{is: said("failed to create typed patch object"), permanent: true, hint: "a field has another name or type in this version of the kind"},
 		{is: apierrors.IsInvalid, permanent: true},
 		{is: apierrors.IsBadRequest, permanent: true},

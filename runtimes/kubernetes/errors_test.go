@@ -43,7 +43,7 @@ func TestRefusals_D18(t *testing.T) {
 				d.grant("reader", d.namespace, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}})
 			},
 			object: config,
-			says:   []string{`User "reader" cannot patch resource "configmaps" in API group "" in the namespace "NS"`, "give that user the permission"},
+			says:   []string{`User "reader" cannot patch resource "configmaps" in API group "" in the namespace "NS"`, "grant that user the permission"},
 		},
 		"a quota": {
 			prepare: func(d *desk) {
@@ -68,7 +68,7 @@ func TestRefusals_D18(t *testing.T) {
 			object: "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}",
 			says:   []string{"exceeded quota: none, requested: count/services=1", "ResourceQuota none: raise its spec.hard[count/services]"},
 		},
-		"a namespace that goes": {
+		"a namespace that is being deleted": {
 			prepare: func(d *desk) {
 				d.declares("holder", "ConfigMap", "holder", "{apiVersion: v1, kind: ConfigMap, metadata: {name: holder, finalizers: [example.com/hold]}}")
 				d.Cleanup(func() {
@@ -77,13 +77,13 @@ func TestRefusals_D18(t *testing.T) {
 				require.NoError(d, d.admin.typed.CoreV1().Namespaces().Delete(d.Context(), d.namespace, metav1.DeleteOptions{}))
 			},
 			object: config,
-			says:   []string{"because it is being terminated", "has to be gone, and made again, first"},
+			says:   []string{"because it is being terminated", "wait until it is gone, then create it again"},
 		},
-		"a namespace that is not there": {
+		"a missing namespace": {
 			object: "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: nowhere}}",
 			says:   []string{`namespaces "nowhere" not found`, "create the namespace"},
 		},
-		"a kind that is not there": {
+		"an unknown kind": {
 			object: "{apiVersion: example.com/v1, kind: Unheard, metadata: {name: web}}",
 			says:   []string{`apply Unheard NS/web: no matches for kind "Unheard" in version "example.com/v1"`, "is its CustomResourceDefinition installed?"},
 		},
@@ -102,7 +102,7 @@ func TestRefusals_D18(t *testing.T) {
 			permanent: true,
 			says:      []string{".spec.portz: field not declared in schema", "another name or type"},
 		},
-		"a webhook says no": {
+		"a webhook refuses": {
 			prepare:   func(d *desk) { d.webhook(true, "no containers on Fridays") },
 			object:    config,
 			permanent: true,
@@ -218,7 +218,7 @@ func TestWhatCannotBeChangedInPlace(t *testing.T) {
 			d := reach(t).desk()
 			d.applied(d.instance("v1", strings.ReplaceAll(row.object, "X", row.from)))
 			text := d.refused(d.instance("v2", strings.ReplaceAll(row.object, "X", row.to)), true)
-			require.Contains(t, text, `set the annotation converge/recreate: "true" to have it deleted and made again`)
+			require.Contains(t, text, `set the annotation converge/recreate: "true" to have it deleted and recreated`)
 		})
 	}
 }

@@ -39,7 +39,7 @@ func TestAnUnavailableServerIsUnknownAndComesBack_D17(t *testing.T) {
 
 	b.gate.unlock()
 	b.hinted(hints)
-	b.until(v1, "what happened meanwhile", func(objects []entities.Object) bool { return objects[0].Message == "not there" })
+	b.until(v1, "changes during the outage", func(objects []entities.Object) bool { return objects[0].Message == "does not exist" })
 	drain(hints)
 	b.put(v1)
 	b.hinted(hints)
@@ -128,7 +128,7 @@ func TestPodsThatMayNotBeReadAreSaid(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments", "replicasets"}, Verbs: read})
 	v1 := b.instance("v1", deploymentOf("web:nopull", 1, ""))
 	b.put(v1)
-	seen := b.until(v1, "why pods are not known", func(objects []entities.Object) bool {
+	seen := b.until(v1, "why the pods are unknown", func(objects []entities.Object) bool {
 		return objects[0].Status == entities.ObjectPending && len(objects[0].Versions) == 1 && objects[0].Versions[0].Replicas == 1
 	})
 	require.Contains(t, seen[0].Message, "its pods cannot be read: list pods in "+b.namespace)
@@ -161,17 +161,17 @@ func TestAKindThatComesAndGoes(t *testing.T) {
 	t.Cleanup(remove)
 
 	seen := b.observe(in)
-	require.Equal(t, "not there: the server does not know the kind "+kind+" of read.example.com/v1", seen[0].Message)
+	require.Equal(t, "does not exist: the server does not know the kind "+kind+" of read.example.com/v1", seen[0].Message)
 	for range 2 {
 		crd := b.instance("v1", definition)
 		b.put(crd)
 		b.until(crd, "the definition", settled("v1"))
-		b.until(in, "the kind", func(objects []entities.Object) bool { return objects[0].Message == "not there" })
+		b.until(in, "the kind", func(objects []entities.Object) bool { return objects[0].Message == "does not exist" })
 		b.put(in)
 		b.until(in, "an object of it", settled("v1"))
 		remove()
 		b.until(in, "the kind gone", func(objects []entities.Object) bool {
-			return objects[0].Message != "not there" && len(objects[0].Versions) == 0
+			return objects[0].Message != "does not exist" && len(objects[0].Versions) == 0
 		})
 	}
 }
@@ -240,14 +240,14 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b, 
 	seen := b.observe(other)
 	require.Equal(t, entities.ObjectSucceeded, seen[0].Status)
 	require.False(t, seen[0].Versions[0].Drifted)
-	require.Contains(t, seen[0].Message, "the server refuses it: ")
+	require.Contains(t, seen[0].Message, "the server refuses the declaration: ")
 	require.Contains(t, seen[0].Message, "field is immutable")
 	before := b.requests.Load()
 	b.observe(other)
-	b.none(before, 0, "asked again though nothing changed")
+	b.none(before, 0, "requested again without a change")
 	b.now = func() time.Time { return time.Now().Add(refusedFor + time.Second) }
 	b.observe(other)
-	b.none(before, 1, "never asked again")
+	b.none(before, 1, "not requested again")
 }
 
 // StatefulSets, DaemonSets and Jobs are read as far as Deployments are.
@@ -293,7 +293,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 			b.clusters.Close()
 			_, err = b.Observe(t.Context(), v1)
 			require.Error(t, err)
-			b.wait("an end of all that was begun", func() bool { return runtime.NumGoroutine() <= before }, func() any { return stacks() })
+			b.wait("the end of all goroutines", func() bool { return runtime.NumGoroutine() <= before }, func() any { return stacks() })
 		})
 	}
 }
@@ -340,7 +340,7 @@ func TestWhatIsTakenBackDoesNotFailTheRollback(t *testing.T) {
 
 	seen := b.observe(v1)[0] // as an observation that comes before the watch has brought the change back
 	require.Equal(t, entities.ObjectPending, seen.Status)
-	require.Contains(t, seen.Message, "still reported as it was before: ")
+	require.Contains(t, seen.Message, "reported status is from before the apply: ")
 	b.put(v1)
 	b.until(v1, "v1 again", func(objects []entities.Object) bool {
 		require.False(t, failed(objects), objects[0].Message)

@@ -25,7 +25,7 @@ func fenceIn(inventory *unstructured.Unstructured) (*runtimes.Fence, error) {
 	if err := json.Unmarshal([]byte(text), fence); err != nil {
 		return nil, &problem{
 			doing: "read the annotation " + AnnotationFence + " of " + idOf(inventory).String(), why: err.Error(), err: err,
-			hint: "without the annotation whatever comes next is let through",
+			hint: "without the annotation the next apply is accepted",
 		}
 	}
 	return fence, nil

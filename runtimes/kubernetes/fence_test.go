@@ -85,9 +85,9 @@ func TestAnEarlierApplyIsRefusedByTheInventory(t *testing.T) {
 	d.applied(fenced(v2, 2, 7))
 	require.Equal(t, fenced(v2, 2, 7).Fence, d.stands())
 
-	require.Equal(t, "refused, since v2 came later (7), from a run that is not known here (6)", d.fencedOff(fenced(v1, 2, 6)))
-	require.Equal(t, "refused, since v2 came later, from where the installation was moved to (epoch 2, here it is 1)", d.fencedOff(fenced(v3, 1, 40)))
-	require.Equal(t, "refused, since v2 came in the same place (7), from a run that is not known here", d.fencedOff(fenced(v3, 2, 7)))
+	require.Equal(t, "refused: v2 is newer (7), from a run that is unknown here (6)", d.fencedOff(fenced(v1, 2, 6)))
+	require.Equal(t, "refused: v2 is newer, from the moved installation (epoch 2; here it is 1)", d.fencedOff(fenced(v3, 1, 40)))
+	require.Equal(t, "refused: v2 has the same sequence (7), from a run that is unknown here", d.fencedOff(fenced(v3, 2, 7)))
 	require.Equal(t, "b", inside(d.there("ConfigMap", "settings").Object, "data")["a"])
 
 	d.caughtUp("ConfigMap", "converge."+d.namespace+".web.prod")
@@ -98,7 +98,7 @@ func TestAnEarlierApplyIsRefusedByTheInventory(t *testing.T) {
 	d.wrote()
 	require.Contains(t, strings.Join(d.applied(fenced(v2, 2, 7)), "\n"), "configured ConfigMap/settings", "a repair")
 	writes, _ := d.wrote()
-	require.Len(t, writes, 1, "and only what it mends")
+	require.Len(t, writes, 1, "only the repaired object")
 	d.applied(fenced(v3, 2, 8))
 	d.applied(fenced(v1, 3, 1))
 	require.Equal(t, fenced(v1, 3, 1).Fence, d.stands())
@@ -114,7 +114,7 @@ func TestAFenceThatCannotBeReadRefuses(t *testing.T) {
 	name := "converge." + d.namespace + ".web.prod"
 	d.edits("kubectl-edit", "ConfigMap", name, `{"metadata": {"annotations": {"converge/fence": "seven"}}}`)
 	d.caughtUp("ConfigMap", name)
-	require.Contains(t, d.refused(v1, false), "without the annotation whatever comes next is let through")
+	require.Contains(t, d.refused(v1, false), "without the annotation the next apply is accepted")
 	d.edits("kubectl-edit", "ConfigMap", name, `{"metadata": {"annotations": {"converge/fence": null}}}`)
 	d.caughtUp("ConfigMap", name)
 	d.applied(v1)
@@ -148,7 +148,7 @@ func TestOfTwoStoresTheOlderWritesNothingAfterTheNewer(t *testing.T) {
 			require.ErrorAs(t, <-ended, &refusal)
 			require.Equal(t, "v2", refusal.By.FullVersion)
 			writes, _ := older.wrote()
-			require.Len(t, writes, 1, "of the inventory, which the server did not take")
+			require.Len(t, writes, 1, "of the inventory, which the server refused")
 			require.Equal(t, "two", inside(newer.there("ConfigMap", "settings").Object, "data")["a"])
 			require.EqualValues(t, 2, newer.stands().Epoch)
 		})
@@ -204,7 +204,7 @@ func TestAnEarlierRemovalIsRefused(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- d.Remove(t.Context(), later) }()
 	arrive(t, arrived, ended) // the inventory says that it is being taken down
-	require.Equal(t, "refused, since its removal came later (5), from a run that is not known here (4)", d.fencedOff(v2))
+	require.Equal(t, "refused: its removal is newer (5), from a run that is unknown here (4)", d.fencedOff(v2))
 	close(goOn)
 	require.NoError(t, <-ended)
 	require.Nil(t, d.there("ConfigMap", "settings"))
@@ -235,5 +235,5 @@ func TestWhatTheFenceCosts(t *testing.T) {
 	}
 	require.Equal(t, []int{2, 4, 2}, asked[false][1:])
 	require.Equal(t, []int{2, 5, 2}, asked[true][1:])
-	require.Equal(t, asked[false][0], asked[true][0], "the first one makes the inventory in any case")
+	require.Equal(t, asked[false][0], asked[true][0], "the first apply always creates the inventory")
 }

@@ -152,7 +152,7 @@ func (a *apply) removeForeign(ctx context.Context, t *trial) error {
 	if !a.clears || len(t.foreign) == 0 {
 		return nil
 	}
-	doing, at := "remove what others added to "+idOf(t.Unstructured).String(), a.clients.at(t.at, t.GetNamespace())
+	doing, at := "remove fields that others added to "+idOf(t.Unstructured).String(), a.clients.at(t.at, t.GetNamespace())
 	live, last := t.applied, error(nil)
 	for range notings {
 		found := foreignIn(live, t.declared)

@@ -52,7 +52,7 @@ func TestForeignFieldsAreReported_H2(t *testing.T) {
 	v2 := d.instance("v2", aDeployment("web", "web:1", usesSettings), configOf("settings", "a"))
 	d.applied(v2)
 	seen = d.until(v2, "v2", settled("v2"))
-	require.Equal(t, sawForeign, foreignOf(seen, "web"), "it is there after an apply as before")
+	require.Equal(t, sawForeign, foreignOf(seen, "web"), "an apply does not remove it")
 	ignored := ignoringIn(v2, entities.IgnoredDifference{Group: "apps", Kind: "Deployment", Managers: []string{"kubectl-edit"}})
 	require.Empty(t, foreignOf(d.until(ignored, "v2", settled("v2")), "web"))
 }

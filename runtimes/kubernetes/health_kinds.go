@@ -108,7 +108,7 @@ func rolloutPhase(o *unstructured.Unstructured) judgement {
 	case unobserved(o) != "":
 		return pending("%s", unobserved(o))
 	case flag(o, "status", "controllerPause") && len(pauses) == 0:
-		return pending("Rollout goes on")
+		return pending("Rollout continues")
 	case phase == "Healthy":
 		return succeeded("Rollout is healthy. Replicas: %d", number(o, 0, "status", "replicas"))
 	case phase == "Degraded":
@@ -184,9 +184,9 @@ func canaryHealth(o *unstructured.Unstructured) judgement {
 	case "Initialized", "Succeeded":
 		return succeeded("Canary is %s", phase)
 	case "Failed":
-		return failed("Canary failed: %s", cmp.Or(said, "Flagger took it back"))
+		return failed("Canary failed: %s", cmp.Or(said, "Flagger rolled it back"))
 	case "Waiting":
-		return suspended(phase+" since "+text(o, "status", "lastTransitionTime"), "Canary waits for its gate before it begins: "+canaryGate, "confirm-rollout")
+		return suspended(phase+" since "+text(o, "status", "lastTransitionTime"), "Canary waits for its gate before it starts: "+canaryGate, "confirm-rollout")
 	case "WaitingPromotion":
 		return suspended(phase+" since "+text(o, "status", "lastTransitionTime"), "Canary waits for its gate before promotion: "+canaryGate, "confirm-promotion")
 	default:
@@ -196,7 +196,7 @@ func canaryHealth(o *unstructured.Unstructured) judgement {
 }
 
 // canaryGate is the advice to continue a Canary: Flagger has no API for that.
-const canaryGate = "open it where its webhook %s is answered, or set spec.skipAnalysis: true, which promotes without analysis; to take it back, release the version before"
+const canaryGate = "open it at the server of its webhook %s, or set spec.skipAnalysis: true, which promotes without analysis; to roll back, release the previous version"
 
 // certificateHealth evaluates a certificate. A valid one succeeds during its renewal. One whose issuance failed has failed, though
 // cert-manager retries after an hour or more.
@@ -249,7 +249,7 @@ func fluxHealth(o *unstructured.Unstructured) judgement {
 	case conditionOf(o, "Reconciling").is("True"):
 		return pending("%s is reconciled: %s", o.GetKind(), ready.text())
 	case remedied.is("True"):
-		return failed("%s was taken back by Flux: %s", o.GetKind(), ready.text())
+		return failed("%s was rolled back by Flux: %s", o.GetKind(), ready.text())
 	case ready.is("False") && !slices.Contains(fluxWaits, ready.reason):
 		return failed("%s failed: %s", o.GetKind(), ready.text())
 	}
@@ -266,7 +266,7 @@ func applicationHealth(o *unstructured.Unstructured) judgement {
 	case !hasStatus(o) || sync == "":
 		return pending("Application is not seen by Argo CD yet")
 	case !comparedTo(o):
-		return pending("Application was compared with other sources than those that are declared now")
+		return pending("Application was last compared with other sources than the declared ones")
 	case operation == "Running" || operation == "Terminating":
 		return pending("Application is being synced: %s", text(o, "status", "operationState", "message"))
 	case sync != "Synced" && (operation == "Failed" || operation == "Error") && operatedOn(o):

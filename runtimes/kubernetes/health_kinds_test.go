@@ -49,7 +49,7 @@ spec: {source: {repoURL: "https://git.shop.dev/web", path: deploy, targetRevisio
 			entities.ObjectFailed, "", "Rollout is degraded: ProgressDeadlineExceeded: timed out",
 		},
 		{
-			"a Rollout on its way", rollout + `status: {observedGeneration: "3", phase: Progressing, message: more replicas need to be updated, currentStepIndex: 0}`,
+			"a progressing Rollout", rollout + `status: {observedGeneration: "3", phase: Progressing, message: more replicas need to be updated, currentStepIndex: 0}`,
 			entities.ObjectPending, "", "Rollout is at step 1 of 5: more replicas",
 		},
 		{
@@ -58,8 +58,8 @@ spec: {source: {repoURL: "https://git.shop.dev/web", path: deploy, targetRevisio
 			entities.ObjectPending, "CanaryPauseStep at step 2 of 5 since 2026-01-02T03:04:05Z", "paused at step 2 of 5 (CanaryPauseStep)",
 		},
 		{
-			"a Rollout that was just let go on", rollout + `status: {observedGeneration: "3", phase: Paused, controllerPause: true, currentStepIndex: 1}`,
-			entities.ObjectPending, "", "Rollout goes on",
+			"a Rollout that was just promoted", rollout + `status: {observedGeneration: "3", phase: Paused, controllerPause: true, currentStepIndex: 1}`,
+			entities.ObjectPending, "", "Rollout continues",
 		},
 		{
 			"a Rollout that was paused by hand", `{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}, spec: {paused: true}, status: {phase: Paused}}`,
@@ -76,10 +76,10 @@ spec: {source: {repoURL: "https://git.shop.dev/web", path: deploy, targetRevisio
 			"a Canary that failed", canary + `status: {phase: Failed, conditions: [{type: Promoted, status: "False", reason: Failed, message: canary analysis failed}]}`,
 			entities.ObjectFailed, "", "Canary failed: canary analysis failed",
 		},
-		{"a Canary on its way", canary + "status: {phase: Progressing, canaryWeight: 20, failedChecks: 1}", entities.ObjectPending, "", "Canary is Progressing, weight 20, 1 failed checks"},
+		{"a progressing Canary", canary + "status: {phase: Progressing, canaryWeight: 20, failedChecks: 1}", entities.ObjectPending, "", "Canary is Progressing, weight 20, 1 failed checks"},
 		{
 			"a Canary before its gate", canary + `status: {phase: WaitingPromotion, lastTransitionTime: "2026-01-02T03:04:05Z"}`,
-			entities.ObjectPending, "WaitingPromotion since 2026-01-02T03:04:05Z", "open it where its webhook confirm-promotion is answered",
+			entities.ObjectPending, "WaitingPromotion since 2026-01-02T03:04:05Z", "open it at the server of its webhook confirm-promotion",
 		},
 		{"a Canary that is through", canary + "status: {phase: Succeeded}", entities.ObjectSucceeded, "", "Canary is Succeeded"},
 
@@ -97,11 +97,11 @@ spec: {source: {repoURL: "https://git.shop.dev/web", path: deploy, targetRevisio
 			entities.ObjectFailed, "", "Certificate was not issued: order is invalid",
 		},
 		{
-			"what was refused of an earlier spec", cert + `status: {conditions: [{type: Ready, status: "False", reason: Secret, observedGeneration: 2}, {type: Issuing, status: "False", reason: Failed, observedGeneration: 1}]}`,
+			"a failure of an earlier spec", cert + `status: {conditions: [{type: Ready, status: "False", reason: Secret, observedGeneration: 2}, {type: Issuing, status: "False", reason: Failed, observedGeneration: 1}]}`,
 			entities.ObjectPending, "", "Certificate is not ready: Secret",
 		},
-		{"an Issuer that nobody has seen", "{apiVersion: cert-manager.io/v1, kind: Issuer, metadata: {name: a}}", entities.ObjectPending, "", "not seen by its controller"},
-		{"an Issuer that cannot register goes on trying", `{apiVersion: cert-manager.io/v1, kind: ClusterIssuer, metadata: {name: a},
+		{"an Issuer without a status", "{apiVersion: cert-manager.io/v1, kind: Issuer, metadata: {name: a}}", entities.ObjectPending, "", "not seen by its controller"},
+		{"an Issuer that cannot register retries", `{apiVersion: cert-manager.io/v1, kind: ClusterIssuer, metadata: {name: a},
   status: {conditions: [{type: Ready, status: "False", reason: ErrRegisterACMEAccount, message: no route}]}}`, entities.ObjectPending, "", "ClusterIssuer is not ready: ErrRegisterACMEAccount: no route"},
 
 		{"a Kustomization without a status", flux, entities.ObjectPending, "", "not seen by its controller"},
@@ -122,7 +122,7 @@ spec: {source: {repoURL: "https://git.shop.dev/web", path: deploy, targetRevisio
 			entities.ObjectPending, "", "Kustomization is not ready: DependencyNotReady: db",
 		},
 		{
-			"a Kustomization that is tried again", flux + `status: {observedGeneration: 2, conditions: [{type: Reconciling, status: "True"}, {type: Ready, status: "False", reason: BuildFailed}]}`,
+			"a Kustomization that is retried", flux + `status: {observedGeneration: 2, conditions: [{type: Reconciling, status: "True"}, {type: Ready, status: "False", reason: BuildFailed}]}`,
 			entities.ObjectPending, "", "Kustomization is reconciled: BuildFailed",
 		},
 		{
@@ -135,7 +135,7 @@ spec: {source: {repoURL: "https://git.shop.dev/web", path: deploy, targetRevisio
 		},
 		{
 			"a HelmRelease that was rolled back", release + `status: {observedGeneration: 2, conditions: [{type: Remediated, status: "True"}, {type: Ready, status: "False", reason: RollbackSucceeded, message: to 1}]}`,
-			entities.ObjectFailed, "", "HelmRelease was taken back by Flux: RollbackSucceeded: to 1",
+			entities.ObjectFailed, "", "HelmRelease was rolled back by Flux: RollbackSucceeded: to 1",
 		},
 
 		{"an Application without a status", argo, entities.ObjectPending, "", "not seen by Argo CD"},
@@ -151,7 +151,7 @@ spec: {source: {repoURL: "https://git.shop.dev/web", path: deploy, targetRevisio
 			entities.ObjectFailed, "", "Application was not synced: denied",
 		},
 		{
-			"what could not be synced of another revision", argo + "status: {health: {status: Healthy}, sync: {status: OutOfSync, revision: def, " + compared + "}, operationState: {phase: Failed, syncResult: {revision: abc}}}",
+			"a failed sync of another revision", argo + "status: {health: {status: Healthy}, sync: {status: OutOfSync, revision: def, " + compared + "}, operationState: {phase: Failed, syncResult: {revision: abc}}}",
 			entities.ObjectPending, "", "Application is OutOfSync and Healthy",
 		},
 	} {

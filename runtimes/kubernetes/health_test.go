@@ -70,14 +70,14 @@ status:
   observedGeneration: 1
   conditions: [{type: ReplicaFailure, status: "True", reason: FailedCreate, message: exceeded quota}]
 `, entities.ObjectPending, "Replicas: 0/2: FailedCreate: exceeded quota"},
-		{"a paused rollout says so", `
+		{"a paused rollout has that message", `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, generation: 1}
 spec: {replicas: 2, paused: true}
 status: {observedGeneration: 1, replicas: 2}
 `, entities.ObjectPending, "Updated: 0/2; its rollout is paused (spec.paused)"},
-		{"what is being deleted is pending, whatever it says", `
+		{"an object that is being deleted is pending, regardless of its status", `
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: web, deletionTimestamp: "2026-01-02T03:04:05Z", finalizers: [a/b, c/d]}
@@ -88,7 +88,7 @@ kind: Job
 metadata: {name: migrate}
 status: {startTime: "2026-01-02T03:04:05Z", active: 1, failed: 2}
 `, entities.ObjectPending, "Job is not complete. Active: 1, succeeded: 0, failed: 2"},
-		{"a Job that is suspended says so", `
+		{"a suspended Job has that message", `
 apiVersion: batch/v1
 kind: Job
 metadata: {name: migrate}
@@ -106,9 +106,9 @@ kind: Job
 metadata: {name: migrate}
 status: {failed: 3, conditions: [{type: Failed, status: "True", reason: BackoffLimitExceeded, message: too often}]}
 `, entities.ObjectFailed, "Job failed: BackoffLimitExceeded: too often"},
-		{"a CronJob is there", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}}", entities.ObjectSucceeded, "Resource is always ready"},
+		{"a CronJob succeeds once it exists", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}}", entities.ObjectSucceeded, "Resource is always ready"},
 		{"a Pod that failed", "{apiVersion: v1, kind: Pod, metadata: {name: a}, status: {phase: Failed, message: evicted}}", entities.ObjectFailed, "Pod failed: evicted"},
-		{"a Pod that crashes is pending here: how long it may is not its to say", `
+		{"a Pod that crashes is pending here: its status has no deadline", `
 apiVersion: v1
 kind: Pod
 metadata: {name: a}
@@ -138,32 +138,32 @@ kind: Thing
 metadata: {name: a, generation: 3}
 status: {conditions: [{type: Ready, status: "True", observedGeneration: 2}]}
 `, entities.ObjectPending, "Thing generation is 3, but its Ready condition is of generation 2"},
-		{"a custom resource that is not ready says why", `
+		{"an unready custom resource has a reason", `
 apiVersion: example.com/v1
 kind: Thing
 metadata: {name: a}
 status: {conditions: [{type: Ready, status: "False", reason: Wait, message: for the other}]}
 `, entities.ObjectPending, "for the other"},
-		{"a custom resource without any status counts: nothing says that there will be one", `
+		{"a custom resource without a status succeeds: it may never get one", `
 apiVersion: example.com/v1
 kind: Thing
 metadata: {name: a}
 `, entities.ObjectSucceeded, "Resource is current"},
-		{"a load balancer counts without an address: not every cluster gives one", `
+		{"a load balancer succeeds without an address: not every cluster assigns one", `
 apiVersion: v1
 kind: Service
 metadata: {name: web}
 spec: {type: LoadBalancer, clusterIP: 10.0.0.1}
 `, entities.ObjectSucceeded, "Service is ready"},
 		{"a claim waits for its volume", "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a}, status: {phase: Pending}}", entities.ObjectPending, "PVC is not Bound. phase: Pending"},
-		{"a StatefulSet whose pods change when they are deleted counts: its versions show it", `
+		{"a StatefulSet with OnDelete succeeds: its versions show the old pods", `
 apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: db}
 spec: {replicas: 2, updateStrategy: {type: OnDelete}}
 status: {currentRevision: a, updateRevision: b}
 `, entities.ObjectSucceeded, "StatefulSet is using the ondelete update strategy"},
-		{"a status that nobody can read is no verdict", "{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, status: {conditions: bad}}", entities.ObjectPending, "its status cannot be read: "},
+		{"an unreadable status is pending", "{apiVersion: example.com/v1, kind: Thing, metadata: {name: a}, status: {conditions: bad}}", entities.ObjectPending, "its status cannot be read: "},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			status, message := health(object(t, row.object))
@@ -182,5 +182,5 @@ func TestARolloutHasItsTimeAgainFromTheLastApply_H1(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 5, 0, 0, time.UTC)
 	require.False(t, outOfTime(stuck("2026-01-02T02:50:00Z"), at.Add(-time.Hour)), "it ran out of time since")
 	require.True(t, outOfTime(stuck("2026-01-02T03:05:00Z"), at.Add(-time.Second)))
-	require.False(t, outOfTime(stuck("2026-01-02T03:05:00Z"), at.Add(time.Second)), "and once more")
+	require.False(t, outOfTime(stuck("2026-01-02T03:05:00Z"), at.Add(time.Second)), "and a second time")
 }

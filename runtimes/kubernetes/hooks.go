@@ -200,7 +200,7 @@ func (a *apply) startHook(ctx context.Context, run hookRun, again bool) (*trial,
 	}
 	if t.outcome == tooEarly { // the objects before the hooks did not bring its kind or namespace
 		_, err := a.cluster.resource(ctx, run.GroupVersionKind())
-		return nil, explain(ctx, "run the hook "+run.key, cmp.Or(err, errors.New("its namespace is not there yet")))
+		return nil, explain(ctx, "run the hook "+run.key, cmp.Or(err, errors.New("its namespace does not exist yet")))
 	}
 	if t.live != nil {
 		stamp := t.live.GetAnnotations()[AnnotationHookRun]
@@ -267,7 +267,7 @@ func (a *apply) tryHooks(ctx context.Context) (trials []*trial) {
 		t := a.try(ctx, run.declared)
 		if t.live != nil && t.outcome != refused && !a.delivery.madeFor(t.live, run.key) && !slices.Contains(policyOf(t.Unstructured), deleteBefore) {
 			t.refuse(runtimes.Permanent(&problem{
-				doing: "run the hook " + run.key, why: "it is there from before, and its policy is " + strings.Join(policyOf(t.Unstructured), ","),
+				doing: "run the hook " + run.key, why: "it already exists, and its policy is " + strings.Join(policyOf(t.Unstructured), ","),
 				hint: "add before-hook-creation to it, or delete the object",
 			}))
 		}
@@ -300,7 +300,7 @@ func (a *apply) goneHook(ctx context.Context, t *trial) error {
 	if err == nil || !apierrors.IsNotFound(err) {
 		return explain(ctx, "read "+idOf(t.Unstructured).String(), err)
 	}
-	return &problem{doing: "wait for " + idOf(t.Unstructured).String(), why: "it was deleted before it was seen to end (ttlSecondsAfterFinished?)", failed: true}
+	return &problem{doing: "wait for " + idOf(t.Unstructured).String(), why: "it was deleted before its end was observed (ttlSecondsAfterFinished?)", failed: true}
 }
 
 // ofHook is the health of a hook. It is that of its object, except that a Pod has to end.

@@ -34,9 +34,9 @@ func TestEventsOfDeliveries_H6(t *testing.T) {
 	v3 := ended(step(ended(back), "v3"))
 	require.Equal(t, []string{"v1", "v2", "v3"}, v3.Versions)
 	require.Equal(t, rollback, step(v3, "v2").Event)
-	require.Empty(t, v3.due([]declared{{}}, before), "one that ended runs nothing")
+	require.Empty(t, v3.due([]declared{{}}, before), "an ended delivery runs nothing")
 
-	require.Equal(t, &delivery{Versions: []string{"v5"}, Version: "v5", Event: upgrade, Installed: true}, next(nil, "v5", true), "what was there had no hooks")
+	require.Equal(t, &delivery{Versions: []string{"v5"}, Version: "v5", Event: upgrade, Installed: true}, next(nil, "v5", true), "the existing objects had no hooks")
 	many := v3
 	for n := range 30 {
 		many = ended(step(many, fmt.Sprintf("w%d", n)))
@@ -142,14 +142,14 @@ func TestFailedHook_H6_H4(t *testing.T) {
 	one := d.uid("Job", "migrate")
 	v2 := at("v2", "/bin/false", kept, 2, "c")
 	require.Contains(t, d.refused(v2, true), "BackoffLimitExceeded")
-	require.Equal(t, one, d.uid("Job", "migrate"), "an attempt that comes by itself")
+	require.Equal(t, one, d.uid("Job", "migrate"), "an automatic attempt")
 	d.until(v2, "the hook to be seen as failed", func(objects []entities.Object) bool {
 		return len(objects) == 2 && objects[1].Status == entities.ObjectFailed && strings.HasPrefix(objects[1].Message, "hook pre-upgrade failed: ")
 	})
 
 	d.refused(at("v2", "/bin/false", failed, 1, "d"), true)
 	require.Nil(t, d.there("Job", "migrate"), "its policy deletes it")
-	require.Empty(t, hooksOf(d.applied(at("v1", "/bin/true", kept, 1, "e"))), "taken back: it has no hooks for that")
+	require.Empty(t, hooksOf(d.applied(at("v1", "/bin/true", kept, 1, "e"))), "rolled back: it has no hooks for that")
 	d.refused(at("v2", "/bin/false", failed, 1, "f"), true)
 	require.Contains(t, hooksOf(d.applied(at("v2", "/bin/true", kept, 1, "g"))), "ran the hook pre-upgrade "+d.namespace+"/migrate")
 	require.Equal(t, "v2", d.there("ConfigMap", "settings").Object["data"].(map[string]any)["a"])
@@ -182,7 +182,7 @@ func TestHookRunsOnceWhoeverIsLost_H6_F2(t *testing.T) {
 		return notes > 0
 	})
 	seed := d.uid("Job", "seed")
-	d.until(v1, "what was not noted to be waited for", func(objects []entities.Object) bool {
+	d.until(v1, "a hook that is not recorded", func(objects []entities.Object) bool {
 		return len(objects) == 3 && objects[1].Status == entities.ObjectPending
 	})
 	lost(func(r *http.Request) bool {
@@ -204,7 +204,7 @@ func TestHookThatCannotRunChangesNothing_H6(t *testing.T) {
 		return d.instance(version, configOf("settings", version), hookJob("migrate", "post-install,post-upgrade", command, "converge/hook-delete-policy: hook-failed"))
 	}
 	d.applied(at("v1", "/bin/true"))
-	require.Contains(t, d.refused(at("v2", "/bin/true"), true), "run the hook post-upgrade Job "+d.namespace+"/migrate: it is there from before, and its policy is hook-failed (add before-hook-creation to it, or delete the object)")
+	require.Contains(t, d.refused(at("v2", "/bin/true"), true), "run the hook post-upgrade Job "+d.namespace+"/migrate: it already exists, and its policy is hook-failed (add before-hook-creation to it, or delete the object)")
 	d.cleared("migrate")
 	bad := at("v2", "/bin/true")
 	bad.Payload.Kubernetes.Objects[1] = []byte(strings.Replace(string(bad.Payload.Kubernetes.Objects[1]), `"Never"`, `"Always"`, 1))

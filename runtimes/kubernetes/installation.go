@@ -95,10 +95,10 @@ func (a *apply) refuseAnothers(inventory *unstructured.Unstructured) error {
 		return nil
 	}
 	p := &problem{doing: "write " + idOf(inventory).String(), why: "it belongs to " + installationOf(a.owner, f)}
-	p.hint = "take it down there, or set adopt to take it over; this is the installation " + a.near.installation
+	p.hint = "remove it there, or set adopt to take it over; this is the installation " + a.near.installation
 	if a.near.lost(inventory) {
 		p.why += ", and took it over from this one"
-		p.hint = "to have it back, take it down there, or: " + clearing(inventory, AnnotationFence, AnnotationTaken)
+		p.hint = "to get it back, remove it there, or: " + clearing(inventory, AnnotationFence, AnnotationTaken)
 	}
 	return runtimes.Permanent(p)
 }
@@ -119,9 +119,9 @@ func (a *apply) foreignObject(ctx context.Context, t *trial, live *unstructured.
 		"; this is the installation " + a.near.installation
 	if lost {
 		p.why += ", and took it over from this one"
-		p.hint = "to have it back, take it down there, or: " + clearing(inventory, AnnotationFence, AnnotationTaken)
+		p.hint = "to get it back, remove it there, or: " + clearing(inventory, AnnotationFence, AnnotationTaken)
 		if inventory.GetNamespace() != a.home {
-			p.hint = "to have it back, take it down there, or: " + clearing(live, AnnotationTaken)
+			p.hint = "to get it back, remove it there, or: " + clearing(live, AnnotationTaken)
 		}
 	}
 	return runtimes.Permanent(p)
@@ -140,11 +140,11 @@ func clearing(o *unstructured.Unstructured, annotations ...string) string {
 	return text
 }
 
-// installationOf is "the installation ID (epoch 2), which has shop/web in prod at v7".
+// installationOf is "the installation ID (epoch 2), which manages shop/web in prod at v7".
 func installationOf(owner runtimes.Owner, f *runtimes.Fence) string {
-	text := fmt.Sprintf("the installation %s (epoch %d), which has %s", f.Installation, f.Epoch, owner)
+	text := fmt.Sprintf("the installation %s (epoch %d), which manages %s", f.Installation, f.Epoch, owner)
 	if f.FullVersion == "" {
-		return text + ", and takes it down"
+		return text + ", and removes it"
 	}
 	return text + " at " + f.FullVersion
 }

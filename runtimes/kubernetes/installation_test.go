@@ -33,7 +33,7 @@ func (d *desk) seenBy(installation string, in runtimes.Instance) string {
 func TestTwoInstallationsRefuseEachOther_H10(t *testing.T) {
 	d := reach(t).desk()
 	inventory := "converge." + d.namespace + ".web.prod"
-	has := "the installation ours (epoch 3), which has " + d.namespace + "/web in prod at v7"
+	has := "the installation ours (epoch 3), which manages " + d.namespace + "/web in prod at v7"
 	first := of("ours", d.instance("v7", configOf("settings", "a")), 3, 7)
 	d.applied(first)
 	d.caughtUp("ConfigMap", inventory)
@@ -45,11 +45,11 @@ func TestTwoInstallationsRefuseEachOther_H10(t *testing.T) {
 	require.Contains(t, text, "apply ConfigMap "+d.namespace+"/settings: it belongs to "+has)
 	require.Contains(t, text, "this is the installation new")
 	text = d.refused(of("new", d.instance("v1", configOf("others", "b")), 1, 1), true)
-	require.Contains(t, text, "write ConfigMap "+d.namespace+"/"+inventory+": it belongs to "+has+" (take it down there, or set adopt to take it over; this is the installation new)")
+	require.Contains(t, text, "write ConfigMap "+d.namespace+"/"+inventory+": it belongs to "+has+" (remove it there, or set adopt to take it over; this is the installation new)")
 	require.ErrorContains(t, d.Remove(t.Context(), anew), "it belongs to "+has)
 	writes, _ := d.wrote()
 	require.Empty(t, writes)
-	require.Equal(t, "it is there, and belongs to "+has, d.seenBy("new", anew))
+	require.Equal(t, "it exists, and belongs to "+has, d.seenBy("new", anew))
 	plan, err := d.Plan(t.Context(), pruning(anew))
 	require.NoError(t, err)
 	require.Len(t, plan, 1)
@@ -78,8 +78,8 @@ func TestAnInstallationTakesOverWithConsent_H10(t *testing.T) {
 	require.Equal(t, []string{"unchanged 1 object"}, d.applied(second))
 
 	text := d.refused(first, true)
-	require.Contains(t, text, "it belongs to the installation new (epoch 1), which has "+d.namespace+"/web in prod at v1, and took it over from this one "+
-		"(to have it back, take it down there, or: kubectl -n "+d.namespace+" annotate configmap "+inventory+" converge/fence- converge/taken-from-)")
+	require.Contains(t, text, "it belongs to the installation new (epoch 1), which manages "+d.namespace+"/web in prod at v1, and took it over from this one "+
+		"(to get it back, remove it there, or: kubectl -n "+d.namespace+" annotate configmap "+inventory+" converge/fence- converge/taken-from-)")
 	d.edits("kubectl-annotate", "ConfigMap", inventory, `{"metadata": {"annotations": {"converge/fence": null, "converge/taken-from": null}}}`)
 	caughtUp()
 	d.applied(first)
@@ -113,7 +113,7 @@ func TestInstallationsInNamespacesOfTheirOwn_H10(t *testing.T) {
 	require.Equal(t, []string{"created ConfigMap/settings"}, d.applied(alone))
 	objects, err := d.Observe(t.Context(), alone)
 	require.NoError(t, err)
-	require.Len(t, objects, 1, "what is the other's is no orphan of this one")
+	require.Len(t, objects, 1, "objects of the other installation are no orphans")
 	require.NoError(t, d.Remove(t.Context(), alone))
 	require.Equal(t, "a", inside(d.there("ConfigMap", "settings").Object, "data")["a"])
 	require.NotNil(t, d.there("ConfigMap", "converge."+d.namespace+".web.prod"))

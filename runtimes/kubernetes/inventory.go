@@ -136,7 +136,7 @@ func (a *apply) note(ctx context.Context, r resource, parent *unstructured.Unstr
 func (a *apply) overwrite(ctx context.Context, r resource, parent, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if parent == nil { // an apply cannot require that the object does not exist
 		made, err := a.clients.at(r, a.home).Create(ctx, wanted, metav1.CreateOptions{FieldManager: FieldManager})
-		return made, explain(ctx, "make the inventory "+idOf(wanted).String(), err)
+		return made, explain(ctx, "create the inventory "+idOf(wanted).String(), err)
 	}
 	wanted.SetResourceVersion(parent.GetResourceVersion())
 	text, err := wanted.MarshalJSON()

@@ -34,17 +34,17 @@ func TestAFailedJobRunsAgainOnRetry_H4(t *testing.T) {
 	require.Equal(t, one, d.there("Job", "once").GetUID())
 
 	retried := at("v1", bad, 1, "c")
-	require.Equal(t, []string{"ran Job/once again, which had failed: run 2"}, d.applied(retried))
+	require.Equal(t, []string{"reran the failed Job/once: run 2"}, d.applied(retried))
 	require.NotEqual(t, one, d.there("Job", "once").GetUID())
 	require.Equal(t, "2 c", d.there("Job", "once").GetAnnotations()[AnnotationRuns])
 	failed(retried)
-	require.Equal(t, []string{"unchanged 1 object"}, d.applied(retried), "its worker was lost, and another one goes on")
+	require.Equal(t, []string{"unchanged 1 object"}, d.applied(retried), "its worker was lost, and another one continues")
 
 	v2 := at("v2", bad, 1, "d")
 	plan, err := d.Plan(t.Context(), d.instance("v2", aJob(bad)))
 	require.NoError(t, err)
-	require.Equal(t, []runtimes.Change{{Action: runtimes.ActionRecreate, Type: "Job", Name: "once", Namespace: d.namespace, Message: "it failed, and runs again"}}, plan)
-	require.Equal(t, []string{"ran Job/once again, which had failed: run 3"}, d.applied(v2))
+	require.Equal(t, []runtimes.Change{{Action: runtimes.ActionRecreate, Type: "Job", Name: "once", Namespace: d.namespace, Message: "it failed, and is run again"}}, plan)
+	require.Equal(t, []string{"reran the failed Job/once: run 3"}, d.applied(v2))
 	failed(v2)
 	require.False(t, slices.ContainsFunc(d.observe(v2)[0].Versions, func(v entities.ObjectVersion) bool { return v.Drifted }))
 
@@ -79,7 +79,7 @@ func TestAJobThatRunsAgainIsNotTakenForTheOneThatFailed_H4(t *testing.T) {
 		close(seen)
 	}()
 	looks := 0
-	d.wait("the Job that runs again, for a while", func() bool {
+	d.wait("the running Job for some time", func() bool {
 		if now := d.there("Job", "once"); now != nil && now.GetUID() != before {
 			looks++
 		}

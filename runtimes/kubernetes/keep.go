@@ -49,10 +49,10 @@ func saysKeep(o *unstructured.Unstructured) string {
 }
 
 // keepsClaims is why a claim without a mark is kept: its deletion would delete its data.
-const keepsClaims = "claims are kept unless the service says removeClaims: true"
+const keepsClaims = "claims are kept unless the service sets removeClaims: true"
 
 // keepsNamespaces is why a Namespace stays when its instance is removed.
-const keepsNamespaces = "namespaces are never removed: what others have in it would go with it"
+const keepsNamespaces = "namespaces are never removed: objects of others in it would be deleted"
 
 // kept is why an object stays when its instance is removed; empty: it is removed.
 func (a *apply) kept(o *unstructured.Unstructured) string {
@@ -72,7 +72,7 @@ func (a *apply) spared(o *unstructured.Unstructured) string {
 		return why
 	}
 	if kind := idOf(o).kind; kind == kindNamespace || kind == kindDefinition {
-		return "what others have in it would go with it"
+		return "objects of others in it would be deleted"
 	}
 	return ""
 }

@@ -110,7 +110,7 @@ func (c *cluster) ask(ctx context.Context, path string, anew bool) (*answer, err
 	case <-a.come:
 		return a, a.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("ask what the cluster serves at %s: %w", path, context.Cause(ctx))
+		return nil, fmt.Errorf("discover what the cluster serves at %s: %w", path, context.Cause(ctx))
 	}
 }
 

@@ -29,7 +29,7 @@ func TestShortWatchesLast_F9(t *testing.T) {
 	}
 	hangsUp := func(of *watch.FakeWatcher, _ *lasting) { of.Stop() }
 	require.Equal(t, shortestWatch, ends(hangsUp))
-	require.Zero(t, ends(hangsUp), "a server that keeps none open is listed anew")
+	require.Zero(t, ends(hangsUp), "a server that keeps no watch open is listed again")
 	require.Zero(t, ends(hangsUp))
 	require.Equal(t, time.Hour, ends(func(of *watch.FakeWatcher, _ *lasting) { time.Sleep(time.Hour); of.Stop() }))
 	require.Zero(t, ends(func(of *watch.FakeWatcher, _ *lasting) { of.Action(watch.Bookmark, nil); of.Stop() }))

@@ -36,9 +36,9 @@ func TestAnotherServerIsListedAnew_D17(t *testing.T) {
 
 	two[0].StopAPIServer(t)
 	pointTo("production")
-	b.wait("what is not there in production", func() bool {
+	b.wait("the missing object in production", func() bool {
 		objects, err := b.Observe(t.Context(), in)
-		return err == nil && len(objects) == 1 && objects[0].Message == "not there"
+		return err == nil && len(objects) == 1 && objects[0].Message == "does not exist"
 	}, func() any {
 		objects, err := b.Observe(t.Context(), in)
 		return []any{objects, err}

@@ -106,7 +106,7 @@ func parse(raw json.RawMessage) (declared, error) {
 	case o.GetAPIVersion() == "" || o.GetKind() == "":
 		return declared{}, errors.New("has no apiVersion or no kind")
 	case o.GetName() == "":
-		return declared{}, fmt.Errorf("%s %s has no name; a generated one would be another object at every apply", o.GetAPIVersion(), o.GetKind())
+		return declared{}, fmt.Errorf("%s %s has no name; a generated name would create another object with every apply", o.GetAPIVersion(), o.GetKind())
 	}
 	if _, err := schema.ParseGroupVersion(o.GetAPIVersion()); err != nil {
 		return declared{}, fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
@@ -256,7 +256,7 @@ func merge(o map[string]any, add map[string]string, at []string) error {
 	}
 	all, ok := there.(map[string]any)
 	if !ok && there != nil {
-		return fmt.Errorf("%v is no mapping", at)
+		return fmt.Errorf("%v is not a mapping", at)
 	}
 	if all == nil {
 		all = map[string]any{}
@@ -355,19 +355,19 @@ func plainSecret(o *unstructured.Unstructured) error {
 	for _, field := range []string{"data", "stringData"} {
 		values, ok := o.Object[field].(map[string]any)
 		if !ok && o.Object[field] != nil {
-			return fmt.Errorf("%s: %s is no mapping", idOf(o), field)
+			return fmt.Errorf("%s: %s is not a mapping", idOf(o), field)
 		}
 		for _, key := range keysOf(values) {
 			text, ok := values[key].(string)
 			switch {
 			case values[key] == nil:
 			case !ok:
-				return fmt.Errorf("%s: %s.%s is no string; put it in quotes", idOf(o), field, key)
+				return fmt.Errorf("%s: %s.%s is not a string; put it in quotes", idOf(o), field, key)
 			case field == "stringData":
 				text = base64.StdEncoding.EncodeToString([]byte(text))
 			default:
 				if _, err := base64.StdEncoding.DecodeString(text); err != nil {
-					return fmt.Errorf("%s: data.%s is no base64; stringData takes plain text", idOf(o), key)
+					return fmt.Errorf("%s: data.%s is not base64; stringData takes plain text", idOf(o), key)
 				}
 			}
 			data[key] = text

@@ -68,7 +68,7 @@ func TestDeclareMarksWhatIsOurs(t *testing.T) {
 	rt := serving(t)
 	marks := `converge/application: shop, converge/service: web, converge/channel: prod, converge/instance: main, applyset.kubernetes.io/part-of: ` + setID("converge.shop.web.prod", "shop")
 	rows := map[string]struct{ in, want string }{
-		"a namespace is filled in, and what only a server sets left out": {
+		"a namespace is set, and server fields are dropped": {
 			in:   "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, uid: x, resourceVersion: '1', creationTimestamp: null, labels: {app: web}}, data: {k: v}}",
 			want: "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop, labels: {app: web, " + marks + "}, annotations: {converge/version: v7-i42}}, data: {k: v}}",
 		},
@@ -99,7 +99,7 @@ func TestDeclareMarksWhatIsOurs(t *testing.T) {
 			want: "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: shop, labels: {" + marks + "}, annotations: {converge/version: v7-i42}}, " +
 				"spec: {template: {metadata: {labels: {" + marks + "}}, spec: {}}}}",
 		},
-		"unless it is made again for each version": {
+		"unless it is recreated for each version": {
 			in: "{apiVersion: batch/v1, kind: Job, metadata: {name: a, annotations: {converge/recreate: 'true'}}, spec: {template: {spec: {}}}}",
 			want: "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: shop, labels: {" + marks + "}, annotations: {converge/version: v7-i42, converge/recreate: 'true'}}, " +
 				"spec: {template: {metadata: {labels: {" + marks + "}, annotations: {converge/version: v7-i42}}, spec: {}}}}",

@@ -96,24 +96,24 @@ func (ob *observation) object(ctx context.Context, d declared) (entities.Object,
 		return object, err
 	}
 	if v == nil {
-		object.Message = fmt.Sprintf("not there: the server does not know the kind %s of %s", d.GetKind(), d.GetAPIVersion())
+		object.Message = fmt.Sprintf("does not exist: the server does not know the kind %s of %s", d.GetKind(), d.GetAPIVersion())
 		return object, nil
 	}
 	live := v.get(d.GetNamespace(), d.GetName())
 	if live == nil {
-		object.Message = "not there"
+		object.Message = "does not exist"
 		return object, nil
 	}
 	if owner, ours := ownerOf(live.GetLabels()); owner != ob.owner {
-		object.Message = "it is there, and not ours: labels that name its owner are missing"
+		object.Message = "it exists, but the labels that name its owner are missing"
 		if ours {
-			object.Message = "it is there, and belongs to " + owner.String()
+			object.Message = "it exists, and belongs to " + owner.String()
 		}
 		return object, nil
 	}
 	ob.near.know(ctx, ob.cluster, ob.owner, ob.home)
 	if f := ob.near.anothers(ob.near.of(live)); f != nil {
-		object.Message = "it is there, and belongs to " + installationOf(ob.owner, f)
+		object.Message = "it exists, and belongs to " + installationOf(ob.owner, f)
 		return object, nil
 	}
 	return object, ob.report(ctx, &object, live, d)
@@ -144,7 +144,7 @@ func (ob *observation) report(ctx context.Context, object *entities.Object, live
 	}
 	object.Versions = p.versions
 	if object.Status == entities.ObjectSucceeded && ob.behind(live, p.versions) {
-		object.Status, object.Message = entities.ObjectPending, "what it says of itself and what runs of it do not agree yet"
+		object.Status, object.Message = entities.ObjectPending, "its status and its pods do not agree yet"
 	}
 	if object.Status != entities.ObjectSucceeded {
 		found := ob.why(ctx, live, p, troubleOf(p.targets, appliedAt(live), ob.now(), ob.def.Kubernetes.FailAfter))
@@ -158,7 +158,7 @@ func (ob *observation) report(ctx context.Context, object *entities.Object, live
 			object.Status = entities.ObjectFailed
 		}
 		if object.Status == entities.ObjectFailed && (ob.before(live) || failedBefore && !found.failed) {
-			object.Status, object.Message = entities.ObjectPending, "still reported as it was before: "+object.Message
+			object.Status, object.Message = entities.ObjectPending, "reported status is from before the apply: "+object.Message
 		}
 		object.Events = ob.events(ctx, *object, live, p, found)
 	}

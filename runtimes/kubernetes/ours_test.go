@@ -146,7 +146,7 @@ func TestAWorkloadThatIsKnownTooLateIsNotStable_C5(t *testing.T) {
 		return len(objects[0].Versions) == 1 && objects[0].Versions[0].Version == "v2" && objects[0].Versions[0].Replicas == 1
 	})
 	require.Equal(t, entities.ObjectPending, seen[0].Status)
-	require.Equal(t, "what it says of itself and what runs of it do not agree yet", seen[0].Message)
+	require.Equal(t, "its status and its pods do not agree yet", seen[0].Message)
 	catchUp()
 	d.until(v2, "v2", settled("v2"))
 }
@@ -165,7 +165,7 @@ func TestDriftThatComesBackWhileTheWatchIsBehindIsSeen_A12(t *testing.T) {
 	d.until(v1, "drift", drifted)
 	delay()
 	d.applied(v1)
-	require.False(t, drifted(d.observe(v1)), "the server was asked")
+	require.False(t, drifted(d.observe(v1)), "the server was queried")
 	catchUp()
 	theirs()
 	d.caughtUp("ConfigMap", "settings")
@@ -183,7 +183,7 @@ func TestWhatAppearsBeforeTheApplyIsNotTakenByForce_D11(t *testing.T) {
 		}
 		return send()
 	})
-	require.Contains(t, d.refused(d.instance("v1", config), true), "it is there already, and not ours (written by somebody)")
+	require.Contains(t, d.refused(d.instance("v1", config), true), "it already exists, and does not belong to this instance (written by somebody)")
 	d.failing(nil)
 	settings := d.there("ConfigMap", "settings")
 	require.Equal(t, map[string]any{"a": "theirs"}, settings.Object["data"])

@@ -108,10 +108,10 @@ func TestAnOutageMakesNoStorm_H9(t *testing.T) {
 	b.gate.shut()
 	b.gate.unlock()
 	b.reads(all, "an answer", well)
-	b.until(all[0], "what happened meanwhile", func(objects []entities.Object) bool { return objects[0].Message == "not there" })
+	b.until(all[0], "changes during the outage", func(objects []entities.Object) bool { return objects[0].Message == "does not exist" })
 	require.Empty(t, b.lists(asked), "lists after the outage")
 	hinted := map[string]bool{}
-	b.wait("a hint for everybody who was told that nothing is known", func() bool {
+	b.wait("a hint for each instance with a failed reading", func() bool {
 		for {
 			select {
 			case owner := <-hints:

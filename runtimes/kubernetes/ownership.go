@@ -37,10 +37,10 @@ func (a *apply) read(ctx context.Context, t *trial) (*unstructured.Unstructured,
 		return nil, nil
 	}
 	if err != nil {
-		return nil, explain(ctx, "find out whether there is a "+idOf(t.Unstructured).String(), err)
+		return nil, explain(ctx, "look up "+idOf(t.Unstructured).String(), err)
 	}
 	if live.GetDeletionTimestamp() != nil {
-		return nil, fmt.Errorf("apply %s: the one that is there is being deleted; it is made again once it is gone", idOf(t.Unstructured))
+		return nil, fmt.Errorf("apply %s: the existing object is being deleted; it is created again once it is gone", idOf(t.Unstructured))
 	}
 	return live, a.mayTake(ctx, t, live)
 }
@@ -66,12 +66,12 @@ func (a *apply) mayTake(ctx context.Context, t *trial, live *unstructured.Unstru
 		return &problem{
 			doing: "apply " + idOf(t.Unstructured).String(),
 			why:   fmt.Sprintf("it belongs to %s%s; one object has one owner", owner, a.whose(ctx, owner, live)),
-			hint:  "remove it from one of them; what was moved has to be pruned there, or deleted, first",
+			hint:  "remove it from one of them; after a move, prune or delete it there first",
 		}
 	case a.consents(t, live) || a.wasOurs(live):
 		return nil
 	}
-	why := "it is there already, and not ours"
+	why := "it already exists, and does not belong to this instance"
 	if by := writers(live); by != "" {
 		why += " (written by " + by + ")"
 	}

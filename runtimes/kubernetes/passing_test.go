@@ -30,7 +30,7 @@ func TestPodsThatComeAndGoAreNoDrift_H8(t *testing.T) {
 	d.until(v1, "v1", settled("v1"))
 	d.wrote()
 	d.evicts("web")
-	d.until(v1, "pods that come", func(objects []entities.Object) bool { return entities.FetchObjects(objects, target).Progressing() })
+	d.until(v1, "new pods", func(objects []entities.Object) bool { return entities.FetchObjects(objects, target).Progressing() })
 	d.until(v1, "v1 again", settled("v1"))
 	_, asked := d.wrote()
 	require.Zero(t, asked)

@@ -172,7 +172,7 @@ func TestSupersededAndLate_C9(t *testing.T) {
 	}
 	late := d.instance("v4", deploymentOf("web:4", 2, "kubelab/pull-in: 3s"))
 	d.applied(late)
-	d.until(late, "the image came", settled("v4"))
+	d.until(late, "the image exists now", settled("v4"))
 }
 
 // What keeps pods out of a namespace is named with what to change, also where it is a controller that is refused.
@@ -258,9 +258,9 @@ func TestARefusedObjectNamesWhatToChange_H3(t *testing.T) {
 	why := d.refused(d.instance("v1", "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: web, image: web}]}}"), true)
 	require.Contains(t, why, "allowPrivilegeEscalation != false")
 	require.Contains(t, why, "change the namespace's label pod-security.kubernetes.io/enforce")
-	require.NotContains(t, why, "give that user the permission")
+	require.NotContains(t, why, "grant that user the permission")
 	why = d.refused(d.instance("v1", "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {priorityClassName: absent, containers: [{name: web, image: web}]}}"), false)
-	require.Contains(t, why, "make PriorityClass absent, or change spec.priorityClassName")
+	require.Contains(t, why, "create PriorityClass absent, or change spec.priorityClassName")
 }
 
 // A server whose fairness lets nothing through is named as that, and neither a reading nor an apply is anybody's failure. The answer is
@@ -278,7 +278,7 @@ func TestTooManyRequestsAreNobodysFailure(t *testing.T) {
 		}, nil
 	})
 	_, err := d.Apply(t.Context(), d.instance("v2", configOf("settings", "c")))
-	require.ErrorContains(t, err, "API priority and fairness lets no more requests of this user through at present")
+	require.ErrorContains(t, err, "API priority and fairness currently rejects requests of this user")
 	require.True(t, runtimes.IsUnready(err), "nothing was changed yet")
 
 	unseen := d.instance("v1", "{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {schedule: '* * * * *', jobTemplate: {spec: {template: {spec: {containers: [{name: a, image: a}]}}}}}}")
@@ -297,7 +297,7 @@ func TestANamespaceIsMadeWithLabels(t *testing.T) {
 	in.Payload.Kubernetes.CreateNamespace = true
 	in.Payload.Kubernetes.NamespaceLabels = map[string]string{"pod-security.kubernetes.io/enforce": "baseline"}
 	in.Payload.Kubernetes.NamespaceAnnotations = map[string]string{"owner": "team-web"}
-	require.Contains(t, d.applied(in), "made namespace "+home)
+	require.Contains(t, d.applied(in), "created namespace "+home)
 	made, err := d.admin.typed.CoreV1().Namespaces().Get(t.Context(), home, metav1.GetOptions{})
 	require.NoError(t, err)
 	require.Equal(t, "baseline", made.Labels["pod-security.kubernetes.io/enforce"])

@@ -269,7 +269,7 @@ func (b *bench) hinted(hints <-chan runtimes.Owner) {
 	case owner := <-hints:
 		require.Equal(b, runtimes.Owner{Application: b.namespace, Service: "web", ID: entities.Only("prod")}, owner)
 	case <-time.After(hintPatience):
-		require.FailNow(b, "no hint came")
+		require.FailNow(b, "no hint")
 	}
 }
 

@@ -20,7 +20,7 @@ func TestARollingUpdateIsTwoVersionsAndThenOne_C4(t *testing.T) {
 	v1 := b.instance("v1", deploymentOf("web:1", 2, ""), config)
 	for _, o := range b.observe(v1) {
 		require.Equal(t, entities.ObjectPending, o.Status)
-		require.Equal(t, "not there", o.Message)
+		require.Equal(t, "does not exist", o.Message)
 		require.Empty(t, o.Versions)
 	}
 	require.Empty(t, b.observe(b.instance("v1")))
@@ -98,7 +98,7 @@ func TestObservingNothingNewMakesNoRequests(t *testing.T) {
 	require.NoError(t, err)
 	b.hinted(hints)
 	b.quiet(v1, hints)
-	b.none(before, 0, "a change that is none of ours")
+	b.none(before, 0, "an irrelevant change")
 
 	_, err = b.admin.typed.CoreV1().ConfigMaps(b.namespace).Patch(t.Context(), "settings", types.MergePatchType, []byte(`{"data":{"a":"c"}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestADeletedObjectIsHintedAtAndAbsent(t *testing.T) {
 	require.NoError(t, b.admin.typed.CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
 	b.hinted(hints)
 	seen := b.observe(v1)
-	require.Equal(t, "not there", seen[0].Message)
+	require.Equal(t, "does not exist", seen[0].Message)
 	require.Empty(t, seen[0].Versions)
 }
 
@@ -161,7 +161,7 @@ func TestOrphansAreReported_D10(t *testing.T) {
 	require.Equal(t, "no longer declared, left in place", seen[1].Message)
 
 	belongs := b.observe(b.instance("v1", "{apiVersion: v1, kind: ConfigMap, metadata: {name: others}}"))
-	require.Equal(t, "it is there, and belongs to "+b.namespace+"/api in prod", belongs[0].Message)
+	require.Equal(t, "it exists, and belongs to "+b.namespace+"/api in prod", belongs[0].Message)
 	require.Empty(t, belongs[0].Versions)
 }
 

@@ -21,7 +21,7 @@ type keptOut struct {
 var refusals = [...]keptOut{
 	{
 		words:  regexp.MustCompile(`exceeded quota: ([^,]+), requested: ([^=,]+)`),
-		advice: "ResourceQuota %s: raise its spec.hard[%s], or ask for less in resources, or fewer replicas",
+		advice: "ResourceQuota %s: raise its spec.hard[%s], or request fewer resources or replicas",
 	},
 	{
 		words:  regexp.MustCompile(`failed quota: ([^:]+): must specify (.+)`),
@@ -29,7 +29,7 @@ var refusals = [...]keptOut{
 	},
 	{
 		words:  regexp.MustCompile(`violates PodSecurity "([^"]+)"`),
-		advice: "Pod Security %s of the namespace: set what is named in the securityContext of pod and containers, or change the namespace's label pod-security.kubernetes.io/enforce", lasts: true,
+		advice: "Pod Security %s of the namespace: set the named fields in the securityContext of pod and containers, or change the namespace's label pod-security.kubernetes.io/enforce", lasts: true,
 	},
 	{
 		words:  regexp.MustCompile(`(maximum|minimum) (\S+) usage per (\w+) is`),
@@ -37,21 +37,21 @@ var refusals = [...]keptOut{
 	},
 	{
 		words:  regexp.MustCompile(`(\S+) max limit to request ratio per (\w+) is`),
-		advice: "LimitRange of the namespace: bring resources.limits and resources.requests of %s of a %s nearer to each other, or change its maxLimitRequestRatio", lasts: true,
+		advice: "LimitRange of the namespace: reduce the ratio of resources.limits to resources.requests of %s of a %s, or change its maxLimitRequestRatio", lasts: true,
 	},
 	{
 		words:  regexp.MustCompile(`no PriorityClass with name (\S+) was found`),
-		advice: "make PriorityClass %s, or change spec.priorityClassName",
+		advice: "create PriorityClass %s, or change spec.priorityClassName",
 	},
 	{
 		words:  regexp.MustCompile(`serviceaccount "([^"]+)" not found`),
-		advice: "make ServiceAccount %s, or change spec.serviceAccountName",
+		advice: "create ServiceAccount %s, or change spec.serviceAccountName",
 	},
 }
 
 // tooManyRequests is the message for a refusal by the server's own fairness.
-const tooManyRequests = "API priority and fairness lets no more requests of this user through at present: it is tried again; where that lasts, give the worker a FlowSchema " +
-	"with a PriorityLevelConfiguration of its own (kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels shows which one is full)"
+const tooManyRequests = "API priority and fairness currently rejects requests of this user: they are retried; if that lasts, give the worker a FlowSchema " +
+	"with its own PriorityLevelConfiguration (kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels shows which one is full)"
 
 // adviceFor is the advice for a message of refusal, and whether waiting does not help; "" for other messages.
 func adviceFor(words string) (advice string, lasts bool) {

@@ -111,14 +111,14 @@ func (a *apply) tryDelete(ctx context.Context, g goner) error {
 }
 
 // keepsUsed is why a definition stays.
-const keepsUsed = "there are objects of it that stay, or are somebody else's, and would go with it"
+const keepsUsed = "it has objects that stay or belong to others, and they would be deleted with it"
 
 // usedBeside is stillUsed before any deletion: whether there is an object of a definition other than those that will be removed.
 func (a *apply) usedBeside(ctx context.Context, g goner, gone map[types.UID]bool) (bool, error) {
 	if idOf(g.Unstructured).kind != kindDefinition {
 		return false, nil
 	}
-	doing := "find out whether anybody uses " + idOf(g.Unstructured).String()
+	doing := "check for objects of " + idOf(g.Unstructured).String()
 	at, ok, err := a.served(ctx, definedBy(g.Unstructured))
 	if err != nil || !ok {
 		return false, explain(ctx, doing, err)
@@ -152,13 +152,13 @@ func (a *apply) claimsOf(ctx context.Context, o *unstructured.Unstructured) []ru
 	if idOf(o).kind != (schema.GroupKind{Group: "apps", Kind: "StatefulSet"}) || len(templates) == 0 {
 		return nil
 	}
-	action, why := runtimes.ActionKeep, "StatefulSet/"+o.GetName()+" has made it, and leaves it"
+	action, why := runtimes.ActionKeep, "StatefulSet/"+o.GetName()+" created it, and keeps it"
 	if deleted, _, _ := unstructured.NestedString(o.Object, "spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted"); deleted == "Delete" {
-		action, why = runtimes.ActionRemove, "StatefulSet/"+o.GetName()+" has made it, and says whenDeleted: Delete"
+		action, why = runtimes.ActionRemove, "StatefulSet/"+o.GetName()+" created it, and has whenDeleted: Delete"
 	}
 	claims, err := a.madeClaims(ctx, o)
 	if err != nil {
-		return []runtimes.Change{{Action: action, Type: kindClaim.Kind, Name: o.GetName() + "-…", Namespace: o.GetNamespace(), Message: why + " (which ones there are is not known: " + err.Error() + ")"}}
+		return []runtimes.Change{{Action: action, Type: kindClaim.Kind, Name: o.GetName() + "-…", Namespace: o.GetNamespace(), Message: why + " (the claims cannot be listed: " + err.Error() + ")"}}
 	}
 	var out []runtimes.Change
 	for _, claim := range claims {

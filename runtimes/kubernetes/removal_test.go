@@ -52,16 +52,16 @@ func TestAPlannedRemovalNamesTheClaimsOfAStatefulSet_A24_H5(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"remove StatefulSet/db",
-		"keep PersistentVolumeClaim/data-db-0: StatefulSet/db has made it, and leaves it",
-		"keep PersistentVolumeClaim/data-db-1: StatefulSet/db has made it, and leaves it",
+		"keep PersistentVolumeClaim/data-db-0: StatefulSet/db created it, and keeps it",
+		"keep PersistentVolumeClaim/data-db-1: StatefulSet/db created it, and keeps it",
 	}, d.removal(d.instance("v1", set(""))))
 
 	v2 := d.instance("v2", set("persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}, "))
 	d.applied(v2)
 	require.Equal(t, []string{
 		"remove StatefulSet/db",
-		"remove PersistentVolumeClaim/data-db-0: StatefulSet/db has made it, and says whenDeleted: Delete",
-		"remove PersistentVolumeClaim/data-db-1: StatefulSet/db has made it, and says whenDeleted: Delete",
+		"remove PersistentVolumeClaim/data-db-0: StatefulSet/db created it, and has whenDeleted: Delete",
+		"remove PersistentVolumeClaim/data-db-1: StatefulSet/db created it, and has whenDeleted: Delete",
 	}, d.removal(v2))
 }
 

@@ -216,7 +216,7 @@ func (a *apply) stillUsed(ctx context.Context, g goner) (bool, error) {
 	if idOf(g.Unstructured).kind != kindDefinition {
 		return false, nil
 	}
-	doing := "find out whether anybody uses " + idOf(g.Unstructured).String()
+	doing := "check for objects of " + idOf(g.Unstructured).String()
 	at, ok, err := a.served(ctx, definedBy(g.Unstructured))
 	if err != nil || !ok {
 		return false, explain(ctx, doing, err)

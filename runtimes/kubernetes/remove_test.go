@@ -48,12 +48,12 @@ func TestRemoveTakesWhatIsOursBackwards_A24(t *testing.T) {
 	}
 	require.Nil(t, d.there("Deployment", "web"))
 	require.NotNil(t, d.there("ConfigMap", "theirs"))
-	require.NotNil(t, d.there("ConfigMap", "settings-debug"), "who only copied our labels")
+	require.NotNil(t, d.there("ConfigMap", "settings-debug"), "an object with copied labels")
 	require.NotNil(t, d.there("Namespace", d.namespace+"-own"), "namespaces are never removed")
 
 	require.NoError(t, d.Remove(t.Context(), v1))
 	writes, _ = d.wrote()
-	require.Empty(t, writes, "what is gone is not removed again")
+	require.Empty(t, writes, "missing objects are not removed again")
 }
 
 // An inventory that is lost hides nothing of what is declared: it goes all the same, and is said before.

@@ -74,10 +74,10 @@ func TestAChangeReplacesOnlyWhatItChanges_H1(t *testing.T) {
 	budget := at("v1-i2", "web:1", 2, "a")
 	require.Contains(t, d.applied(budget), "configured PodDisruptionBudget/web (2 fields)")
 	d.until(budget, "another budget", settled("v1-i2"))
-	require.Equal(t, first, d.pods(), "nobody's pods were replaced")
+	require.Equal(t, first, d.pods(), "no pods were replaced")
 
 	setting := at("v1-i3", "web:1", 2, "b")
-	require.Contains(t, d.applied(setting), "configured Deployment/uses (its pods begin anew: configuration that they use changes)")
+	require.Contains(t, d.applied(setting), "configured Deployment/uses (its pods are replaced: their configuration changes)")
 	d.until(setting, "another setting", settled("v1-i3"))
 	second := d.pods()
 	require.NotEqual(t, first["uses"], second["uses"])

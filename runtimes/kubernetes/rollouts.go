@@ -41,7 +41,7 @@ func (r *Runtime) Steer(ctx context.Context, in runtimes.Instance, s runtimes.St
 	case len(failures) > 0:
 		return did, errors.Join(failures...)
 	case len(did) == 0:
-		return nil, errors.New("no Rollout waits there any more: it has gone on, or is of another version")
+		return nil, errors.New("no Rollout waits at that step: it has continued, or has another version")
 	}
 	return did, nil
 }
@@ -96,7 +96,7 @@ func steps(o *unstructured.Unstructured, s runtimes.Steer) (all []patch) {
 		if flag(o, "status", "abort") || text(o, "status", "phase") == "Healthy" && unobserved(o) == "" {
 			return nil
 		}
-		return []patch{status("goes back", map[string]any{"abort": true})}
+		return []patch{status("is aborted", map[string]any{"abort": true})}
 	}
 	now := rolloutPhase(o)
 	if now.suspended == "" || now.suspended != s.At {
@@ -104,15 +104,15 @@ func steps(o *unstructured.Unstructured, s runtimes.Steer) (all []patch) {
 	}
 	switch pauses := inside(o.Object, "status")["pauseConditions"]; {
 	case s.Full && text(o, "status", "currentPodHash") != text(o, "status", "stableRS"):
-		all = append(all, status("skips all steps that were left", map[string]any{"promoteFull": true}))
+		all = append(all, status("skips all remaining steps", map[string]any{"promoteFull": true}))
 	case inconclusive(o):
 		next := number(o, 0, "status", "currentStepIndex") + min(1, left(o))
-		all = append(all, status("goes on, whatever the analysis found", map[string]any{"pauseConditions": nil, "controllerPause": false, "currentStepIndex": next}))
+		all = append(all, status("continues despite the analysis", map[string]any{"pauseConditions": nil, "controllerPause": false, "currentStepIndex": next}))
 	case pauses != nil:
-		all = append(all, status("goes on, after "+now.suspended, map[string]any{"pauseConditions": nil}))
+		all = append(all, status("continues after "+now.suspended, map[string]any{"pauseConditions": nil}))
 	}
 	if flag(o, "spec", "paused") {
-		all = append(all, patch{says: "goes on, which was paused by hand", fields: map[string]any{"spec": map[string]any{"paused": false}}})
+		all = append(all, patch{says: "continues after a manual pause", fields: map[string]any{"spec": map[string]any{"paused": false}}})
 	}
 	return all
 }

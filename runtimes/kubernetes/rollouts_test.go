@@ -84,21 +84,21 @@ func TestARolloutIsPromotedAndAborted_H3(t *testing.T) {
 	require.True(t, seen.Steerable)
 
 	_, err = d.Steer(t.Context(), v1, runtimes.Steer{At: "CanaryPauseStep at step 1 of 3"})
-	require.ErrorContains(t, err, "no Rollout waits there any more")
+	require.ErrorContains(t, err, "no Rollout waits at that step")
 	_, err = d.Steer(t.Context(), at("v2"), runtimes.Steer{At: seen.Suspended})
-	require.ErrorContains(t, err, "is of another version")
+	require.ErrorContains(t, err, "has another version")
 	did, err := d.Steer(t.Context(), v1, runtimes.Steer{At: seen.Suspended})
 	require.NoError(t, err)
-	require.Equal(t, []string{"Rollout/web goes on, after " + seen.Suspended}, did)
-	seen = d.only(v1, "Rollout goes on")
+	require.Equal(t, []string{"Rollout/web continues after " + seen.Suspended}, did)
+	seen = d.only(v1, "Rollout continues")
 	require.Empty(t, seen.Suspended)
 	require.False(t, seen.Versions[0].Drifted)
 	_, err = d.Steer(t.Context(), v1, runtimes.Steer{At: "CanaryPauseStep at step 2 of 3 since 2026-01-02T03:04:05Z"})
-	require.ErrorContains(t, err, "no Rollout waits there any more", "asking twice does once")
+	require.ErrorContains(t, err, "no Rollout waits at that step", "asking twice does once")
 
 	did, err = d.Steer(t.Context(), v1, runtimes.Steer{Abort: true})
 	require.NoError(t, err)
-	require.Equal(t, []string{"Rollout/web goes back"}, did)
+	require.Equal(t, []string{"Rollout/web is aborted"}, did)
 	live := d.reports(gvk, "web", `{"phase":"Degraded","message":"RolloutAborted: Rollout aborted update to revision 2","controllerPause":false}`)
 	require.Equal(t, true, inside(live.Object, "status")["abort"])
 	seen = d.only(v1, "Rollout is degraded: RolloutAborted")
@@ -139,7 +139,7 @@ func TestHealthByExpressions_H3(t *testing.T) {
 	gvk := schema.FromAPIVersionAndKind("health.example.com/v1", "Ruled")
 	v1 := d.instance("v1", "{apiVersion: health.example.com/v1, kind: Ruled, metadata: {name: a}, spec: {replicas: 2}}")
 	d.applied(v1)
-	require.Equal(t, entities.ObjectPending, d.only(v1, "Ruled is in progress").Status, "nobody has written a status")
+	require.Equal(t, entities.ObjectPending, d.only(v1, "Ruled is in progress").Status, "without a status")
 	d.reports(gvk, "a", `{"state":"up","replicas":2,"observedGeneration":0}`)
 	require.Equal(t, entities.ObjectPending, d.only(v1, "latest observed generation is 0").Status)
 	d.reports(gvk, "a", `{"observedGeneration":1,"state":"moving"}`)
@@ -179,13 +179,13 @@ func TestARolloutOfAnotherInstallationIsLeftAlone_H3_H10(t *testing.T) {
 	d.wrote()
 	for _, way := range []runtimes.Steer{{At: at}, {At: at, Full: true}, {Abort: true}} {
 		_, err = d.Steer(t.Context(), theirs, way)
-		require.ErrorContains(t, err, "no Rollout waits there", "%+v", way)
+		require.ErrorContains(t, err, "no Rollout waits at that step", "%+v", way)
 	}
 	writes, _ := d.wrote()
 	require.Empty(t, writes)
 	did, err := d.Steer(t.Context(), ours, runtimes.Steer{At: at})
 	require.NoError(t, err)
-	require.Equal(t, []string{"Rollout/web goes on, after " + at}, did)
+	require.Equal(t, []string{"Rollout/web continues after " + at}, did)
 }
 
 // What a hook waits for is said by the runtime's expressions, as of any other object.

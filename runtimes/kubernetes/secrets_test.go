@@ -19,16 +19,16 @@ func TestPlainDataOfASecretIsDeclaredLikeAnyOther_A12(t *testing.T) {
 	require.Equal(t, map[string]any{"a": "eA==", "b": "cGxhaW4="}, d.there("Secret", "key").Object["data"])
 	d.edits("kubectl-edit", "Secret", "key", `{"data": {"b": "enp6"}}`)
 	d.caughtUp("Secret", "key")
-	require.Equal(t, []string{"configured Secret/key (data.b)", "took back data.b of Secret/key from kubectl-edit"}, d.applied(v2))
+	require.Equal(t, []string{"configured Secret/key (data.b)", "reverted data.b of Secret/key, written by kubectl-edit"}, d.applied(v2))
 }
 
 // What is wrong with a Secret is reported without its values.
 func TestAWrongSecretIsReportedWithoutItsValues(t *testing.T) {
 	for text, why := range map[string]string{
-		"data: {a: 424242}":       "Secret key: data.a is no string; put it in quotes",
-		"stringData: {a: 424242}": "Secret key: stringData.a is no string; put it in quotes",
-		`data: {a: "424242!"}`:    "Secret key: data.a is no base64; stringData takes plain text",
-		"data: [424242]":          "Secret key: data is no mapping",
+		"data: {a: 424242}":       "Secret key: data.a is not a string; put it in quotes",
+		"stringData: {a: 424242}": "Secret key: stringData.a is not a string; put it in quotes",
+		`data: {a: "424242!"}`:    "Secret key: data.a is not base64; stringData takes plain text",
+		"data: [424242]":          "Secret key: data is not a mapping",
 	} {
 		raw, err := yaml.YAMLToJSON([]byte("{apiVersion: v1, kind: Secret, metadata: {name: key}, " + text + "}"))
 		require.NoError(t, err)

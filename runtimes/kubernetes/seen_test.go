@@ -16,7 +16,7 @@ func TestWhatShowsAnApply_F9(t *testing.T) {
 	require.False(t, applied.shows(nil), "not seen yet")
 	require.False(t, applied.shows(object(t, at("a", 1))), "as it was before")
 	require.True(t, applied.shows(object(t, at("a", 2))))
-	require.True(t, applied.shows(object(t, at("a", 3))), "somebody changed it since")
+	require.True(t, applied.shows(object(t, at("a", 3))), "a later change")
 	require.False(t, applied.shows(object(t, at("b", 3))), "another one of that name")
 	require.True(t, (&trial{}).shows(object(t, at("a", 1))), "nothing was applied")
 }

@@ -171,7 +171,7 @@ const (
 )
 
 // beginAnew is the message for a workload in whose template only the stamp changes.
-const beginAnew = "its pods begin anew: configuration that they use changes"
+const beginAnew = "its pods are replaced: their configuration changes"
 
 // forConfig reports whether an object changes only so that its pods get other configuration.
 func (t *trial) forConfig() bool {

@@ -321,7 +321,7 @@ func (a *apply) needsWhole(ctx context.Context, t *trial) (*unstructured.Unstruc
 		return t.live, nil
 	}
 	live, err := a.clients.at(t.at, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
-	return live, explain(ctx, "read whose the fields of "+idOf(t.Unstructured).String()+" are", err)
+	return live, explain(ctx, "read the owners of the fields of "+idOf(t.Unstructured).String(), err)
 }
 
 // leaveTheirs removes from an apply the fields that others own in the live object.

@@ -45,7 +45,7 @@ func TestIgnoredFieldsAreLeft_H2(t *testing.T) {
 	require.Equal(t, "web:1", d.image())
 
 	require.Equal(t, []string{"configured ConfigMap/settings (metadata.annotations[converge/version])", "configured Deployment/web (metadata.annotations[converge/version])"},
-		d.applied(at("v2", "web:1", "b")), "the field is ours alone, and stays as it is there")
+		d.applied(at("v2", "web:1", "b")), "only Converge owns the field, and its live value stays")
 	require.Equal(t, "a", inside(d.there("ConfigMap", "settings").Object, "data")["a"])
 
 	d.edits("image-updater", "Deployment", "web", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:7"}]}}}}`)
@@ -60,7 +60,7 @@ func TestIgnoredFieldsAreLeft_H2(t *testing.T) {
 	d.until(v3, "v3", settled("v3"))
 
 	d.edits("kubectl-edit", "Deployment", "web", `{"spec":{"minReadySeconds":1,"replicas":4}}`)
-	d.until(v3, "drift beside it", func(objects []entities.Object) bool {
+	d.until(v3, "drift of another field", func(objects []entities.Object) bool {
 		return strings.Contains(objects[0].Message+objects[1].Message, "spec.replicas 4, declared 2")
 	})
 	d.applied(v3)
@@ -99,7 +99,7 @@ func TestFieldsOfAnIgnoredManagerAreLeft_H2(t *testing.T) {
 	require.Equal(t, 3, d.replicas())
 	d.until(v2, "v2", settled("v2"))
 	d.edits("kubectl-edit", "Deployment", "web", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"web:9"}]}}}}`)
-	require.Contains(t, d.applied(v2), "took back spec.template.spec.containers[name=web].image of Deployment/web from kubectl-edit", "another's is not")
+	require.Contains(t, d.applied(v2), "reverted spec.template.spec.containers[name=web].image of Deployment/web, written by kubectl-edit", "another's is not")
 }
 
 // What a refusal says to paste is taken, and leaves the fields alone.

@@ -230,7 +230,7 @@ func isFieldConflict(err error) bool {
 func (a *apply) settle(ctx context.Context, t *trial, err error) error {
 	live, getErr := a.clients.at(t.at, t.GetNamespace()).Get(ctx, t.GetName(), metav1.GetOptions{})
 	if getErr != nil {
-		return explain(ctx, "read who owns the fields of "+idOf(t.Unstructured).String(), getErr)
+		return explain(ctx, "read the owners of the fields of "+idOf(t.Unstructured).String(), getErr)
 	}
 	if err := a.mayTake(ctx, t, live); err != nil {
 		return err // another writer created it a moment ago
@@ -311,7 +311,7 @@ func (t *trial) change() runtimes.Change {
 		c.Message = t.adoption.String()
 	}
 	if t.fails {
-		c.Message = "it failed, and runs again"
+		c.Message = "it failed, and is run again"
 	}
 	switch t.outcome {
 	case tooEarly, created:
@@ -324,12 +324,12 @@ func (t *trial) change() runtimes.Change {
 			c.Message = t.err.Error()
 		}
 	case guarded:
-		c.Action, c.Message = runtimes.ActionUpdate, "the webhook "+t.guard+" of this service refuses it; it is applied once the rest of its wave has mended that"
+		c.Action, c.Message = runtimes.ActionUpdate, "the webhook "+t.guard+" of this service refuses it; it is applied after the rest of its wave has repaired the webhook"
 		if t.live == nil {
 			c.Action = runtimes.ActionCreate
 		}
 	case untried:
-		c.Action, c.Message = runtimes.ActionUpdate, "a webhook takes no part in dry runs, so nothing more is known"
+		c.Action, c.Message = runtimes.ActionUpdate, "a webhook does not support dry runs, so the changes are unknown"
 		if t.live == nil {
 			c.Action = runtimes.ActionCreate
 		}

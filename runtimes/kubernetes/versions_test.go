@@ -38,7 +38,7 @@ spec: {replicas: %d, template: {metadata: {annotations: {converge/template: v2}}
 		want []entities.ObjectVersion
 	}{
 		{
-			"nothing was made yet", web(3), nil,
+			"nothing was created yet", web(3), nil,
 			[]entities.ObjectVersion{{Version: "v2", Active: true, TargetReplicas: 3}},
 		},
 		{
@@ -55,7 +55,7 @@ spec: {replicas: %d, template: {metadata: {annotations: {converge/template: v2}}
 			[]entities.ObjectVersion{{Version: "v2", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3}},
 		},
 		{
-			"a template that its controller has not come to yet is not active", object(t, `
+			"a template that its controller has not seen is not active", object(t, `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, generation: 2, annotations: {converge/version: v2, converge/earlier: v1 v1}}
@@ -74,7 +74,7 @@ status: {observedGeneration: 1}
 			[]entities.ObjectVersion{{Version: "v1", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3}},
 		},
 		{
-			"new pods that cannot be made are not active while old ones run", web(3),
+			"new pods that cannot be created are not active while old ones run", web(3),
 			[]*unstructured.Unstructured{replicaSet(t, "v1", 1, 3, 3), replicaSet(t, "v2", 2, 0, 0)},
 			[]entities.ObjectVersion{
 				{Version: "v2", TargetReplicas: 3},
@@ -92,7 +92,7 @@ status: {observedGeneration: 1}
 			[]entities.ObjectVersion{{Version: "v2", Active: true, Replicas: 3, AvailableReplicas: 3, TargetReplicas: 3}},
 		},
 		{
-			"pods of nobody's version are of an unknown one", web(1),
+			"pods of another template have an unknown version", web(1),
 			[]*unstructured.Unstructured{replicaSet(t, `""`, 1, 1, 1), replicaSet(t, "v2", 2, 0, 0)},
 			[]entities.ObjectVersion{
 				{Version: "v2", TargetReplicas: 1},
@@ -159,17 +159,17 @@ status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reas
 		message string
 		failed  bool
 	}{
-		{"nothing is wrong while containers are made", []*unstructured.Unstructured{pod("a", "ContainerCreating", "", "")}, 5 * time.Minute, "", false},
+		{"no failure while containers are created", []*unstructured.Unstructured{pod("a", "ContainerCreating", "", "")}, 5 * time.Minute, "", false},
 		{"a crash reports its last line at once", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, "")}, time.Second, "CrashLoopBackOff a: cannot read config", false},
 		{"or how it ended", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", killed, "")}, time.Second, "CrashLoopBackOff a: exit code 137 (OOMKilled)", false},
 		{"an image that cannot be pulled", []*unstructured.Unstructured{pod("a", "ImagePullBackOff", "", "")}, time.Minute, "ImagePullBackOff a: back-off", false},
-		{"at the limit it may still come", []*unstructured.Unstructured{pod("a", "ImagePullBackOff", "", "")}, 2 * time.Minute, "ImagePullBackOff a: back-off", false},
+		{"not failed at the limit", []*unstructured.Unstructured{pod("a", "ImagePullBackOff", "", "")}, 2 * time.Minute, "ImagePullBackOff a: back-off", false},
 		{"after it, it has failed", []*unstructured.Unstructured{pod("a", "ImagePullBackOff", "", "")}, 2*time.Minute + time.Second, "ImagePullBackOff a: back-off", true},
-		{"a name that is none fails at once", []*unstructured.Unstructured{pod("a", "InvalidImageName", "", "")}, 0, "InvalidImageName a: back-off", true},
+		{"an invalid name fails at once", []*unstructured.Unstructured{pod("a", "InvalidImageName", "", "")}, 0, "InvalidImageName a: back-off", true},
 		{"a pod that was ready has its time from then", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, lately)}, 5 * time.Minute, "CrashLoopBackOff a: cannot read config", false},
 		{"the pod that fails longest is reported", []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, lately), pod("b", "ErrImagePull", "", "")}, 5 * time.Minute, "ErrImagePull b: back-off", true},
 		{"no node takes it", []*unstructured.Unstructured{unschedulable}, time.Hour, "Unschedulable c: 0/3 nodes are available", false},
-		{"a pod that fails says more than one that waits", []*unstructured.Unstructured{unschedulable, pod("a", "ErrImagePull", "", "")}, time.Minute, "ErrImagePull a: back-off", false},
+		{"a failing pod has precedence over a waiting one", []*unstructured.Unstructured{unschedulable, pod("a", "ErrImagePull", "", "")}, time.Minute, "ErrImagePull a: back-off", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			found := troubleOf(row.pods, time.Time{}, began.Add(row.after), 2*time.Minute)
@@ -178,7 +178,7 @@ status: {phase: Pending, conditions: [{type: PodScheduled, status: "False", reas
 		})
 	}
 	stays := []*unstructured.Unstructured{pod("a", "CrashLoopBackOff", crashed, "")}
-	require.False(t, troubleOf(stays, began.Add(time.Hour), began.Add(time.Hour+time.Minute), 2*time.Minute).failed, "what was applied since may mend it")
+	require.False(t, troubleOf(stays, began.Add(time.Hour), began.Add(time.Hour+time.Minute), 2*time.Minute).failed, "a later apply restarts the deadline")
 	require.True(t, troubleOf(stays, began.Add(time.Hour), began.Add(time.Hour+3*time.Minute), 2*time.Minute).failed)
 }
 

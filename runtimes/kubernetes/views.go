@@ -67,7 +67,7 @@ func (c *cluster) view(ctx context.Context, r resource, namespace string) (*view
 	if !r.namespaced {
 		namespace = ""
 	} else if wide, err := c.wide(ctx, r); err != nil {
-		return nil, readingError("ask what may be listed of "+r.GroupResource().String(), err)
+		return nil, readingError("check the permission to list "+r.GroupResource().String(), err)
 	} else if wide {
 		namespace = ""
 	}

@@ -137,8 +137,8 @@ const versionField = "metadata.annotations[" + AnnotationVersion + "]"
 func guardedFor(t *trial) error {
 	p := &problem{
 		doing: "apply " + idOf(t.Unstructured).String(), why: plainly(t.refusal), err: t.refusal,
-		hint: "the webhook " + t.guard + " is part of this service: mend it in the same wave or an earlier one (" + AnnotationWave + "), or let its configuration say " +
-			AnnotationRecreate + `: "true", and it is taken away while what it refuses is applied`,
+		hint: "the webhook " + t.guard + " is part of this service: repair it in the same wave or an earlier one (" + AnnotationWave + "), or set " +
+			AnnotationRecreate + `: "true" on its configuration to have it removed while the refused objects are applied`,
 	}
 	if t.denied {
 		return runtimes.Permanent(p)
@@ -267,7 +267,7 @@ func (a *apply) open(ctx context.Context, waiting []*trial) (opened []declared, 
 
 // takeAway deletes the configuration of a webhook that blocks its own repair.
 func (a *apply) takeAway(ctx context.Context, d declared, webhook string) error {
-	doing := "take " + idOf(d.Unstructured).String() + " away for a while"
+	doing := "temporarily remove " + idOf(d.Unstructured).String()
 	config := &trial{declared: d}
 	var err error
 	if config.at, err = a.cluster.resource(ctx, d.GroupVersionKind()); err != nil {
@@ -284,7 +284,7 @@ func (a *apply) takeAway(ctx context.Context, d declared, webhook string) error 
 	if err != nil && !apierrors.IsNotFound(err) {
 		return explain(ctx, doing, err)
 	}
-	a.account.say("took %s away, whose webhook %s refuses what mends it", called(d.Unstructured), webhook)
+	a.account.say("temporarily removed %s, whose webhook %s refuses its own repair", called(d.Unstructured), webhook)
 	return nil
 }
 

@@ -60,7 +60,7 @@ func oldComesBack(r *run) {
 func channelsApart(r *run) {
 	r.move("staging", "v1")
 	if stable(r.observe("production", ""), "v1") {
-		r.Error("production runs what only staging got")
+		r.Error("production runs a version that was applied only to staging")
 	}
 	r.move("production", "v2")
 	if objects := r.observe("staging", "v1"); !stable(objects, "v1") {
@@ -75,7 +75,7 @@ func instancesApart(r *run) {
 	r.move("staging/eu", "v1")
 	for _, other := range []string{"staging/us", "staging"} {
 		if stable(r.observe(other, ""), "v1") {
-			r.Errorf("%s runs what only staging/eu got", other)
+			r.Errorf("%s runs a version that was applied only to staging/eu", other)
 		}
 	}
 	r.move("staging/us", "v2")
@@ -179,7 +179,7 @@ func cancelledApply(r *run) {
 	r.cancelled(func(ctx context.Context) error {
 		_, err := r.Apply(ctx, r.at("staging", "v1"))
 		if runtimes.IsPermanent(err) {
-			r.Errorf("%v is permanent; an interrupted apply is to be repeated", err)
+			r.Errorf("%v is permanent; an interrupted apply must be retryable", err)
 		}
 		return err
 	})
@@ -207,7 +207,7 @@ func (r *run) cancelled(call func(context.Context) error) {
 			r.Error("no error although it was interrupted")
 		}
 	case <-r.ctx.Done():
-		r.Error("goes on although its context ended")
+		r.Error("continues although its context ended")
 	}
 }
 
@@ -299,7 +299,7 @@ func cancelledRemoval(r *run) {
 	r.cancelled(func(ctx context.Context) error {
 		err := remover.Remove(ctx, r.at("staging", "v1"))
 		if runtimes.IsPermanent(err) {
-			r.Errorf("%v is permanent; an interrupted removal is to be repeated", err)
+			r.Errorf("%v is permanent; an interrupted removal must be retryable", err)
 		}
 		return err
 	})

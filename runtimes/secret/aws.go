@@ -27,7 +27,7 @@ type SecretsManager struct {
 func (m *SecretsManager) Fetch(ctx context.Context, v entities.Value) ([]byte, error) {
 	client, err := m.connect(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("cannot be asked for: %w", err)
+		return nil, fmt.Errorf("cannot be requested: %w", err)
 	}
 	region := v.Region
 	if named, err := arn.Parse(v.AWSSecret); err == nil && region == "" {
@@ -41,9 +41,9 @@ func (m *SecretsManager) Fetch(ctx context.Context, v entities.Value) ([]byte, e
 	var coded smithy.APIError
 	switch {
 	case errors.As(err, new(*types.ResourceNotFoundException)):
-		return nil, errors.New("is not there")
+		return nil, errors.New("does not exist")
 	case errors.As(err, &coded):
-		return nil, fmt.Errorf("cannot be read: AWS says %s", coded.ErrorCode())
+		return nil, fmt.Errorf("cannot be read: AWS error %s", coded.ErrorCode())
 	case err != nil:
 		return nil, fmt.Errorf("cannot be read: %w", err)
 	case out.SecretString != nil:

@@ -57,7 +57,7 @@ func TestSecretsManager_G5(t *testing.T) {
 		require.Equal(t, want, text)
 	}
 	_, err = w.Resolve(t.Context(), entities.Value{AWSSecret: "shop/none"})
-	require.EqualError(t, err, "{awsSecret: shop/none}, which is not there")
+	require.EqualError(t, err, "{awsSecret: shop/none}, which does not exist")
 }
 
 // What AWS answers, right or wrong, is told without what the secret is, and the region that a reference names is asked.
@@ -81,7 +81,7 @@ func TestSecretsManagerAnswers_G5(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := m.Fetch(ctx, entities.Value{AWSSecret: "denied"})
-	require.EqualError(t, err, "cannot be read: AWS says AccessDeniedException")
+	require.EqualError(t, err, "cannot be read: AWS error AccessDeniedException")
 	require.Contains(t, <-asked, "/eu-west-1/secretsmanager/")
 	raw, err := m.Fetch(ctx, entities.Value{AWSSecret: "arn:aws:secretsmanager:us-east-1:1:secret:db"})
 	require.NoError(t, err)

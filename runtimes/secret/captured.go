@@ -28,7 +28,7 @@ func (i inChannel) Resolve(ctx context.Context, v entities.Value) (string, error
 	}
 	worker, _ := i.from.(*Worker)
 	if worker == nil || worker.Captured == nil {
-		return "", fmt.Errorf("%s, and this worker has nothing that was captured", v.Reference())
+		return "", fmt.Errorf("%s, but this worker has no captured values", v.Reference())
 	}
 	all, err := worker.Captured(ctx, i.application, i.channel, v.Captured)
 	if err != nil {
@@ -36,7 +36,7 @@ func (i inChannel) Resolve(ctx context.Context, v entities.Value) (string, error
 	}
 	text, ok := all[v.Key]
 	if !ok {
-		return "", fmt.Errorf("%s, which was not captured", v.Reference())
+		return "", fmt.Errorf("%s, which has not been captured", v.Reference())
 	}
 	return text, nil
 }

@@ -58,13 +58,13 @@ func (w *Worker) Resolve(ctx context.Context, v entities.Value) (string, error) 
 		return w.Environment.Resolve(ctx, v)
 	}
 	if strings.Contains(v.Namespace+v.KubernetesSecret, "/") {
-		return "", fmt.Errorf("%s, which is nothing that a cluster has", v.Reference())
+		return "", fmt.Errorf("%s, which is not a valid name in a cluster", v.Reference())
 	}
 	if name := nameOf(v); !w.Elsewhere.allows(name) {
-		return "", fmt.Errorf("%s, which this worker lets nobody have; start it with --allow-secret %s if it should", v.Reference(), name)
+		return "", fmt.Errorf("%s, which this worker does not allow; to allow it, start the worker with --allow-secret %s", v.Reference(), name)
 	}
 	if from == nil {
-		return "", fmt.Errorf("%s, which this worker cannot ask for", v.Reference())
+		return "", fmt.Errorf("%s, which this worker cannot read", v.Reference())
 	}
 	return w.lately(ctx, from, v)
 }
@@ -109,7 +109,7 @@ func (w *Worker) lately(ctx context.Context, from Store, v entities.Value) (stri
 func fieldOf(raw []byte, key string) (string, error) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
-		return "", errors.New("is no JSON object, so it has no key")
+		return "", errors.New("is not a JSON object, so it has no keys")
 	}
 	field, ok := fields[key]
 	if !ok {
@@ -142,7 +142,7 @@ func ParseElsewhere(list ...string) (Elsewhere, error) {
 			all = append(all, pattern)
 			continue
 		}
-		return nil, fmt.Errorf("%q is none of kubernetes:NAMESPACE/NAME, kubernetes:CONTEXT/NAMESPACE/NAME, aws:NAME, aws:REGION:NAME and aws:ARN, with or without * behind it", pattern)
+		return nil, fmt.Errorf("invalid pattern %q; expected kubernetes:NAMESPACE/NAME, kubernetes:CONTEXT/NAMESPACE/NAME, aws:NAME, aws:REGION:NAME or aws:ARN, optionally with * at the end", pattern)
 	}
 	return all, nil
 }

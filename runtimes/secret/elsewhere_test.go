@@ -68,7 +68,7 @@ func TestOnlyWhatIsAllowedIsReadElsewhere_G5(t *testing.T) {
 			require.Equal(t, "hunter2", text)
 			continue
 		}
-		require.ErrorContains(t, err, "TOKEN is to come from "+row.ref.Reference(), row)
+		require.ErrorContains(t, err, "TOKEN cannot be resolved from "+row.ref.Reference(), row)
 		require.NotContains(t, err.Error(), "hunter2")
 	}
 	for _, wrong := range []string{"shop/db", "kubernetes:db", "kubernetes:", "kubernetes:*", "kubernetes:/db", "aws:", "aws:a*b", "vault:x"} {
@@ -76,7 +76,7 @@ func TestOnlyWhatIsAllowedIsReadElsewhere_G5(t *testing.T) {
 		require.Error(t, err, wrong)
 	}
 	_, err := secret.Resolve(t.Context(), secret.Environment{}, "TOKEN", inAWS("shop/db", ""))
-	require.ErrorContains(t, err, "this worker reads its environment only")
+	require.ErrorContains(t, err, "this worker reads only its environment")
 }
 
 // A field is taken out of a JSON object; what is wrong is said without it. What was fetched a moment ago is not fetched again.
@@ -101,8 +101,8 @@ func TestFieldOfASecret_G5(t *testing.T) {
 	require.EqualError(t, err, "{awsSecret: db, key: user}, which has no such key")
 	from.value = "hunter2"
 	_, err = resolve("other")
-	require.EqualError(t, err, "{awsSecret: db, key: other}, which is no JSON object, so it has no key")
-	from.err = errors.New("is not there")
+	require.EqualError(t, err, "{awsSecret: db, key: other}, which is not a JSON object, so it has no keys")
+	from.err = errors.New("does not exist")
 	_, err = resolve("gone")
-	require.EqualError(t, err, "{awsSecret: db, key: gone}, which is not there")
+	require.EqualError(t, err, "{awsSecret: db, key: gone}, which does not exist")
 }

@@ -22,12 +22,12 @@ type Clusters struct {
 func (c Clusters) Fetch(ctx context.Context, v entities.Value) ([]byte, error) {
 	client, err := c.Client(ctx, entities.RuntimeDefinition{Kubernetes: &entities.KubernetesRuntime{Context: v.Context}})
 	if err != nil {
-		return nil, fmt.Errorf("cannot be asked for: %w", err)
+		return nil, fmt.Errorf("cannot be requested: %w", err)
 	}
 	s, err := client.Secrets(v.Namespace).Get(ctx, v.KubernetesSecret, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, errors.New("is not there")
+		return nil, errors.New("does not exist")
 	case apierrors.IsForbidden(err):
 		return nil, errors.New("this worker's account in the cluster may not read")
 	case err != nil:

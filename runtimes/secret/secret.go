@@ -18,7 +18,7 @@ import (
 // Source resolves references. Safe for concurrent use.
 type Source interface {
 	// Resolve returns the value of a reference; a literal is its own value. An error names the missing source in words that follow
-	// "… is to come from", and contains no secret.
+	// "… cannot be resolved from", and contains no secret.
 	Resolve(ctx context.Context, v entities.Value) (string, error)
 }
 
@@ -32,7 +32,7 @@ func Resolve(ctx context.Context, from Source, what string, v entities.Value) (s
 	}
 	text, err := from.Resolve(ctx, v)
 	if err != nil {
-		return "", fmt.Errorf("%s is to come from %w", what, err)
+		return "", fmt.Errorf("%s cannot be resolved from %w", what, err)
 	}
 	return text, nil
 }
@@ -57,7 +57,7 @@ func ParseAllowed(list ...string) ([]string, error) {
 		switch {
 		case name == "":
 		case !patternRE.MatchString(name):
-			return nil, fmt.Errorf("%q is no name of an environment variable, nor the beginning of one with * behind it", name)
+			return nil, fmt.Errorf("invalid name %q; expected the name of an environment variable, or a prefix with * at the end", name)
 		default:
 			all = append(all, name)
 		}
@@ -70,12 +70,12 @@ func (e Environment) Resolve(_ context.Context, v entities.Value) (string, error
 	name := v.WorkerEnv
 	switch {
 	case v.IsSecret() && name == "":
-		return "", fmt.Errorf("%s, and this worker reads its environment only", v.Reference())
+		return "", fmt.Errorf("%s, but this worker reads only its environment", v.Reference())
 	case name == "":
 		return v.Literal, nil
 	}
 	if !slices.ContainsFunc(e.Allowed, func(pattern string) bool { return allows(pattern, name) }) {
-		return "", fmt.Errorf("the worker's environment variable %s, which this worker lets nobody have; start it with --allow-env %s if it should", name, name)
+		return "", fmt.Errorf("the worker's environment variable %s, which this worker does not allow; to allow it, start the worker with --allow-env %s", name, name)
 	}
 	lookup := e.Lookup
 	if lookup == nil {
@@ -83,7 +83,7 @@ func (e Environment) Resolve(_ context.Context, v entities.Value) (string, error
 	}
 	text, ok := lookup(name)
 	if !ok {
-		return "", fmt.Errorf("the worker's environment variable %s, which is not set there", name)
+		return "", fmt.Errorf("the worker's environment variable %s, which is not set", name)
 	}
 	return text, nil
 }

@@ -14,21 +14,21 @@ import (
 func TestOnlyWhatIsAllowedIsRead_G5(t *testing.T) {
 	env := func(name string) (string, bool) { return "hunter2", name != "UNSET" }
 	for _, row := range []struct{ allowed, name, wrong string }{
-		{"", "DB_PASSWORD", "lets nobody have; start it with --allow-env DB_PASSWORD if it should"},
+		{"", "DB_PASSWORD", "does not allow; to allow it, start the worker with --allow-env DB_PASSWORD"},
 		{"DB_PASSWORD", "DB_PASSWORD", ""},
-		{"DB_PASSWORD", "DB_PASSWORD_OLD", "lets nobody have"},
+		{"DB_PASSWORD", "DB_PASSWORD_OLD", "does not allow"},
 		{"OTHER, DB_*", "DB_PASSWORD", ""},
 		{"*", "DB_PASSWORD", ""},
-		{"*", "TEMPORAL_API_KEY", "lets nobody have"},
-		{"A*,T*,TEMPORAL*", "AWS_SECRET_ACCESS_KEY", "lets nobody have"},
-		{"TEMPORAL*", "TEMPORAL_API_KEY", "lets nobody have"},
+		{"*", "TEMPORAL_API_KEY", "does not allow"},
+		{"A*,T*,TEMPORAL*", "AWS_SECRET_ACCESS_KEY", "does not allow"},
+		{"TEMPORAL*", "TEMPORAL_API_KEY", "does not allow"},
 		{"TEMPORAL_*", "TEMPORAL_API_KEY", ""},
 		{"AWS_SECRET_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY", ""},
-		{"*", "KUBECONFIG", "lets nobody have"},
-		{"*", "CONVERGE_STORE_KEY", "lets nobody have"},
-		{"*", "SOPS_AGE_KEY", "lets nobody have"},
-		{"SOPS*", "SOPS_AGE_KEY_FILE", "lets nobody have"},
-		{"*", "UNSET", "which is not set there"},
+		{"*", "KUBECONFIG", "does not allow"},
+		{"*", "CONVERGE_STORE_KEY", "does not allow"},
+		{"*", "SOPS_AGE_KEY", "does not allow"},
+		{"SOPS*", "SOPS_AGE_KEY_FILE", "does not allow"},
+		{"*", "UNSET", "which is not set"},
 	} {
 		allowed, err := secret.ParseAllowed(row.allowed)
 		require.NoError(t, err)
@@ -38,7 +38,7 @@ func TestOnlyWhatIsAllowedIsRead_G5(t *testing.T) {
 			require.Equal(t, "hunter2", text)
 			continue
 		}
-		require.ErrorContains(t, err, "TOKEN is to come from the worker's environment variable "+row.name)
+		require.ErrorContains(t, err, "TOKEN cannot be resolved from the worker's environment variable "+row.name)
 		require.ErrorContains(t, err, row.wrong)
 		require.NotContains(t, err.Error(), "hunter2")
 	}
@@ -47,5 +47,5 @@ func TestOnlyWhatIsAllowedIsRead_G5(t *testing.T) {
 		require.Error(t, err, wrong)
 	}
 	_, err := secret.Resolve(t.Context(), nil, "TOKEN", entities.Value{WorkerEnv: "PATH"})
-	require.ErrorContains(t, err, "lets nobody have", "without a source")
+	require.ErrorContains(t, err, "does not allow", "without a source")
 }

@@ -38,8 +38,8 @@ releaseChannels: [{name: prod, runtimes: [{name: none}]}]
 	for _, more := range [][]string{nil, {"--subnet", "subnet-1", "--subnet", "subnet-2", "--public-ip"}} {
 		out, code := d.Converge(append([]string{"acceptance", "ecs", "--cluster", "test", "--region", "us-east-1", "--image", "shop/web", "--timeout", "3m"}, more...)...)
 		require.Zero(t, code, out)
-		require.Contains(t, out, "ok    a broken version is found out and taken back")
-		require.Contains(t, out, "all of it holds")
+		require.Contains(t, out, "ok    a broken version is rolled back")
+		require.Contains(t, out, "all steps passed")
 		left, err := client.ListServices(t.Context(), &ecs.ListServicesInput{Cluster: aws.String("test")})
 		require.NoError(t, err)
 		require.Empty(t, left.ServiceArns)

@@ -46,7 +46,7 @@ func TestConfigurationFromAClusterDeploysNothing_A11(t *testing.T) {
 	require.Zero(t, code, out)
 	text, err := os.ReadFile(filepath.Join(dir, "converge.yaml"))
 	require.NoError(t, err)
-	require.Contains(t, string(text), "# Left out: blue is rolled by the deployment controller EXTERNAL\n")
+	require.Contains(t, string(text), "# Omitted: blue is rolled by the deployment controller EXTERNAL\n")
 	require.Contains(t, out, "with 2 of the cluster's 3 services")
 	_, code = d.Converge("init", dir, "--from", "ecs", "--cluster", "prod", "--region", "us-east-1")
 	require.Equal(t, 1, code, "nothing is overwritten")

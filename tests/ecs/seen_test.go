@@ -85,7 +85,7 @@ func TestDeploymentByHandIsSeen(t *testing.T) {
 	require.NoError(t, err)
 	_, err = w.ecs.UpdateService(t.Context(), &ecs.UpdateServiceInput{Cluster: aws.String("production"), Service: aws.String("web-production"), TaskDefinition: aws.String("web:3")})
 	require.NoError(t, err)
-	w.reads("production", "web-production at another version: it runs web:3, which somebody else registered and deployed at 09:", "version unknown 2/2")
+	w.reads("production", "web-production at another version: it runs web:3, which another owner registered and deployed at 09:", "version unknown 2/2")
 }
 
 func TestServiceDeletedByHandIsSeen(t *testing.T) {
@@ -94,8 +94,8 @@ func TestServiceDeletedByHandIsSeen(t *testing.T) {
 	w := newWorldOf(t, strings.Replace(configuration, "progressDeadline: 6s", "progressDeadline: 6s\ndrift: observe", 1), ecsfake.Options{Timing: ecsfake.Timing{Deactivate: slow}})
 	_, err := w.ecs.DeleteService(t.Context(), &ecs.DeleteServiceInput{Cluster: aws.String("staging"), Service: aws.String("web-staging"), Force: aws.Bool(true)})
 	require.NoError(t, err)
-	w.reads("staging", "it had converged and is now unhealthy or drifted", "somebody deletes it (DRAINING); it can be made again once its tasks have ended")
-	w.reads("staging", "web-staging not running: there is no such service on the cluster staging: it was not created yet, or somebody deleted it")
+	w.reads("staging", "it had converged and is now unhealthy or drifted", "it is being deleted (DRAINING); it can be created again after its tasks end")
+	w.reads("staging", "web-staging not running: the service does not exist on the cluster staging: it was not created yet, or was deleted")
 }
 
 // What drains is waited for, and that is said; then it is there again.
@@ -104,7 +104,7 @@ func TestServiceInDrainingIsWaitedFor(t *testing.T) {
 	w := newWorldOf(t, configuration, ecsfake.Options{Timing: ecsfake.Timing{Deactivate: 5 * time.Minute}})
 	_, err := w.ecs.DeleteService(t.Context(), &ecs.DeleteServiceInput{Cluster: aws.String("staging"), Service: aws.String("web-staging"), Force: aws.Bool(true)})
 	require.NoError(t, err)
-	w.reads("staging", "applying v1", "somebody deletes it (DRAINING)")
+	w.reads("staging", "applying v1", "it is being deleted (DRAINING)")
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 }
 
@@ -116,7 +116,7 @@ func TestThrottledAccountIsSeenAndFailsNothing(t *testing.T) {
 	w := newWorld(t)
 	mend := w.aws.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"UpdateService"}})
 	w.Release("web", "v2")
-	w.reads("staging", "moving to v2", "the apply cannot begin: apply v2 to "+w.App+"/web in staging: AWS allows no more service writes in this account and region at present; it is tried again when it does")
+	w.reads("staging", "moving to v2", "the apply cannot begin: apply v2 to "+w.App+"/web in staging: AWS currently throttles service writes in this account and region; the call is retried later")
 	tries := w.aws.Calls()["UpdateService"]
 	w.AwaitThat("web", "tried again, which is later than the deadline", func(protocol.Status) bool { return w.aws.Calls()["UpdateService"] > tries })
 	require.Equal(t, "staging CONVERGING v2, production WAITING_PRECONDITIONS v1", stage.Channels(w.Status("web")))
@@ -127,7 +127,7 @@ func TestThrottledAccountIsSeenAndFailsNothing(t *testing.T) {
 	w.Release("web", "v3")
 	w.reads("staging", "moving to v3", "is being deployed: 0 of 2 tasks run")
 	mend = w.aws.Break(ecsfake.Fault{Kind: ecsfake.Throttled, Operations: []string{"DescribeServices"}})
-	w.reads("staging", "what runs is unknown", "throttled: observe "+w.App+"/web in staging: AWS allows no more service reads in this account and region at present")
+	w.reads("staging", "the running version is unknown", "throttled: observe "+w.App+"/web in staging: AWS currently throttles service reads in this account and region at present")
 	began := time.Now()
 	w.AwaitThat("web", "more than the deadline", func(s protocol.Status) bool {
 		require.NotContains(t, stage.Channels(s), "ROLL")
@@ -146,7 +146,7 @@ func TestBakeTimeIsSeen(t *testing.T) {
 		"deploymentConfiguration: {deploymentCircuitBreaker: {enable: true, rollback: true}}",
 		"deploymentConfiguration: {strategy: BLUE_GREEN, bakeTimeInMinutes: 10, alarms: {alarmNames: [errors], enable: true, rollback: true}}", 1), ecsfake.Options{})
 	w.Release("web", "v2")
-	w.reads("staging", "ServiceDeployment/web-staging BAKE_TIME, 100%", "BLUE_GREEN, stage BAKE_TIME: it gets the production traffic and is watched; what ran before still runs, for 10 minutes, until about 09:")
+	w.reads("staging", "ServiceDeployment/web-staging BAKE_TIME, 100%", "BLUE_GREEN, stage BAKE_TIME: it gets the production traffic and is monitored; the previous version still runs, for 10 minutes, until about 09:")
 	require.Equal(t, "staging CONVERGING v2, production WAITING_PRECONDITIONS v1", stage.Channels(w.Status("web")), "not before the bake time is over")
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 

@@ -49,13 +49,13 @@ initialVersion: v1
 	}
 	out, code := accept()
 	require.Zero(t, code, out)
-	require.Contains(t, out, "ok    a broken version is found out and taken back")
-	require.Contains(t, out, "all of it holds")
+	require.Contains(t, out, "ok    a broken version is rolled back")
+	require.Contains(t, out, "all steps passed")
 	empty()
 
 	out, code = accept("--broken", "v3") // which can be pulled
 	require.Equal(t, 2, code, out)
-	require.Contains(t, out, "FAIL  a broken version is found out and taken back: exit status 0, expected 2")
-	require.Contains(t, out, "ok    nothing of it is left")
+	require.Contains(t, out, "FAIL  a broken version is rolled back: exit status 0, expected 2")
+	require.Contains(t, out, "ok    the service is deleted")
 	empty()
 }

@@ -114,7 +114,7 @@ func TestKubernetesDrainAndTurnUp_A16_D23(t *testing.T) {
 		require.NoError(t, w.Update(protocol.RuntimeID(runtime), verb, protocol.DrainRequest{Act: protocol.Act{By: "carol", Reason: "new nodes"}}, &protocol.Answer{}))
 	}
 	act(protocol.Drain)
-	gone := runtime + " is drained by carol: new nodes: gone until: converge turnup " + runtime
+	gone := runtime + " is drained by carol: new nodes: removed until: converge turnup " + runtime
 	w.AwaitThat("web", gone, func(s protocol.Status) bool {
 		return slices.ContainsFunc(s.Channels[0].Instances, func(i protocol.InstanceStatus) bool { return i.Reason == gone })
 	})

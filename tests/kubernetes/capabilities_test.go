@@ -61,7 +61,7 @@ func TestCapabilitiesAreCapturedOnKubernetes_H6(t *testing.T) {
 	require.NoError(t, os.WriteFile(nowhere, []byte(`{apiVersion: v1, kind: Config, current-context: a, clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: a, context: {cluster: a, user: a}}], users: [{name: a, user: {}}]}`), 0o600))
 	w.edit(configFile, `kubeconfig: "`+w.cluster.Kubeconfig+`", context: `+w.cluster.Name, `kubeconfig: "`+nowhere+`", context: a`)
 	said := lock(1, "--update", "--runtime", w.App+"-production")
-	require.Contains(t, said, "runtime "+w.App+"-production: the cluster cannot be asked: ")
+	require.Contains(t, said, "runtime "+w.App+"-production: the cluster cannot be queried: ")
 	require.Contains(t, said, "127.0.0.1:1")
 	require.Equal(t, text, w.read("converge.lock"), "nothing is written")
 }

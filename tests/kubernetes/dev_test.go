@@ -100,7 +100,7 @@ func TestKubernetesFromTheReadme_A11(t *testing.T) {
 	out, code = d.Converge("release", "shop/web", "v4", "-p", "staging:image=registry.shop.dev/web:crash", "--wait")
 	require.Equal(t, 2, code, out)
 	require.Contains(t, out, "CrashLoopBackOff web-")
-	require.Contains(t, out, "production held by that")
+	require.Contains(t, out, "production blocked by that")
 	d.Stop()
-	require.Contains(t, d.Said(), "keeps running")
+	require.Contains(t, d.Said(), "keep running")
 }

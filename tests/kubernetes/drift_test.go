@@ -127,7 +127,7 @@ func TestKubernetesAdopts_D11(t *testing.T) {
 	require.NoError(t, err)
 	w.Publish()
 	s := w.AwaitThat("web", "the refusal", func(s protocol.Status) bool { return channelOf(s, "staging").Status == "FAILED" })
-	require.Contains(t, reasons(s, "staging"), "it is there already, and not ours (written by somebody)")
+	require.Contains(t, reasons(s, "staging"), "it already exists, and does not belong to this instance (written by somebody)")
 	_, err = w.cluster.Client.AppsV1().Deployments(w.staging).Get(t.Context(), "web", metav1.GetOptions{})
 	require.Error(t, err, "nothing is half done")
 

@@ -37,7 +37,7 @@ func TestMovedInstallationIsNotAppliedOver(t *testing.T) {
 	old.StartWorker()
 	old.Release("web", "v3")
 	old.AwaitThat("web", "a refusal in staging", func(s protocol.Status) bool {
-		return refusedBy(channelOf(s, "staging"), "refused, since v2 came later, from where the installation was moved to (epoch 2, here it is 1)")
+		return refusedBy(channelOf(s, "staging"), "refused: v2 is newer, from the moved installation (epoch 2; here it is 1)")
 	})
 	after := moved.deployment(old.production, "web")
 	require.Equal(t, before.Generation, after.Generation)
@@ -57,7 +57,7 @@ func TestWhatStandsInTheClusterIsNotAppliedOver(t *testing.T) {
 	w.fence(inventory, strings.NewReplacer(`"sequence":1`, `"sequence":9`, `"fullVersion":"v1"`, `"fullVersion":"v8"`).Replace(inventory.Annotations["converge/fence"]))
 	w.Release("web", "v2")
 	w.AwaitThat("web", "a refusal in staging", func(s protocol.Status) bool {
-		return refusedBy(channelOf(s, "staging"), "refused, since v8 came later (9), from a run that is not known here (2)")
+		return refusedBy(channelOf(s, "staging"), "refused: v8 is newer (9), from a run that is unknown here (2)")
 	})
 	require.Equal(t, "v1", w.deployment(w.staging, "web").Annotations["converge/version"])
 	w.Act("web", protocol.Retry, `{"by":"alice","version":"v2"}`)

@@ -68,7 +68,7 @@ func TestKubernetesRefusalsAreExplained_A13_A23_D18(t *testing.T) {
 				require.NoError(t, c.Client.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}))
 			},
 			object:   "{apiVersion: v1, kind: ConfigMap, metadata: {name: web}}",
-			says:     []string{"because it is being terminated", "has to be gone, and made again, first"},
+			says:     []string{"because it is being terminated", "wait until it is gone, then create it again"},
 			attempts: 3,
 		},
 		"no such kind": {

@@ -104,9 +104,9 @@ func TestDeletionIsPlannedOnKubernetes_A24_H5(t *testing.T) {
 	}
 	before := w.named(w.production)
 	text := run(0, "delete", w.App+"/web", "production", "--dry-run")
-	require.True(t, strings.HasPrefix(text, "shop/web, to be taken down\n production v1  "), text)
+	require.True(t, strings.HasPrefix(text, "shop/web, to be deleted\n production v1  "), text)
 	require.Contains(t, text, "  - Deployment/web\n")
-	require.Contains(t, text, "  o PersistentVolumeClaim/data  claims are kept unless the service says removeClaims: true\n")
+	require.Contains(t, text, "  o PersistentVolumeClaim/data  claims are kept unless the service sets removeClaims: true\n")
 	require.Contains(t, text, "  o ConfigMap/ledger            converge/keep: true\n")
 	require.Contains(t, text, " removed, 2 left in place\n")
 	plan := planned("delete", w.App+"/web", "production", "--dry-run")
@@ -120,7 +120,7 @@ func TestDeletionIsPlannedOnKubernetes_A24_H5(t *testing.T) {
 	require.ElementsMatch(t, stays, w.named(w.production), "what was said goes, and no more")
 
 	whole := run(1, "delete", w.App+"/web", "--dry-run") // it is still declared
-	require.Contains(t, whole, " refused at present: shop/web is still declared")
+	require.Contains(t, whole, " currently refused: shop/web is still declared")
 	require.Contains(t, whole, " staging v1  ")
 
 	w.pattern(configFile, `(?s)- name: production\n  runtimes.*?(?:\n---)`, "---")
@@ -128,5 +128,5 @@ func TestDeletionIsPlannedOnKubernetes_A24_H5(t *testing.T) {
 	w.pattern(configFile, `- name: staging\n`, "- name: preview\n")
 	declared := planned("plan", w.Dir, "--store", w.Store)
 	require.ElementsMatch(t, w.named(w.staging), append(listed(declared, "remove"), listed(declared, "keep")...))
-	require.Contains(t, run(0, "plan", w.Dir, "--store", w.Store), "shop/web, taken down as declared (not published)\n staging v1  ")
+	require.Contains(t, run(0, "plan", w.Dir, "--store", w.Store), "shop/web, deleted as declared (not published)\n staging v1  ")
 }

@@ -88,7 +88,7 @@ func TestCommandGetsASecretOfTheCluster_G5(t *testing.T) {
 	s := w.AwaitThat("web", "a failure", func(s protocol.Status) bool { return s.Channels[0].Status == "FAILED" })
 	shown, err := json.Marshal(s)
 	require.NoError(t, err)
-	require.Contains(t, string(shown), "which this worker lets nobody have; start it with --allow-secret kubernetes:"+c.Name+"/"+namespace+"/admin if it should")
+	require.Contains(t, string(shown), "which this worker does not allow; to allow it, start the worker with --allow-secret kubernetes:"+c.Name+"/"+namespace+"/admin")
 	events, err := json.Marshal(w.History(w.ID("web")))
 	require.NoError(t, err)
 	require.NotContains(t, string(events)+string(shown), "hunter-")

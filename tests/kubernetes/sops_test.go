@@ -211,7 +211,7 @@ func TestChangedEncryptedSecretIsNotApplied_G5(t *testing.T) {
 	s.encrypts("secret.yaml", "tier: back", "tier: front")
 	s.shows("apply", s.Dir, "--store", s.Store)
 	s.AwaitThat("web", "a refusal", func(st protocol.Status) bool {
-		return strings.Contains(fmt.Sprint(st.Journal)+reasons(st, "production"), "its MAC does not hold: something in the file was changed after it was encrypted")
+		return strings.Contains(fmt.Sprint(st.Journal)+reasons(st, "production"), "its MAC does not match: the file was changed after it was encrypted")
 	})
 	require.Equal(t, "back", s.secret().Labels["tier"])
 

@@ -19,7 +19,7 @@ func cancel(w *stage.World, id string, refused func() []entities.Refusal, instea
 	require.NoError(w.T, w.Client.CancelWorkflow(w.T.Context(), id, ""))
 	require.Eventually(w.T, func() bool { return len(refused()) == 1 }, stage.Patience, 20*time.Millisecond)
 	require.Equal(w.T, "request-cancel", refused()[0].Verb)
-	require.Equal(w.T, "a workflow of Converge is not cancelled; instead: "+instead, refused()[0].Reason)
+	require.Equal(w.T, "a workflow of Converge cannot be cancelled; instead: "+instead, refused()[0].Reason)
 }
 
 // running requires that a workflow runs on, in the same run.
@@ -51,7 +51,7 @@ func TestCancelledServiceGoesOn_F1(t *testing.T) {
 	require.NoError(t, w.Fake.Await(t.Context(), staging.Applying))
 	run := runOf(w, w.ID("web"))
 	cancel(w, w.ID("web"), func() []entities.Refusal { return w.Status("web").Refused },
-		"to take the service down, converge delete "+w.App+"/web, or: to stop changes, converge pause "+w.App+"/web")
+		"to delete the service, converge delete "+w.App+"/web, or: to stop changes, converge pause "+w.App+"/web")
 	letGo()
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	require.Equal(t, 1, staging.Applies(), "the apply that ran was left to end")

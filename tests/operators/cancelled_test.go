@@ -29,7 +29,7 @@ func hanging(t *testing.T) commanded {
 func (c commanded) asked() {
 	c.T.Helper()
 	c.AwaitThat("web", "asked to end", func(s protocol.Status) bool {
-		return len(s.Channels[0].Reasons) > 0 && s.Channels[0].Reasons[0].Text == "the apply of v2 is asked to end"
+		return len(s.Channels[0].Reasons) > 0 && s.Channels[0].Reasons[0].Text == "the apply of v2 is being ended"
 	})
 }
 
@@ -42,12 +42,12 @@ func TestTerminatedCommandEndsAtOnce_A18_I2(t *testing.T) {
 	c.StartWorker()
 	c.Release("web", "v2")
 	c.awaitApplies(before + 1)
-	require.Equal(t, "v2 cancelled in production; asked to end: the apply in production. the apply of v2 is to end in production",
+	require.Equal(t, "v2 cancelled in production; end requested: the apply in production. the apply of v2 is being ended in production",
 		c.Act("web", protocol.Cancel, `{"version":"v2","by":"bob","reason":"wrong build"}`))
 	c.asked()
 	require.Contains(t, c.Act("web", protocol.Cancel, `{"version":"v2","by":"bob","terminate":true}`), "v2: ended at once: the apply in production")
 	s := c.Await("web", "production CANCELLED v2")
-	require.Contains(t, s.Channels[0].Reasons[0].Text, "v2 was cancelled by bob: wrong build, before it had succeeded here")
+	require.Contains(t, s.Channels[0].Reasons[0].Text, "v2 was cancelled by bob: wrong build, before it succeeded here")
 	require.Len(t, c.applies(), before+1, "nothing of it was applied again")
 	c.letGo()
 	c.Release("web", "v3")
@@ -69,7 +69,7 @@ func TestCancelledApplyOfAKilledWorkerIsNotBegunAnew_A18_I2(t *testing.T) {
 	c.StartWorker()
 	c.Await("web", "production CANCELLED v2")
 	require.Len(t, c.applies(), before+1, "nobody began it anew")
-	require.Contains(t, c.Act("web", protocol.Rollback, `{"by":"bob"}`), "v2 goes back in production to v1")
+	require.Contains(t, c.Act("web", protocol.Rollback, `{"by":"bob"}`), "v2 is rolled back in production to v1")
 	c.letGo()
 	c.Await("web", "production ROLLED_BACK v1")
 }

@@ -38,7 +38,7 @@ func TestResetWithoutCheckpointsIsNotAppliedBackwards_F2(t *testing.T) {
 	require.NoError(t, err)
 	w.StartWorker()
 	s := w.AwaitThat("web", "a refusal in staging", func(s protocol.Status) bool {
-		return strings.Contains(reasons(s), "refused, since v3 was claimed for it later (3)")
+		return strings.Contains(reasons(s), "refused: a run that is unknown here claimed v3 later (3")
 	})
 	require.Equal(t, applied, w.Fake.Applies(), "nothing was applied")
 	require.Contains(t, reasons(s), "converge retry "+w.App+"/web v2 --channel staging")

@@ -133,7 +133,7 @@ func TestEndedServiceIsManagedAgain_F1(t *testing.T) {
 				return stage.Channels(s) == "staging CONVERGED v2, production PAUSED v1"
 			})
 			require.True(t, hasApproval(s, "carol"))
-			require.Contains(t, journal(s), "goes on from its checkpoint: "+how.why)
+			require.Contains(t, journal(s), "continues from its checkpoint: "+how.why)
 			require.NoError(t, w.Fake.Await(t.Context(), func() bool { return staging.Version() == "v2" }))
 			require.Equal(t, applies+1, staging.Applies(), "the drift was repaired, nothing else applied")
 			require.Equal(t, 1, w.Fake.At(w.App, "web", "production").Applies())
@@ -170,7 +170,7 @@ func TestFailedServiceIsManagedAgain_F1(t *testing.T) {
 	w.StartWorker()
 	managedAgain(w, id, run, since)
 	s := w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
-	require.Contains(t, journal(s), "goes on from its checkpoint: its workflow ended: failed")
+	require.Contains(t, journal(s), "continues from its checkpoint: its workflow ended: failed")
 }
 
 // fail answers the next task of a workflow, in place of a worker, with that the workflow has failed.

@@ -117,7 +117,7 @@ func TestExportedInstallationStaysEnded_F4(t *testing.T) {
 	awaitEnded(old, old.ID("web"))
 	awaitEnded(old, protocol.ApplicationID(old.App))
 
-	require.Contains(t, cli(old, "status"), "to go on elsewhere; nothing is looked after here any more")
+	require.Contains(t, cli(old, "status"), "to continue elsewhere; nothing is managed here any more")
 
 	old.StopWorker() // the archive was lost: it goes on where it was
 	since := time.Now()
@@ -148,7 +148,7 @@ func TestRestoreFromBackup_F4(t *testing.T) {
 	w.App, w.Dir, w.Fake = old.App, old.Dir, old.Fake
 	said, err := run(bin, w, "admin", "import", "--store", w.Store, archive)
 	require.Error(t, err)
-	require.Contains(t, said, "this is a backup of an installation that may still go on")
+	require.Contains(t, said, "this is a backup of an installation that may still run")
 	require.NoError(t, os.RemoveAll(old.Store))
 	since := time.Now()
 	said, err = run(bin, w, "admin", "import", "--restore", "--store", w.Store, archive)
@@ -159,7 +159,7 @@ func TestRestoreFromBackup_F4(t *testing.T) {
 	require.Contains(t, journal(s)+reasons(s), "restored from the backup of")
 	require.Equal(t, "v2", w.Fake.At(w.App, "web", "production").Version(), "nothing was taken back")
 	w.Release("web", "v3")
-	require.Equal(t, "everything goes on\n", cli(w, "resume", "--all", "--yes"))
+	require.Equal(t, "everything is resumed\n", cli(w, "resume", "--all", "--yes"))
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
 }
 
@@ -179,7 +179,7 @@ func TestRestoreOfTheStore_F4(t *testing.T) {
 	since := time.Now()
 	said, err := run(bin, w, "admin", "import", "--restore", "--store", w.Store, archive)
 	require.NoError(t, err, said)
-	require.Contains(t, said, "go on with what they know")
+	require.Contains(t, said, "continue with their own state")
 	require.Equal(t, "staging CONVERGED v2, production CONVERGED v2", shortly(w))
 	w.Release("web", "v3")
 	w.Await("web", "staging CONVERGED v3, production CONVERGED v3")
@@ -198,7 +198,7 @@ func TestLostStoreWithoutABackup_F4(t *testing.T) {
 	w.StopWorker()
 	w.Lose()
 	_, err = worker.Start(t.Context(), w.Client, worker.Options{Store: w.Store})
-	require.ErrorContains(t, err, "whose store "+w.Store+" has lost what it had: nothing was started")
+	require.ErrorContains(t, err, "whose store "+w.Store+" has lost its data: nothing was started")
 	require.ErrorContains(t, err, "converge worker --take-over, converge apply for each application, and converge release of what runs")
 	production := w.Fake.At(w.App, "web", "production")
 	moves := production.Moves()
@@ -248,7 +248,7 @@ func TestPauseOfEverything_A16(t *testing.T) {
 	w.Publish()
 	w.Release("web", "v1")
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
-	require.Equal(t, "everything is paused; an apply in flight is left to finish\n", cli(w, "pause", "--all", "--yes", "--reason", "incident 12"))
+	require.Equal(t, "everything is paused; applies in flight will finish\n", cli(w, "pause", "--all", "--yes", "--reason", "incident 12"))
 	s := w.Await("web", "staging PAUSED v1, production PAUSED v1")
 	require.Contains(t, reasons(s)+journal(s), "installation paused by")
 	run, since := runOf(w, protocol.InstallationID()), time.Now()
@@ -258,7 +258,7 @@ func TestPauseOfEverything_A16(t *testing.T) {
 	w.Await("api", "staging PAUSED, production PAUSED")
 	require.Contains(t, cli(w, "explain", w.App+"/web"), "converge resume --all")
 	w.Act("web", protocol.Release, `{"by":"ci","version":"v2"}`)
-	require.Equal(t, "everything goes on\n", cli(w, "resume", "--all", "--yes"))
+	require.Equal(t, "everything is resumed\n", cli(w, "resume", "--all", "--yes"))
 	w.Await("web", "staging CONVERGED v2, production CONVERGED v2")
 	w.Await("api", "staging CONVERGED v1, production CONVERGED v1")
 }

@@ -136,6 +136,6 @@ func TestJointReleaseNeedsAllServicesAndTheStore_B8(t *testing.T) {
 	require.Contains(t, cli(w, "status", w.App+"@autumn"), "RELEASE autumn api v1: staging succeeded, production succeeded\nRELEASE autumn web v1: ")
 	require.Contains(t, cli(w, "release", w.App, "web=v2", "api=v2", "--wait"), "api v2 converged in staging, production.\nweb v2 converged in staging, production.\n")
 	ends[0].do(w, w.ID("api"))
-	require.ErrorContains(t, release("winter"), "release winter is refused whole: api: nobody looks after it")
+	require.ErrorContains(t, release("winter"), "release winter is refused: api: it is not managed")
 	require.Len(t, w.Status("web").Releases, 2)
 }

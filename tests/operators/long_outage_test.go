@@ -95,7 +95,7 @@ func TestLongStoreOutage_F5_F6(t *testing.T) {
 	after("supervised")
 	require.Greater(t, leaseOf(w), before)
 	s = w.Await("web", "staging CONVERGED v4, production CONVERGED v4")
-	require.Contains(t, journal(s), "goes on from its checkpoint")
+	require.Contains(t, journal(s), "continues from its checkpoint")
 	applied := appliedTo(w, "web/production", "api/production")
 	require.True(t, slices.IsSorted(applied["web/production"]), "%v; v4 may overtake v3 in staging, never the other way round", applied)
 	require.Equal(t, []string{"v1", "v2", "v1"}, applied["api/production"])

@@ -91,7 +91,7 @@ func doctor(w *stage.World) (failing []string, code int) {
 	require.NoError(w.T, json.Unmarshal([]byte(out), &report))
 	for _, f := range report.Findings {
 		require.Equal(w.T, deployment.FailingWorkflow, f.Code)
-		require.Regexp(w.T, "^its workflow task fails again and again, stuck by a bug in (version|the worker) .+: .+", f.Why)
+		require.Regexp(w.T, "^its workflow task fails repeatedly, stuck by a bug in (version|the worker) .+: .+", f.Why)
 		require.Contains(w.T, f.Next, "read the worker's log")
 		failing = append(failing, f.What)
 	}
@@ -208,17 +208,17 @@ func TestPoisonedWorkflowHoldsUpNoOther_F1_F3_F5(t *testing.T) {
 	})
 	t.Logf("doctor named them after %s", time.Since(began).Round(time.Second))
 	out, _, _ := tried(w, "doctor")
-	require.Regexp(t, `(?m)^failing-workflow\s`+w.ID("newer")+`\sits workflow task fails again and again`, out)
+	require.Regexp(t, `(?m)^failing-workflow\s`+w.ID("newer")+`\sits workflow task fails repeatedly`, out)
 	out, said, code := tried(w, "status", w.App)
 	require.Equal(t, 1, code)
 	require.Regexp(t, `(?m)^well\sstaging\sCONVERGED`, out)
 	for _, id := range all[:3] {
-		require.Regexp(t, "no worker answers for "+id+": a worker failed at it.* stuck by a bug in the worker .+: (a mistake in the worker|.* is newer than this worker knows)", said)
+		require.Regexp(t, "no worker answers for "+id+": a worker failed on it.* stuck by a bug in the worker .+: (a mistake in the worker|.* is newer than this worker knows)", said)
 	}
 	require.Contains(t, said, "and 1 more")
 	_, said, code = tried(w, "explain", w.App+"/mended")
 	require.Equal(t, 1, code)
-	require.Contains(t, said, "a worker failed at it")
+	require.Contains(t, said, "a worker failed on it")
 	require.Equal(t, all, listed(w, savedQuery(t)))
 
 	for _, name := range []string{"ended", "newer"} {

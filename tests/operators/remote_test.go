@@ -51,7 +51,7 @@ func TestRemoteWorkerComesAndGoes_D17(t *testing.T) {
 	none := "no-worker: no worker polls runtime/" + w.App + "-rt"
 
 	w.Release("web", "v1")
-	awaitExplained(w, "edge: what runs is unknown (last seen nothing, target none), since")
+	awaitExplained(w, "edge: the running version is unknown (last seen nothing, target none), since")
 	awaitExplained(w, " - "+none+"; since")
 
 	stop := remote() // it comes
@@ -60,7 +60,7 @@ func TestRemoteWorkerComesAndGoes_D17(t *testing.T) {
 	w.Await("web", "edge CONVERGED v2")
 
 	stop() // it goes
-	awaitExplained(w, "edge: what runs is unknown (last seen v2, target v2), since")
+	awaitExplained(w, "edge: the running version is unknown (last seen v2, target v2), since")
 	require.Contains(t, w.Act("web", protocol.Rollback, `{"by":"bob","channel":"edge","reason":"errors"}`), "v1")
 	awaitExplained(w, " - "+none+"; v1 is applied once one does; since")
 	s := w.AwaitThat("web", "the rollback goes on", func(s protocol.Status) bool { return s.Channels[0].Status == "ROLLING_BACK" })

@@ -83,7 +83,7 @@ func TestResetServiceStaysWhereItWas_F1_F2(t *testing.T) {
 		require.NoError(t, err, "event %d", event)
 		since := time.Now()
 		s := w.AwaitThat("web", "the newest after a reset to event "+fmt.Sprint(event), func(s protocol.Status) bool {
-			return stage.Channels(s) == want && hasApproval(s, "alice") && strings.Contains(journal(s), "goes on from its checkpoint")
+			return stage.Channels(s) == want && hasApproval(s, "alice") && strings.Contains(journal(s), "continues from its checkpoint")
 		})
 		require.Len(t, approvalsOf(s, "v2"), 1)
 		require.Less(t, time.Since(since), aMinute)
@@ -116,7 +116,7 @@ func TestResetWithoutReapplyTakesNothingBack_F1_F2(t *testing.T) {
 		require.NoError(t, err, "event %d", event)
 		since := time.Now()
 		w.AwaitThat("web", "the newest after a reset to event "+fmt.Sprint(event), func(s protocol.Status) bool {
-			return stage.Channels(s) == "staging CONVERGED v2, production PAUSED v2" && strings.Contains(journal(s), "goes on from its checkpoint")
+			return stage.Channels(s) == "staging CONVERGED v2, production PAUSED v2" && strings.Contains(journal(s), "continues from its checkpoint")
 		})
 		require.Less(t, time.Since(since), aMinute)
 		require.Equal(t, run, runOf(w, id))

@@ -62,7 +62,7 @@ func TestRulesOfTheInstallation_F4(t *testing.T) {
 
 	said, err := setRules(w, fmt.Sprintf(installationRules, runtime), "carol")
 	require.NoError(t, err, said)
-	require.Contains(t, said, "rules 1 hold from now on")
+	require.Contains(t, said, "rules 1 are in force")
 	said, err = setRules(w, fmt.Sprintf(installationRules, runtime), "carol")
 	require.NoError(t, err, said)
 	require.Contains(t, said, "nothing changed")

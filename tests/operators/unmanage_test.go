@@ -96,7 +96,7 @@ func TestUnmanagedStaysDown(t *testing.T) {
 	cli(w, "manage", w.App+"/web")
 	managedAgain(w, id, run, since)
 	s := w.Await("web", "staging CONVERGED v1, production PAUSED v1")
-	require.Contains(t, journal(s), "goes on from its checkpoint: managed again by ")
+	require.Contains(t, journal(s), "continues from its checkpoint: managed again by ")
 	w.AwaitThat("web", "what was published meanwhile", func(s protocol.Status) bool { return s.Incarnation == 2 })
 	require.Equal(t, 1, w.Fake.At(w.App, "web", "staging").Applies(), "nothing is applied for this")
 }

@@ -69,7 +69,7 @@ func TestTamperedTrailIsFound_G7(t *testing.T) {
 	acts(w, 50, "mallory")
 	web := w.App + "/web"
 	said := whole(w, web)
-	require.Contains(t, said, "as they were noted")
+	require.Contains(t, said, "verified up to line")
 	last := chunks(w)[len(chunks(w))-1]
 	all := map[string]string{}
 	for _, file := range chunks(w) {
@@ -80,9 +80,9 @@ func TestTamperedTrailIsFound_G7(t *testing.T) {
 	first := chunks(w)[0]
 	lines := strings.SplitAfter(all[first], "\n")
 	tampered := map[string]func(){
-		"is not as it was noted": func() { put(t, first, strings.Replace(all[first], `"name":"mallory"`, `"name":"alice"`, 1)) },
-		"was removed":            func() { put(t, first, strings.Join(slices.Delete(slices.Clone(lines), 6, 7), "")) },
-		"was never noted, or is not where it was": func() {
+		"differs from what was recorded": func() { put(t, first, strings.Replace(all[first], `"name":"mallory"`, `"name":"alice"`, 1)) },
+		"was removed":                    func() { put(t, first, strings.Join(slices.Delete(slices.Clone(lines), 6, 7), "")) },
+		"was never recorded, or was moved": func() {
 			put(t, first, all[first]+strings.Replace(lines[7], `"n":8`, `"n":9`, 1))
 		},
 		"lines ": func() { require.NoError(t, os.Remove(last)) },
@@ -96,7 +96,7 @@ func TestTamperedTrailIsFound_G7(t *testing.T) {
 			put(t, file, text)
 		}
 	}
-	require.Contains(t, whole(w, web), "as they were noted")
+	require.Contains(t, whole(w, web), "verified up to line")
 
 	for _, file := range chunks(w) { // all hashes made anew by somebody who knows how
 		put(t, file, strings.ReplaceAll(all[file], `"name":"mallory"`, `"name":"alice"`))
@@ -104,14 +104,14 @@ func TestTamperedTrailIsFound_G7(t *testing.T) {
 	rechain(t, w)
 	said, code := history(w, web, "--verify")
 	require.Equal(t, 1, code, said)
-	require.Contains(t, said, "is not as it was noted")
+	require.Contains(t, said, "differs from what was recorded")
 	for file, text := range all {
 		put(t, file, text)
 	}
 
 	w.StopWorker() // the checkpoint alone says how it ends
 	require.NoError(t, w.Client.TerminateWorkflow(t.Context(), w.ID("web"), "", "as an operator does"))
-	require.Contains(t, whole(w, web), "as they were noted")
+	require.Contains(t, whole(w, web), "verified up to line")
 	require.NoError(t, os.Remove(last))
 	said, code = history(w, web, "--verify")
 	require.Equal(t, 1, code, said)
@@ -163,7 +163,7 @@ func TestChainSurvivesWhatOperatorsDo_G7(t *testing.T) {
 		w.Act("web", protocol.Refresh, `{"by":"ann"}`)
 		return run() != first, first
 	})
-	require.Contains(t, whole(w, w.App+"/web"), "as they were noted")
+	require.Contains(t, whole(w, w.App+"/web"), "verified up to line")
 
 	_, err := w.Client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
 		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: w.ID("web"), RunId: run()},
@@ -171,7 +171,7 @@ func TestChainSurvivesWhatOperatorsDo_G7(t *testing.T) {
 	})
 	require.NoError(t, err)
 	acts(w, 10, "bob")
-	require.Contains(t, whole(w, w.App+"/web"), "as they were noted")
+	require.Contains(t, whole(w, w.App+"/web"), "verified up to line")
 
 	acts(w, 30, "carl")
 	w.StopWorker()
@@ -186,7 +186,7 @@ func TestChainSurvivesWhatOperatorsDo_G7(t *testing.T) {
 	runsAgain(w, w.ID("web"))
 	acts(w, 30, "dora")
 	said := whole(w, w.App+"/web")
-	require.Contains(t, said, "as they were noted")
+	require.Contains(t, said, "verified up to line")
 	said, _ = history(w, w.App+"/web")
 	for who, n := range map[string]int{"ann": 60, "bob": 10, "dora": 30} {
 		require.Equal(t, n, strings.Count(said, who+"?\tpause"), "of %s: %s", who, said)
@@ -225,9 +225,9 @@ func TestAnsweredActsOutliveTheirWorkflow_G7(t *testing.T) {
 		t.Helper()
 		temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 			said, _ := history(w, w.App+"/"+service)
-			return strings.Count(said, reason) == 1 && strings.Contains(said, "goes on from its checkpoint"), said
+			return strings.Count(said, reason) == 1 && strings.Contains(said, "continues from its checkpoint"), said
 		})
-		require.Contains(t, whole(w, w.App+"/"+service), "as they were noted")
+		require.Contains(t, whole(w, w.App+"/"+service), "verified up to line")
 	}
 	w.Act("web", protocol.Pause, `{"channel":"staging","by":"ann","reason":"by update"}`)
 	gone("web")
@@ -290,7 +290,7 @@ func TestHistoriesOfWhatIsWider_G7(t *testing.T) {
 		}
 		said, code = history(w, append(tt.of, "--verify")...)
 		require.Zero(t, code, said)
-		require.Contains(t, said, "as they were noted")
+		require.Contains(t, said, "verified up to line")
 	}
 
 	for range 13 { // so many that they are written
@@ -335,8 +335,8 @@ func TestApplyStartsAgainWhatIsMissing_G7(t *testing.T) {
 	require.True(t, result.Unchanged)
 	w.Await("web", "staging PAUSED v1, production CONVERGED v1")
 	said, _ := history(w, w.App+"/web")
-	require.Contains(t, said, "goes on from its checkpoint: its workflow was gone when test applied its configuration again")
-	require.Contains(t, whole(w, w.App+"/web"), "as they were noted")
+	require.Contains(t, said, "continues from its checkpoint: its workflow was gone when test applied its configuration again")
+	require.Contains(t, whole(w, w.App+"/web"), "verified up to line")
 }
 
 // unsupervised keeps the workers for half a minute from starting by themselves what is gone.
@@ -382,7 +382,7 @@ func TestLinesThatNoCheckpointKnewAreNamed_G7(t *testing.T) {
 	w.StartWorker()
 	runsAgain(w, w.ID("web"))
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
-	require.Contains(t, whole(w, w.App+"/web"), "as they were noted", "the chain goes through it")
+	require.Contains(t, whole(w, w.App+"/web"), "verified up to line", "the chain goes through it")
 	said, _ := history(w, w.App+"/web")
-	require.Contains(t, said, fmt.Sprintf("lines %d to %d of its history are in the store, and were not in its checkpoint", last.Lines+1, last.Lines+1))
+	require.Contains(t, said, fmt.Sprintf("lines %d to %d of its history are in the store, but were not in its checkpoint", last.Lines+1, last.Lines+1))
 }

@@ -99,8 +99,8 @@ func TestBaselineHoldsAtOnceForAll_G2(t *testing.T) {
 		texts = append(texts, l.Who.Name+": "+l.Text)
 	}
 	require.Equal(t, []string{
-		"olga: rules 1 hold from now on; of the baseline: a new approval/baseline/go-live, a new baseline/freeze, a new bypass",
-		"olga: rules 2 hold from now on; of the baseline: another baseline/freeze",
+		"olga: rules 1 are in force; baseline: added approval/baseline/go-live, added baseline/freeze, added bypass",
+		"olga: rules 2 are in force; baseline: changed baseline/freeze",
 	}, texts)
 }
 
@@ -214,9 +214,9 @@ func TestPublicationBeyondTheBaselineIsRefused_G1(t *testing.T) {
 		require.ErrorContains(t, w.Update(protocol.ApplicationID(w.App), protocol.Publish, request, &protocol.PublishAnswer{}), why)
 		require.NoError(t, w.Client.SignalWorkflow(t.Context(), protocol.ApplicationID(w.App), "", protocol.Publish, request))
 	}
-	tries("baseline: {limits: {services: 1}}\n", "has 2 services, and the installation allows an application 1 (rules 1)")
-	tries("baseline: {limits: {releaseChannels: 1}}\n", "has 2 release channels, and the installation allows an application 1 (rules 2)")
-	tries("baseline: {limits: {runtimesOf: [platform]}}\n", "is on runtime "+w.App+"-rt of application "+w.App+", and the installation allows those of one of platform (rules 3)")
+	tries("baseline: {limits: {services: 1}}\n", "has 2 services; the installation allows an application at most 1 (rules 1)")
+	tries("baseline: {limits: {releaseChannels: 1}}\n", "has 2 release channels; the installation allows an application at most 1 (rules 2)")
+	tries("baseline: {limits: {runtimesOf: [platform]}}\n", "uses runtime "+w.App+"-rt of application "+w.App+"; the installation allows runtimes of one of platform (rules 3)")
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		s := standing(t, w.Client, protocol.ApplicationID(w.App))
 		return len(s.Refused) == 3, fmt.Sprint(s.Refused)
@@ -239,7 +239,7 @@ authorization:
 		_, err := publish.Publish(t.Context(), publish.Options{Client: w.Client, Dir: w.Dir, StoreURL: w.Store, By: "alice@shop.dev", Token: token, Fake: true})
 		return err
 	}
-	require.ErrorContains(t, publishing(""), `publish needs proof of who asks, since it is said who may: "token" is missing`)
+	require.ErrorContains(t, publishing(""), `publish needs proof of identity, since only certain callers may: "token" is missing`)
 	require.ErrorContains(t, publishing(issuer.TokenOf(t, "bob@shop.dev")), "bob@shop.dev may not publish; allowed: alice@shop.dev")
 	require.ErrorContains(t, publishing(idptest.New(t).TokenOf(t, "alice@shop.dev")), "token")
 
@@ -274,7 +274,7 @@ authorization:
 		trail.Lines = lines
 		return err == nil && len(lines) > 0, fmt.Sprint(lines, err)
 	})
-	require.Contains(t, trail.Lines[0].Text, "a new application by rules 1")
+	require.Contains(t, trail.Lines[0].Text, "a new application under rules 1")
 	require.Equal(t, "alice@shop.dev", trail.Lines[0].Who.Name)
 	require.True(t, trail.Lines[0].Who.Proven)
 	publishes(w, ", {manualApproval: {}}") // by whoever its own rules let

@@ -72,7 +72,7 @@ func TestTwoApproversAreTwoPeople_G3(t *testing.T) {
 	w, issuer := worldOf(t, strings.Replace(anybody, "{name: go-live}", "{name: go-live, minApprovers: 2}", 1))
 	w.Release("web", "v1")
 	w.Act("web", protocol.Approve, approving(issuer.TokenOf(t, "alice@shop.dev")))
-	tried(t, w, "web", protocol.Approve, func() string { return `{"version":"v1","topic":"go-live","by":"bob@shop.dev"}` }, "approve needs proof of who asks")
+	tried(t, w, "web", protocol.Approve, func() string { return `{"version":"v1","topic":"go-live","by":"bob@shop.dev"}` }, "approve needs proof of identity")
 	w.Act("web", protocol.Approve, approving(issuer.TokenOf(t, "bob@shop.dev")))
 	w.Await("web", "production CONVERGED v1")
 }

@@ -115,7 +115,7 @@ func TestForgedPublicationChangesNothing_G1(t *testing.T) {
 		text += r.Reason + "\n"
 	}
 	require.Contains(t, text, "was never published")
-	require.Contains(t, text, "nobody published or pinned incarnation 1 of "+w.App+" since incarnation 2")
+	require.Contains(t, text, "incarnation 1 of "+w.App+" was not published or pinned after incarnation 2")
 	require.Zero(t, w.Fake.At(w.App, "web", "production").Applies())
 
 	publishes(w, ", {sharedManualApproval: {name: go-live}}")

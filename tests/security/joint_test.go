@@ -36,16 +36,16 @@ func TestJointReleaseIsJudgedByEachService_A14_B8(t *testing.T) {
 		return w.Update(protocol.ApplicationID(w.App), protocol.Release, raw(fmt.Sprintf(
 			`{%s,"requestId":"%s","services":{"web":{"version":%q},"api":{"version":%q}}}`, proof, version, version, version)), &answer)
 	}
-	require.ErrorContains(t, release(`"by":"alice@shop.dev"`, "v1"), `release needs proof of who asks: "token" is missing`)
+	require.ErrorContains(t, release(`"by":"alice@shop.dev"`, "v1"), `release needs proof of identity: "token" is missing`)
 	mallory := fmt.Sprintf(`"token":%q`, issuer.TokenOf(t, "mallory@shop.dev"))
-	require.ErrorContains(t, release(mallory, "v1"), "is refused whole: api: mallory@shop.dev may not release in production; allowed: alice@shop.dev; web: mallory@shop.dev may not release")
+	require.ErrorContains(t, release(mallory, "v1"), "is refused: api: mallory@shop.dev may not release in production; allowed: alice@shop.dev; web: mallory@shop.dev may not release")
 	for _, service := range []string{"web", "api"} {
 		require.Empty(t, w.Status(service).Releases)
 	}
 	alice := fmt.Sprintf(`"token":%q`, issuer.TokenOf(t, "alice@shop.dev"))
 	require.NoError(t, release(alice, "v2"))
 	require.NoError(t, release(alice, "v2"), "the same request is the same release")
-	require.ErrorContains(t, release(alice, "v3"), "the token has served another request")
+	require.ErrorContains(t, release(alice, "v3"), "the token was used for another request")
 	for _, service := range []string{"web", "api"} {
 		s := w.AwaitThat(service, "v2", func(s protocol.Status) bool { return stage.Channels(s) == "production CONVERGED v2" })
 		require.Len(t, s.Releases, 1)

@@ -91,7 +91,7 @@ func TestReleasesPassWhatIsImported_G2(t *testing.T) {
 	t.Parallel()
 	w := shared.OwnServerWith(t, embedded.Options{})
 	_, err := takes(w, "version: 1")
-	require.ErrorContains(t, err, `converge.yaml:4:11: imports[0]: there is no library "org"; expected one that was published with: converge library publish DIR [unknown-library]`)
+	require.ErrorContains(t, err, `converge.yaml:4:11: imports[0]: there is no library "org"; expected a library that was published with: converge library publish DIR [unknown-library]`)
 	said, err := shelves(w, org)
 	require.NoError(t, err, said)
 	digest := strings.TrimSpace(strings.TrimPrefix(said, "library org 1 is published: "))
@@ -177,7 +177,7 @@ func TestTamperedLibraryIsRefused_G1(t *testing.T) {
 	require.NoError(t, err)
 	_, err = takes(w, "version: 1")
 	require.ErrorIs(t, err, publish.ErrRefused)
-	require.ErrorContains(t, err, "library org 1 was "+digest+" when what is newest was published, and is "+forged+" in the store now")
+	require.ErrorContains(t, err, "library org 1 had the digest "+digest+" in the newest incarnation, and has "+forged+" in the store now")
 	_, err = takes(w, pinned)
 	require.ErrorContains(t, err, "imports[0]: the content of library org 1 is "+forged+"; expected "+digest+" [library-differs]")
 	require.Equal(t, int64(1), w.Status("web").Incarnation)
@@ -195,13 +195,13 @@ func TestOnlyALibraryIsPublished_G1(t *testing.T) {
 	}
 	none := strings.Repeat("0", 64)
 	for n, refused := range []struct{ name, digest, why string }{
-		{"org", none, "there is no such content"},
+		{"org", none, "content not found"},
 		{"org", puts("org", 2, strings.Replace(org, "version: 1", "version: 2", 1)), "is library org 2, not org 1"},
 		{"mine", puts("org", 1, org), "is library org 1, not mine 1"},
-		{"org", puts("org", 1, importsOrg), "is no library: "},
-		{"org", puts("org", 1, strings.Repeat("#", config.MaxLibrary+1)), "is no library: converge.yaml:1:1: the library is too large"},
-		{"org", puts("", 1, org), "holds more than a library"},
-		{"org", "abc", `"content" is "abc"; expected the SHA-256 of what the store has`},
+		{"org", puts("org", 1, importsOrg), "is not a library: "},
+		{"org", puts("org", 1, strings.Repeat("#", config.MaxLibrary+1)), "is not a library: converge.yaml:1:1: the library is too large"},
+		{"org", puts("", 1, org), "contains more than a library"},
+		{"org", "abc", `"content" is "abc"; expected the SHA-256 of the stored content`},
 		{"Org", none, `"name" is "Org"; expected the name of a library`},
 	} {
 		request := protocol.LibraryRequest{Act: protocol.Act{By: "mallory"}, LibraryName: protocol.LibraryName{Name: refused.name, Version: 1, Digest: refused.digest}}
@@ -229,7 +229,7 @@ authorization:
 - {verbs: [publish-library], libraries: [org, "org-*"], to: [alice@shop.dev]}
 `, issuer.URL, idptest.Audience), "olga", ""))
 	for _, refused := range []struct{ text, token, why string }{
-		{org, "none", `publish-library needs proof of who asks, since it is said who may: "token" is missing`},
+		{org, "none", `publish-library needs proof of identity, since only certain callers may: "token" is missing`},
 		{org, issuer.TokenOf(t, "bob@shop.dev"), "bob@shop.dev may not publish-library in library/org; allowed: alice@shop.dev"},
 		{strings.Replace(org, "name: org", "name: team", 1), issuer.TokenOf(t, "alice@shop.dev"), "alice@shop.dev may not publish-library in library/team; allowed: nobody"},
 	} {

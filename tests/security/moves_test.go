@@ -56,7 +56,7 @@ func TestAnotherRuntimeIsAConfigRelease_G2(t *testing.T) {
 	on("{name: APP-b}")
 	_, err := publish.Publish(t.Context(), publish.Options{Client: w.Client, Dir: w.Dir, StoreURL: w.Store, By: "mallory", Fake: true})
 	require.True(t, errors.Is(err, publish.ErrRefused), "%v", err)
-	require.ErrorContains(t, err, "web goes from runtime "+w.App+"-a to "+w.App+"-b in production")
+	require.ErrorContains(t, err, "web would move from runtime "+w.App+"-a to "+w.App+"-b in production")
 
 	shut(t, w.Dir)
 	on("{name: APP-b, movedFrom: {runtime: APP-a}}")
@@ -79,7 +79,7 @@ func TestAnotherRuntimeIsAConfigRelease_G2(t *testing.T) {
 	})
 	require.Equal(t, w.App+"-b", s.Channels[0].Runtime)
 	require.Len(t, s.Channels[0].Left, 1)
-	require.Equal(t, "v1 was left on "+w.App+"-a: orphaned, it stays there", s.Channels[0].Left[0].Text)
+	require.Equal(t, "v1 was left on "+w.App+"-a: orphaned; it stays there", s.Channels[0].Left[0].Text)
 	require.Equal(t, 2, production.Applies())
 	require.Contains(t, trail(t, w), "target v1 → v1-i2 on "+w.App+"-b instead of "+w.App+"-a")
 }

@@ -157,14 +157,14 @@ func TestPayloadsAreEncrypted_G5(t *testing.T) {
 	require.False(t, bytes.Contains(raw, []byte(canary)), "nor in the message of a failure")
 	own := w.History(w.ID("web"))
 	require.NoError(t, replays(t, keyed(t, "", key), own), "by a worker that only decrypts, too")
-	require.ErrorContains(t, replays(t, &codec.Codec{}, own), "it is encrypted, and this process does not have the key; name it by CONVERGE_STORE_KEY")
+	require.ErrorContains(t, replays(t, &codec.Codec{}, own), "it is encrypted, and this process does not have the key; set CONVERGE_STORE_KEY")
 
 	throughTheStockCLI(t, w, key)
 
 	stop()
 	failing := worker.Options{Store: w.Store, Payloads: &codec.Codec{}}
 	_, err = worker.Start(t.Context(), connected(t, w, failing.Payloads), failing)
-	require.ErrorContains(t, err, "this worker does not have it; name it by CONVERGE_STORE_KEY [no-payload-key]")
+	require.ErrorContains(t, err, "this worker does not have; set CONVERGE_STORE_KEY [no-payload-key]")
 	_, err = worker.Start(t.Context(), connected(t, w, keyed(t, "", newKey(t))), worker.Options{Store: w.Store, Payloads: keyed(t, "", newKey(t))})
 	require.ErrorContains(t, err, "[no-payload-key]", "nor has one with another key")
 }
@@ -276,9 +276,9 @@ func TestCommandLineReadsEncryptedPayloads_G5(t *testing.T) {
 	require.Contains(t, converge(withKey, "release", service, "v1", "--encrypt-payloads"), "v1")
 	w.Await("web", converged)
 	require.Contains(t, converge(withKey, "status", service), "CONVERGED")
-	require.Contains(t, converge(nil, "status", service), "name it by CONVERGE_STORE_KEY")
-	require.Contains(t, converge(nil, "pin", service, "staging", "v9"), "name the key by CONVERGE_STORE_KEY, or a codec server by TEMPORAL_CODEC_ENDPOINT")
-	require.Contains(t, converge(asking(secret), "status", service), "say who asks: Authorization: Bearer TOKEN")
+	require.Contains(t, converge(nil, "status", service), "set CONVERGE_STORE_KEY")
+	require.Contains(t, converge(nil, "pin", service, "staging", "v9"), "set CONVERGE_STORE_KEY to the key, or TEMPORAL_CODEC_ENDPOINT to a codec server")
+	require.Contains(t, converge(asking(secret), "status", service), "missing credentials; expected Authorization: Bearer TOKEN")
 	require.Contains(t, converge(asking("Bearer "+secret), "status", service), "CONVERGED")
 	require.Empty(t, clear(t, everything(t, w)))
 	require.NotContains(t, converge(asking("Bearer "+secret), "pause", service, "--channel", "staging", "--reason", canary), "usage")

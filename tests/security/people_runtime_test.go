@@ -37,8 +37,8 @@ func TestVerbsOfRuntimesTakeProof(t *testing.T) {
 	require.NoError(t, w.Update(runtime, protocol.Pause, raw(first), &protocol.Answer{}))
 	for id, verb := range map[string]string{runtime: protocol.Resume, installation: protocol.Pause} {
 		for payload, why := range map[string]string{
-			`{"by":"alice@shop.dev"}`:                               `needs proof of who asks`,
-			fmt.Sprintf(`{"requestId":"r2","token":%q}`, alice):     `the token has served another request`,
+			`{"by":"alice@shop.dev"}`:                               `needs proof of identity`,
+			fmt.Sprintf(`{"requestId":"r2","token":%q}`, alice):     `the token was used for another request`,
 			fmt.Sprintf(`{"token":%q}`, issuer.TokenOf(t, "bob@x")): "bob@x may not " + verb,
 		} {
 			require.ErrorContains(t, w.Update(id, verb, raw(payload), &protocol.Answer{}), why)

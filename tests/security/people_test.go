@@ -72,7 +72,7 @@ func TestATokenServesOneRequest(t *testing.T) {
 	require.Contains(t, w.Act("web", protocol.Approve, approval(alice, "r1")), "1 of 2", "a retry is answered as before")
 	require.Contains(t, w.Act("api", protocol.Approve, approval(alice, "r1")), "1 of 2", "one request to several services")
 
-	const used = "the token has served another request"
+	const used = "the token was used for another request"
 	for _, service := range []string{"web", "api"} {
 		for verb, payload := range map[string]string{
 			protocol.Pause: fmt.Sprintf(`{"requestId":"r2","token":%q}`, alice), protocol.Resume: fmt.Sprintf(`{"requestId":"r1","token":%q}`, alice),
@@ -168,25 +168,25 @@ func TestAPersonIsOnePerson_G3(t *testing.T) {
 		}
 		return issuer.Token(t, own)
 	}
-	tried(t, w, "web", protocol.Release, func() string { return `{"version":"v1","by":"test"}` }, "release needs proof of who asks")
+	tried(t, w, "web", protocol.Release, func() string { return `{"version":"v1","by":"test"}` }, "release needs proof of identity")
 	require.NoError(t, w.Update(w.ID("web"), protocol.Release, raw(fmt.Sprintf(`{"version":"v1","token":%q}`, as(sre))), &protocol.ReleaseAnswer{}))
 
 	for why, payload := range map[string]func() string{
 		`"token" is missing`: func() string { return `{"version":"v1","topic":"go-live","by":"alice@shop.dev"}` },
-		"u-9 is not among those who approve": func() string {
+		"u-9 may not approve": func() string {
 			return approving(as(sre, "sub", "u-9", "email", "alice@shop.dev", "email_verified", false, "groups", nil))
 		},
-		"u-8 is not among those who approve": func() string {
+		"u-8 may not approve": func() string {
 			return approving(as(sre, "sub", "u-8", "email", "alice@shop.dev", "email_verified", nil, "groups", nil))
 		},
 		"letters of Cyrillic and of Latin": func() string { return approving(as(sre, "sub", "u-7", "email", "аlice@shop.dev")) },
-		"cannot be seen":                   func() string { return approving(as(sre, "sub", "u-7", "email", "alice\u200b@shop.dev")) },
+		"invisible character":              func() string { return approving(as(sre, "sub", "u-7", "email", "alice\u200b@shop.dev")) },
 		"bob@shop.dev released v1":         func() string { return approving(as(sre)) },
 		"bob@new.dev released v1":          func() string { return approving(as(sre, "email", "bob@new.dev")) },
 	} {
 		tried(t, w, "web", protocol.Approve, payload, why)
 	}
-	tried(t, w, "web", protocol.Pause, func() string { return `{"by":"alice@shop.dev"}` }, "pause needs proof of who asks, since it is said who may")
+	tried(t, w, "web", protocol.Pause, func() string { return `{"by":"alice@shop.dev"}` }, "pause needs proof of identity, since only certain callers may")
 	tried(t, w, "web", protocol.Pause, func() string { return `{"by":"аlice@shop.dev"}` }, "letters of Cyrillic and of Latin")
 	s := w.AwaitThat("web", "it waiting", func(s protocol.Status) bool { return s.Channels[0].Status == "WAITING_MANUAL_APPROVAL" })
 	require.Contains(t, s.Channels[0].Conditions[0].Reason, "0 of 2, by any of group:sre, alice@shop.dev except bob@shop.dev, who released it")
@@ -194,7 +194,7 @@ func TestAPersonIsOnePerson_G3(t *testing.T) {
 	carol := as(sre, "sub", "u-3", "email", "carol@shop.dev")
 	require.Contains(t, w.Act("web", protocol.Approve, approving(carol)), "1 of 2 (carol@shop.dev)")
 	renamed := func() string { return approving(as(sre, "sub", "u-3", "email", "carol@new.dev")) }
-	tried(t, w, "web", protocol.Approve, renamed, "carol@new.dev has already approved v1 for go-live; it takes somebody else")
+	tried(t, w, "web", protocol.Approve, renamed, "carol@new.dev has already approved v1 for go-live; another person must approve")
 	w.Act("web", protocol.Approve, approving(issuer.TokenOf(t, "alice@shop.dev")))
 	w.Await("web", "production CONVERGED v1")
 	require.Equal(t, []string{"approved go-live", "approved go-live"}, actsOfPeople(t, w))

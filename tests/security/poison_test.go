@@ -95,8 +95,8 @@ func poison(verb string) []poisoned {
 	return []poisoned{
 		{"1 MB, which the server takes of an update only", plain(`{"by":"` + noise(1<<20) + `"}`), of + "too large: 10486", ""},
 		{"400 KB, which it does", plain(`{"by":"` + noise(400<<10) + `"}`), of + "too large: 409652", of + "409609 bytes; at most 65536"},
-		{"a field twice", plain(`{"by":"alice","by":"mallory"}`), `"by" is there twice`, `"by" is there twice`},
-		{"a field twice, in capitals", plain(`{"by":"alice","BY":"mallory"}`), `"BY" is there twice`, `"BY" is there twice`},
+		{"a field twice", plain(`{"by":"alice","by":"mallory"}`), `"by" occurs twice`, `"by" occurs twice`},
+		{"a field twice, in capitals", plain(`{"by":"alice","BY":"mallory"}`), `"BY" occurs twice`, `"BY" occurs twice`},
 		{"a field nobody knows", plain(`{"by":"mallory","sudo":true}`), `unknown field "sudo"`, `unknown field "sudo"`},
 		{"100,000 levels", plain(nested(100_000)), of + "too large: 200064", of + "200021 bytes; at most 65536"},
 		{"30,000 levels", plain(nested(30_000)), undecodable, of + "not JSON"},

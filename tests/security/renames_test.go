@@ -118,7 +118,7 @@ func TestAReleaseOnItsWayKeepsTheNameOfItsChannel_G2(t *testing.T) {
 	names(w, "name: test", "name: prod, renamedFrom: production")
 	_, err := publish.Publish(t.Context(), publish.Options{Client: w.Client, Dir: w.Dir, StoreURL: w.Store, By: "mallory", Fake: true})
 	require.True(t, errors.Is(err, publish.ErrRefused), "%v", err)
-	require.ErrorContains(t, err, "production is called prod once no release is on its way there: v1 is pending")
+	require.ErrorContains(t, err, "production is renamed to prod once no release is in progress there: v1 is pending")
 
 	w.Act("web", protocol.Cancel, `{"by":"alice","version":"v1"}`)
 	_, err = publish.Publish(t.Context(), publish.Options{ // and somebody releases just then
@@ -127,7 +127,7 @@ func TestAReleaseOnItsWayKeepsTheNameOfItsChannel_G2(t *testing.T) {
 	})
 	require.NoError(t, err)
 	s := w.AwaitThat("web", "the incarnation to wait", func(s protocol.Status) bool {
-		return slices.Contains(s.Notes, "incarnation 2 waits: production is called prod once no release is on its way there: v2 is pending")
+		return slices.Contains(s.Notes, "incarnation 2 waits: production is renamed to prod once no release is in progress there: v2 is pending")
 	})
 	require.Equal(t, int64(1), s.Incarnation)
 	w.Signal("web", protocol.Publish, `{"incarnation":2,"order":{"newest":9,"count":1}}`)

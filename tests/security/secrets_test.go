@@ -56,7 +56,7 @@ func TestWorkersCredentialsAreNotToBeHad_G5(t *testing.T) {
 	s = w.AwaitThat("web", "a failure", func(s protocol.Status) bool { return s.Channels[0].Status == "FAILED" })
 	shown, err := json.Marshal(s)
 	require.NoError(t, err)
-	require.Contains(t, string(shown), "TOKEN is to come from the worker's environment variable PATH, which this worker lets nobody have")
+	require.Contains(t, string(shown), "TOKEN cannot be resolved from the worker's environment variable PATH, which this worker does not allow")
 	require.Equal(t, []string{"release of v3 from incarnation 2", "target v3", "failed"}, trail(t, w), "of the others nothing was begun")
 	_, err = os.Stat(leak)
 	require.ErrorIs(t, err, os.ErrNotExist)

@@ -134,7 +134,7 @@ func TestAnotherNameOfAServiceAppliesNothing_G2(t *testing.T) {
 	w.Await("web", "test CONVERGED v1, production CONVERGED v1")
 	require.Contains(t, says(w, "explain", name), name)
 	require.Contains(t, says(w, "status", w.App), "frontend")
-	require.Contains(t, says(w, "explain", w.App+"/web"), w.App+"/web is called "+name+" by now")
+	require.Contains(t, says(w, "explain", w.App+"/web"), w.App+"/web was renamed to "+name)
 	require.Equal(t, []string{"web " + w.App + ".web test v1"}, applied(w))
 	require.Equal(t, 1, production.Applies())
 
@@ -152,7 +152,7 @@ func TestAnotherNameOfAServiceAppliesNothing_G2(t *testing.T) {
 	history := says(w, "history", name)
 	require.Contains(t, history, "approved production")
 	require.Contains(t, history, "web is called frontend from incarnation 2 on")
-	require.Contains(t, says(w, "history", name, "--verify"), "as they were noted")
+	require.Contains(t, says(w, "history", name, "--verify"), "verified up to line")
 	require.Contains(t, says(w, "logs", name, "test"), "apply v2")
 	require.Contains(t, says(w, "diff", w.App, "1", "2"), "~ name  web → frontend")
 	said, err := program(w, "status", w.App+"/web2")
@@ -196,7 +196,7 @@ func TestAReleaseOnItsWayKeepsTheNameOfItsService_G2(t *testing.T) {
 	calls(w, "frontend, renamedFrom: web")
 	_, err := ask(w)
 	require.True(t, errors.Is(err, publish.ErrRefused), "%v", err)
-	require.ErrorContains(t, err, "web is called frontend once no release of it is on its way: v1 is pending in production")
+	require.ErrorContains(t, err, "web is renamed to frontend once none of its releases is in progress: v1 is pending in production")
 
 	w.Act("web", protocol.Cancel, `{"by":"alice","version":"v1"}`)
 	_, err = publish.Publish(t.Context(), publish.Options{
@@ -239,7 +239,7 @@ func TestAFirstNameBelongsToItsService_G2(t *testing.T) {
 	unaware := publishUnaware(w)
 	var answer protocol.PublishAnswer
 	err := w.Update(protocol.ApplicationID(w.App), protocol.Publish, unaware, &answer)
-	require.ErrorContains(t, err, w.App+"/frontend is the service that was called web first, and what is published takes it for a new one")
+	require.ErrorContains(t, err, w.App+"/frontend is the current name of the service web, and this publication declares it as a new one")
 	require.NoError(t, w.Client.SignalWorkflow(t.Context(), protocol.ApplicationID(w.App), "", protocol.Publish, unaware))
 	temporaltest.WaitFor(t, stage.Patience, func() (bool, string) {
 		status, err := publish.Status(t.Context(), w.Client, w.App)
@@ -252,7 +252,7 @@ func TestAFirstNameBelongsToItsService_G2(t *testing.T) {
 	w.Write(both)
 	_, err = ask(w)
 	require.True(t, errors.Is(err, publish.ErrRefused), "%v", err)
-	require.ErrorContains(t, err, "services frontend and web would be the same, since one of them was called web first; choose another name for the new one")
+	require.ErrorContains(t, err, "services frontend and web would have the same identity, because one of them was first named web; choose another name for the new one")
 
 	w.Write(strings.NewReplacer("DIR", w.Dir, "WEB", "name: api2").Replace(shop)) // no longer declared
 	w.Publish()

@@ -76,7 +76,7 @@ func TestForgedStartBringsNoState_G1(t *testing.T) {
 		})
 		err := w.Client.GetWorkflow(t.Context(), run.GetID(), run.GetRunID()).GetWithOptions(t.Context(), nil, client.WorkflowRunGetOptions{DisableFollowingRuns: true})
 		if what != scheduled { // which the server starts again, to end again
-			require.ErrorContains(t, err, "this is no start of Converge", what)
+			require.ErrorContains(t, err, "this workflow was not started by Converge", what)
 		}
 	}
 	runsAgain(w, id)

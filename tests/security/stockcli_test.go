@@ -57,14 +57,14 @@ func TestExploitsByStockCLI_G1(t *testing.T) {
 	loosened := fmt.Sprintf(`{"by":"alice@shop.dev","hash":%q,"manifest":%q,"services":2,"store":%q,"origin":{"path":%q}}`, known[0].Hash, manifestOf(t, w, 1), w.Store, w.Dir)
 	old := fmt.Sprintf(`{"incarnation":1,"hash":%q,"spec":%q,"order":{"newest":99,"count":99999999999},"at":"2099-01-01T00:00:00Z"}`, known[0].Hash, known[0].Spec)
 	web, app := w.ID("web"), protocol.ApplicationID(w.App)
-	const unproven, nobody, noVerb = "needs proof of who asks", "unknown update", "no such verb"
+	const unproven, nobody, noVerb = "needs proof of identity", "unknown update", "no such verb"
 	for _, e := range []exploit{
 		{"an approval in the name of another", web, protocol.Approve, `{"version":"v1","topic":"production","by":"alice@shop.dev"}`, unproven, unproven},
-		{"an approval by somebody without a grant", web, protocol.Approve, fmt.Sprintf(`{"version":"v1","topic":"production","token":%q}`, issuer.TokenOf(t, "mallory@shop.dev")), "mallory@shop.dev may not approve", "the token has served another request"},
-		{"an approval with a token that somebody saw", web, protocol.Approve, fmt.Sprintf(`{"version":"v1","topic":"production","token":%q}`, used), "the token has served another request", "the token has served another request"},
-		{"the same under the id that it had", web, protocol.Approve, fmt.Sprintf(`{"version":"v1","topic":"production","requestId":"r1","token":%q}`, used), "the token has served another request", "the token has served another request"},
+		{"an approval by somebody without a grant", web, protocol.Approve, fmt.Sprintf(`{"version":"v1","topic":"production","token":%q}`, issuer.TokenOf(t, "mallory@shop.dev")), "mallory@shop.dev may not approve", "the token was used for another request"},
+		{"an approval with a token that somebody saw", web, protocol.Approve, fmt.Sprintf(`{"version":"v1","topic":"production","token":%q}`, used), "the token was used for another request", "the token was used for another request"},
+		{"the same under the id that it had", web, protocol.Approve, fmt.Sprintf(`{"version":"v1","topic":"production","requestId":"r1","token":%q}`, used), "the token was used for another request", "the token was used for another request"},
 		{"an approval with a token of another issuer", web, protocol.Approve, fmt.Sprintf(`{"version":"v1","topic":"production","token":%q}`, idptest.New(t).TokenOf(t, "alice@shop.dev")), "token", "token"},
-		{"an approval of two people", web, protocol.Approve, `{"version":"v1","topic":"production","by":"mallory","by":"alice@shop.dev"}`, `is there twice`, `"by" is there twice`},
+		{"an approval of two people", web, protocol.Approve, `{"version":"v1","topic":"production","by":"mallory","by":"alice@shop.dev"}`, `occurs twice`, `"by" occurs twice`},
 		{"a bypass", web, protocol.Bypass, `{"version":"v1","channel":"production","condition":"approval/production","reason":"x","by":"alice@shop.dev"}`, unproven, unproven},
 		{"a pin", web, protocol.Pin, `{"version":"v1","channel":"production","by":"alice@shop.dev"}`, unproven, unproven},
 		{"a rollback, and a retry after it", web, protocol.Rollback, `{"version":"v1","by":"alice@shop.dev"}`, unproven, unproven},
@@ -95,7 +95,7 @@ func TestExploitsByStockCLI_G1(t *testing.T) {
 	said, err := stock(t, w, "workflow", "start", "--type", protocol.ServiceWorkflow, "--task-queue", protocol.TaskQueue, "--workflow-id", w.ID("evil"),
 		"--input", fmt.Sprintf(`{"application":%q,"service":"evil","stateVersion":1,"state":{"application":%q,"service":"web"}}`, w.App, w.App))
 	require.NoError(t, err, said)
-	require.ErrorContains(t, w.Client.GetWorkflow(t.Context(), w.ID("evil"), "").Get(t.Context(), nil), "this is no start of Converge")
+	require.ErrorContains(t, w.Client.GetWorkflow(t.Context(), w.ID("evil"), "").Get(t.Context(), nil), "this workflow was not started by Converge")
 
 	w.Act("web", protocol.Refresh, alice(`{"reason":"what came before it is carried out"}`))
 	require.Equal(t, waits, stage.Channels(w.Status("web")))

@@ -119,7 +119,7 @@ func TestDoctorOfNamespaces_F10(t *testing.T) {
 	require.NoError(t, other.Start())
 	t.Cleanup(other.Stop)
 	found = eventually(t, []string{deployment.NoSearchAttribute, deployment.NotExamined}, "--address", w.Address, "--namespace", "bare")
-	require.Equal(t, "what services say", found[deployment.NotExamined][0].What)
+	require.Equal(t, "statuses of services", found[deployment.NotExamined][0].What)
 }
 
 // Nothing is found where nothing is wrong; then a workflow that was ended while no worker runs, a runtime that cannot be read,
@@ -133,7 +133,7 @@ func TestDoctorOfServices_F10(t *testing.T) {
 	w.Await("web", "staging CONVERGED v1, production CONVERGED v1")
 	found, looked := doctor(t, "--address", w.Address)
 	require.Empty(t, found)
-	require.Contains(t, looked, "namespace default; search attributes: 5; who serves the task queue: workers of 1 versions")
+	require.Contains(t, looked, "namespace default; search attributes: 5; workers of the task queue: 1 versions")
 	require.Contains(t, looked, "the store "+w.Store)
 
 	w.Fake.At(w.App, "web", "production").FailReadings(1<<30, "unreachable")
@@ -189,5 +189,5 @@ func TestDoctorOfRemoteRuntimes_F10(t *testing.T) {
 	w.Release("web", "v1")
 	found := eventually(t, []string{deployment.QueueWithoutWorkers}, "--address", w.Address, "--store", w.Store)
 	require.Equal(t, "runtime/"+w.App+"-rt", found[deployment.QueueWithoutWorkers][0].What)
-	require.Equal(t, "start one where it can be reached: converge worker --runtime "+w.App+"-rt", found[deployment.QueueWithoutWorkers][0].Next)
+	require.Equal(t, "start one that can reach the runtime: converge worker --runtime "+w.App+"-rt", found[deployment.QueueWithoutWorkers][0].Next)
 }

@@ -184,7 +184,7 @@ func TestReadiness_F10(t *testing.T) {
 	url := "http://" + at
 	code, text := page(t, url+"/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, code)
-	require.Equal(t, "polling: it does not ask for work yet\n", text)
+	require.Equal(t, "polling: it does not poll for work yet\n", text)
 
 	w.StartWorkerAs(worker.Options{Monitor: m})
 	ready := func(code int, pattern string) {

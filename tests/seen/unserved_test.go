@@ -57,7 +57,7 @@ func TestWorkerOfDeletedNamespaceEnds_F10(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit, out.String())
 	require.Equal(t, 1, exit.ExitCode(), out.String())
-	require.Contains(t, out.String(), "the worker ends, since it gets no work from the namespace doomed any more: ")
+	require.Contains(t, out.String(), "the worker ends, since it no longer gets work from the namespace doomed: ")
 	require.Contains(t, out.String(), "the namespace was deleted, or has another name")
 }
 
@@ -108,5 +108,5 @@ func TestWorkerThatIsRefusedEnds_F10(t *testing.T) {
 	}
 	var lost *worker.LostError
 	require.True(t, errors.As(err, &lost), "%v", err)
-	require.ErrorContains(t, err, "invalid API key; look at the API key or the certificate of this worker")
+	require.ErrorContains(t, err, "invalid API key; check the API key or the certificate of this worker")
 }

@@ -57,7 +57,7 @@ func (r *Report) Found(code, what, why, next string) {
 // failed adds that something could not be examined, unless err is nil.
 func (r *Report) failed(what string, err error) {
 	if err != nil {
-		r.Found(NotExamined, what, err.Error(), "once that is mended, ask again")
+		r.Found(NotExamined, what, err.Error(), "fix that, and run this again")
 	}
 }
 
@@ -69,7 +69,7 @@ func (n Namespace) Examine(ctx context.Context) Report {
 		return r
 	}
 	serving, polled, err := n.serving(ctx, &r)
-	r.failed("who serves the task queue", err)
+	r.failed("workers of the task queue", err)
 	names, err := n.Deployments(ctx)
 	r.failed("worker deployments", err)
 	for _, name := range slices.Sorted(slices.Values(names)) {
@@ -78,7 +78,7 @@ func (n Namespace) Examine(ctx context.Context) Report {
 	r.failed("workflows that fail", n.examineFailing(ctx, &r))
 	r.failed("workflows that were ended", n.examineEnded(ctx, &r))
 	if serving > 0 {
-		r.failed("what services say", n.examineRuntimes(ctx, &r))
+		r.failed("statuses of services", n.examineRuntimes(ctx, &r))
 	}
 	return r
 }
@@ -89,13 +89,13 @@ func (n Namespace) examineNamespace(ctx context.Context, r *Report) bool {
 	switch {
 	case err == nil:
 	case errors.As(err, new(*serviceerror.NamespaceNotFound)):
-		r.Found(NoNamespace, "namespace "+n.Name, "the server has none of that name", "name another with --namespace, or: temporal operator namespace create --namespace "+n.Name)
+		r.Found(NoNamespace, "namespace "+n.Name, "the server has none of that name", "use another with --namespace, or: temporal operator namespace create --namespace "+n.Name)
 		return false
 	case errors.As(err, new(*serviceerror.Unavailable)), errors.Is(err, context.DeadlineExceeded), errors.As(err, new(*serviceerror.DeadlineExceeded)):
-		r.Found(NoConnection, "the Temporal server", err.Error(), "look at the server, and at what is between it and here")
+		r.Found(NoConnection, "the Temporal server", err.Error(), "check the server, and the network between it and here")
 		return false
 	default: // a caller without that permission may have others
-		r.Found(NoConnection, "namespace "+n.Name, err.Error(), "look at the API key or the certificate of this connection, and at what they allow")
+		r.Found(NoConnection, "namespace "+n.Name, err.Error(), "check the API key or the certificate of this connection, and their permissions")
 	}
 	r.Saw("namespace %s", n.Name)
 	r.failed("search attributes", n.examineAttributes(ctx, r))
@@ -118,7 +118,7 @@ func (n Namespace) examineAttributes(ctx context.Context, r *Report) error {
 	for _, name := range names {
 		if _, there := have.GetCustomAttributes()[name]; !there {
 			r.Found(NoSearchAttribute, name, "the namespace "+n.Name+" has none of that name",
-				fmt.Sprintf("a worker that may adds it when it starts; else: temporal operator search-attribute create --namespace %s --name %s --type %s", n.Name, name, n.Attributes[name]))
+				fmt.Sprintf("a worker with that permission adds it when it starts; else: temporal operator search-attribute create --namespace %s --name %s --type %s", n.Name, name, n.Attributes[name]))
 		}
 	}
 	r.Saw("search attributes: %d", len(names))
@@ -136,9 +136,9 @@ func (n Namespace) serving(ctx context.Context, r *Report) (serving int, polled 
 			serving++
 		}
 	}
-	r.Saw("who serves the task queue: workers of %d versions", serving)
+	r.Saw("workers of the task queue: %d versions", serving)
 	if serving == 0 {
-		r.Found(NoWorkers, "namespace "+n.Name, "nobody has asked for work for "+n.pollLasts().String(), "start one: converge worker")
+		r.Found(NoWorkers, "namespace "+n.Name, "no worker has polled for "+n.pollLasts().String(), "start one: converge worker")
 	}
 	return serving, polled, nil
 }
@@ -182,14 +182,14 @@ func (n Namespace) examinePinned(ctx context.Context, v Version, served bool, r 
 			return err
 		}
 		if to := OverriddenTo(info); to != (Version{}) {
-			r.Found(PinnedByOperator, e.Execution.WorkflowId, "pinned to "+Text(to)+", whatever becomes current",
+			r.Found(PinnedByOperator, e.Execution.WorkflowId, "pinned to "+Text(to)+", independent of the current version",
 				"temporal workflow update-options --workflow-id "+e.Execution.WorkflowId+" --versioning-override-behavior unspecified")
 		}
 	}
 	r.Saw("%s: %d workflows", Text(v), pinned)
 	if pinned > 0 && !served {
-		r.Found(VersionWithoutWorkers, Text(v), fmt.Sprintf("%d workflows are pinned to it and nobody serves it", pinned),
-			"start its workers, or those of another version with --set-current, which take over within two minutes what nobody pinned")
+		r.Found(VersionWithoutWorkers, Text(v), fmt.Sprintf("%d workflows are pinned to it, and no worker serves it", pinned),
+			"start its workers, or those of another version with --set-current, which take over within two minutes all that are not pinned by a person")
 	}
 	return nil
 }
@@ -204,13 +204,13 @@ func (n Namespace) examineFailing(ctx context.Context, r *Report) error {
 			return err
 		}
 		if failing++; failing <= mostNamed {
-			why := "its workflow task fails again and again"
+			why := "its workflow task fails repeatedly"
 			if f, failed, err := n.Failed(ctx, e.Execution.WorkflowId, e.Execution.RunId); err == nil && failed {
 				why += ", " + f.Text()
 			}
-			r.Found(FailingWorkflow, e.Execution.WorkflowId, why, "read the worker's log; it goes on where it was once a worker can take it: one of another version")
+			r.Found(FailingWorkflow, e.Execution.WorkflowId, why, "read the worker's log; it continues where it was once a worker of another version can complete the task")
 		}
 	}
-	r.Saw("workflows that fail again and again: %d", failing)
+	r.Saw("workflows that fail repeatedly: %d", failing)
 	return nil
 }

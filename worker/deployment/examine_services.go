@@ -53,7 +53,7 @@ func (n Namespace) examineEnded(ctx context.Context, r *Report) error {
 		}
 		if ended++; ended <= mostNamed {
 			r.Found(EndedWorkflow, id, "its workflow was "+how+", and was not started again",
-				"a worker starts it within a minute, later where it was ended several times; its log says why not")
+				"a worker restarts it within a minute, or later if it was ended several times; the worker's log has the reason")
 		}
 	}
 	r.Saw("workflows that were ended and do not run: %d", ended)
@@ -117,7 +117,7 @@ func (n Namespace) examineRuntimes(ctx context.Context, r *Report) error {
 			return err
 		}
 	}
-	r.Saw("services that are not well, or wait: %d were asked, and they cannot read %d runtimes", len(statuses), len(found))
+	r.Saw("services that are unhealthy or waiting: %d were queried, and they cannot read %d runtimes", len(statuses), len(found))
 	return nil
 }
 
@@ -129,12 +129,12 @@ func (n Namespace) sayUnread(ctx context.Context, runtime string, of unread, r *
 			return err
 		}
 		if !served {
-			r.Found(QueueWithoutWorkers, queue, fmt.Sprintf("nobody asks for its work, and %d instances wait for it", of.instances), "start one where it can be reached: converge worker --runtime "+runtime)
+			r.Found(QueueWithoutWorkers, queue, fmt.Sprintf("no worker polls it, and %d instances wait for it", of.instances), "start one that can reach the runtime: converge worker --runtime "+runtime)
 			return nil
 		}
 	}
 	r.Found(UnreadableRuntime, "runtime "+runtime, fmt.Sprintf("%d instances cannot be read: %s", of.instances, of.first),
-		"mend what it says, or the connection and the rights of the worker; it is read again by itself, and at once after: converge refresh "+of.service)
+		"fix the cause, or the connection and the permissions of the worker; it is read again automatically, and at once after: converge refresh "+of.service)
 	return nil
 }
 

@@ -27,7 +27,7 @@ func TestUnreadableBeneathOtherStatuses_F10(t *testing.T) {
 	}, unreadBy(s))
 
 	likely, others := hiding()
-	require.Contains(t, likely, string(entities.StatusUnknown), "asked first")
+	require.Contains(t, likely, string(entities.StatusUnknown), "queried first")
 	require.NotContains(t, likely, string(entities.StatusPaused))
 	asked := append(likely, others...)
 	for _, status := range []entities.Status{entities.StatusPaused, entities.StatusRollingBack, entities.StatusFailed, entities.StatusUnknown, entities.StatusFailedRollback} {

@@ -82,7 +82,7 @@ func (r *Rollout) setCurrent(ctx context.Context) (done bool, err error) {
 	case !about.Info.CurrentSinceTime.IsZero():
 		return true, nil
 	case about.Info.DrainageInfo != nil:
-		r.Log.Warn("this version was replaced before and does not become current by itself", "version", Text(r.Version),
+		r.Log.Warn("this version was replaced before and does not become current automatically", "version", Text(r.Version),
 			"to go back", setCurrentCommand(r.Version))
 		return true, nil
 	}

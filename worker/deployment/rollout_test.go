@@ -20,7 +20,7 @@ func TestBusyVersionIsNotTakenFrom(t *testing.T) {
 	}
 	require.True(t, n.unanswered(task(enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED, n.pollLasts()), now))
 	require.False(t, n.unanswered(task(enumspb.PENDING_WORKFLOW_TASK_STATE_SCHEDULED, time.Minute), now), "it has not waited long enough")
-	require.False(t, n.unanswered(task(enumspb.PENDING_WORKFLOW_TASK_STATE_STARTED, time.Hour), now), "somebody has it")
+	require.False(t, n.unanswered(task(enumspb.PENDING_WORKFLOW_TASK_STATE_STARTED, time.Hour), now), "a worker has it")
 }
 
 // A version is abandoned when nobody was seen for a minute and more; where the server remembers nobody, since then.
@@ -30,7 +30,7 @@ func TestAbandoned(t *testing.T) {
 	v := Version{DeploymentName: "converge", BuildID: "one"}
 	require.False(t, r.abandoned(v, time.Now()))
 	require.True(t, r.abandoned(v, time.Now().Add(-lasts)))
-	require.False(t, r.abandoned(v, time.Time{}), "the server may have begun anew")
+	require.False(t, r.abandoned(v, time.Time{}), "the server may have restarted")
 	r.unseen[v] = time.Now().Add(-lasts)
 	require.True(t, r.abandoned(v, time.Time{}))
 	require.False(t, r.abandoned(v, time.Now()))

@@ -82,7 +82,7 @@ func (n Namespace) Polled(ctx context.Context) (map[Version]time.Time, error) {
 			TaskQueue: &taskqueuepb.TaskQueue{Name: protocol.TaskQueue, Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
 		})
 		if err != nil {
-			return nil, fmt.Errorf("ask who serves the task queue %s: %w", protocol.TaskQueue, err)
+			return nil, fmt.Errorf("describe the task queue %s: %w", protocol.TaskQueue, err)
 		}
 		for _, p := range queue.Pollers {
 			v := Version{}

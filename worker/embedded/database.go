@@ -93,7 +93,7 @@ func openDatabase(file string, attributes map[string]enumspb.IndexedValueType) (
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("database %s: its directory cannot be made: %w", path, err)
+		return nil, fmt.Errorf("database %s: its directory cannot be created: %w", path, err)
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("database %s is a directory; name a file in it", path)
@@ -117,7 +117,7 @@ func openDatabase(file string, attributes map[string]enumspb.IndexedValueType) (
 func created(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("cannot be made: %w", err)
+		return fmt.Errorf("cannot be created: %w", err)
 	}
 	return file.Close()
 }
@@ -232,8 +232,8 @@ func check(db *sql.DB) error {
 }
 
 // remedy is the advice for a damaged database.
-const remedy = "restore it from a backup, with its -wal if there is one, or move both away to begin afresh: " +
-	"what is deployed stays deployed (docs/operating.md, \"Temporal is lost\")"
+const remedy = "restore it from a backup, with its -wal if there is one, or move both away to start afresh: " +
+	"deployed objects stay (docs/operating.md, \"Temporal is lost\")"
 
 // While the server runs, a file next to the database marks it as in use: the latest writes are then only in the write-ahead log, and a
 // database without its log is outdated.
@@ -245,8 +245,8 @@ func checkLog(path string) error {
 	if sizeOf(path+openSuffix) < 0 || sizeOf(path+"-wal") > 0 {
 		return nil // it was stopped, or the log exists
 	}
-	return fmt.Errorf("was in use when its server was killed, and its log %s-wal is gone, with all that was written last: services would go back to what they were before; "+
-		"bring the log back, or, to go on with the past, remove %s", path, path+openSuffix)
+	return fmt.Errorf("was in use when its server was killed, and its log %s-wal is missing, with the latest writes: services would return to an earlier state; "+
+		"restore the log, or, to continue from the earlier state, remove %s", path, path+openSuffix)
 }
 
 // opened marks that the server writes to the log from now on.
@@ -274,7 +274,7 @@ func sizeOf(path string) int64 {
 func (d *database) setUpSchema() error {
 	admin, err := d.admin()
 	if err != nil {
-		return fmt.Errorf("cannot be made: %w", err)
+		return fmt.Errorf("cannot be created: %w", err)
 	}
 	defer admin.Close()
 	if err := admin.Exec("BEGIN IMMEDIATE"); err != nil {

@@ -243,7 +243,7 @@ func TestRestartOnTheSameFileKeepsWorkflows(t *testing.T) {
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, description.WorkflowExecutionInfo.Status)
 
 	startWorker(t, c)
-	require.NoError(t, c.GetWorkflow(deadline(t), "kept", "").Get(deadline(t), nil), "and it goes on")
+	require.NoError(t, c.GetWorkflow(deadline(t), "kept", "").Get(deadline(t), nil), "the workflow continues")
 }
 
 func TestKilledProcessLosesNothing(t *testing.T) {
@@ -316,9 +316,9 @@ func TestWhatIsDoneIsPutAwaySoon(t *testing.T) {
 			}
 		}
 	}})
-	require.NoError(t, until(deadline(t), "nothing that is done is kept", func() error {
+	require.NoError(t, until(deadline(t), "completed tasks are removed", func() error {
 		if left := ours(); left > 0 {
-			return fmt.Errorf("%d tasks are", left)
+			return fmt.Errorf("%d tasks are left", left)
 		}
 		return nil
 	}))
@@ -349,7 +349,7 @@ func TestCancelledStartLeavesNothingLocked(t *testing.T) {
 	_, err := Start(ctx, Options{DBFile: file})
 	require.ErrorIs(t, err, context.Canceled)
 
-	require.NoError(t, until(deadline(t), "the abandoned start lets the file go", func() error {
+	require.NoError(t, until(deadline(t), "the abandoned start releases the file", func() error {
 		lock, err := lockDatabase(file)
 		if err != nil {
 			return err

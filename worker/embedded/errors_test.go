@@ -77,7 +77,7 @@ func TestDatabaseFilesThatAreRefused(t *testing.T) {
 		{"of another program", foreign(t, path("foreign.db")), " is not one of the embedded Temporal server; choose another file with --db"},
 		{"of an older server", older(t, path("older.db")), " has schema v0.9-00000000, this Temporal server has " + schemaVersion() + " and migrates no SQLite file; start afresh with " + path(DBName())},
 		{"locked by another process", path("locked.db"), fmt.Sprintf(" is in use by process %d; stop that one, or choose another file with --db", locked.Process.Pid)},
-		{"below a file", filepath.Join(path("notes.txt"), "x.db"), ": its directory cannot be made: mkdir " + path("notes.txt") + ": not a directory"},
+		{"below a file", filepath.Join(path("notes.txt"), "x.db"), ": its directory cannot be created: mkdir " + path("notes.txt") + ": not a directory"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			_, err := Start(deadline(t), Options{DBFile: row.file})
@@ -92,7 +92,7 @@ func TestDamagedDatabase(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(sqliteHeader+"and then nothing that makes sense"), 0o644))
 	_, err := Start(deadline(t), Options{DBFile: file})
 	require.ErrorContains(t, err, prefix+"database "+file+" cannot be read: ")
-	require.ErrorContains(t, err, "file is not a database", "SQLite's own words")
+	require.ErrorContains(t, err, "file is not a database", "the message of SQLite")
 }
 
 // foreign makes a database that the server did not make, in SQLite's ordinary journal mode.
@@ -169,8 +169,8 @@ func TestLostLogDoesNotWalkBack(t *testing.T) {
 	away := filepath.Join(t.TempDir(), "wal")
 	require.NoError(t, os.Rename(file+"-wal", away))
 	_, err := Start(deadline(t), Options{DBFile: file})
-	require.EqualError(t, err, prefix+"database "+file+" was in use when its server was killed, and its log "+file+"-wal is gone, with all that was written last: "+
-		"services would go back to what they were before; bring the log back, or, to go on with the past, remove "+file+".open")
+	require.EqualError(t, err, prefix+"database "+file+" was in use when its server was killed, and its log "+file+"-wal is missing, with the latest writes: "+
+		"services would return to an earlier state; restore the log, or, to continue from the earlier state, remove "+file+".open")
 
 	require.NoError(t, os.Rename(away, file+"-wal"))
 	server := startServer(t, Options{DBFile: file})
@@ -208,7 +208,7 @@ func TestDamagedPageIsFound(t *testing.T) {
 	require.ErrorContains(t, err, prefix+"database "+file+" is damaged: ")
 	require.ErrorContains(t, err, "; "+remedy)
 	lock, err := lockDatabase(file)
-	require.NoError(t, err, "it is given free again")
+	require.NoError(t, err, "the file is released")
 	require.NoError(t, lock.release())
 }
 

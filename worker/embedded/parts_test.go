@@ -33,7 +33,7 @@ func TestInterruptedSetUpStartsAgain(t *testing.T) {
 
 	require.NoError(t, admin.DropTable("tasks"))
 	require.NoError(t, db.prepare(path, nil))
-	require.NoError(t, db.prepare(path, nil), "and once is enough")
+	require.NoError(t, db.prepare(path, nil), "a second call changes nothing")
 }
 
 func TestReleasedLockIsFreeWhileACopyIsOpen(t *testing.T) {
@@ -73,15 +73,15 @@ func TestServerLog(t *testing.T) {
 	}}
 	server := newServerLog(slog.New(slog.NewTextHandler(&out, withoutTime)), nil)
 	tagged := log.With(server, tag.NewStringTag("service", "history"))
-	tagged.Debug("nobody reads this")
-	tagged.Info("nor this")
+	tagged.Debug("dropped")
+	tagged.Info("dropped too")
 	tagged.Warn("slow")
 	tagged.Error("broken", tag.NewInt("attempt", 3))
 	require.Equal(t, "level=DEBUG msg=slow service=history\nlevel=ERROR msg=broken service=history attempt=3\n", out.String())
 
 	server.stopping()
-	tagged.Error("the others are gone")
-	require.NotContains(t, out.String(), "gone")
+	tagged.Error("the other services are stopped")
+	require.NotContains(t, out.String(), "are stopped")
 }
 
 func TestFatalAfterTheStartPanics(t *testing.T) {

@@ -25,11 +25,11 @@ func TestLinesNameTheService_F10(t *testing.T) {
 		return fields
 	}
 	for name, say := range map[string]func(){
-		"ours":        func() { log.Warn("started again", "workflow", "service/shop/web") },
-		"the SDK's":   func() { sdk.Error("Workflow panic", "WorkflowID", "service/shop/web", "RunID", "1") },
-		"said before": func() { sdklog.With(sdk, "WorkflowID", "service/shop/web").Warn("Activity error.") },
-		"in a group":  func() { log.With("workflow", "service/shop/web").Warn("started again") },
-		"it is said so": func() {
+		"ours":                  func() { log.Warn("started again", "workflow", "service/shop/web") },
+		"the SDK's":             func() { sdk.Error("Workflow panic", "WorkflowID", "service/shop/web", "RunID", "1") },
+		"in earlier attributes": func() { sdklog.With(sdk, "WorkflowID", "service/shop/web").Warn("Activity error.") },
+		"in a group":            func() { log.With("workflow", "service/shop/web").Warn("started again") },
+		"the fields are present": func() {
 			log.With("application", "shop", "service", "web").Warn("done", "workflow", "service/shop/first")
 		},
 	} {

@@ -81,7 +81,7 @@ func TestPolls(t *testing.T) {
 		require.Equal(t, text == "polling: ok\n", all)
 		return text
 	}
-	require.Equal(t, "polling: it does not ask for work yet\n", ready())
+	require.Equal(t, "polling: it does not poll for work yet\n", ready())
 	again := func() { m.ready.at = time.Time{} } // what was found out is told to others for a moment
 	for _, row := range []struct {
 		request any
@@ -89,7 +89,7 @@ func TestPolls(t *testing.T) {
 		want    string
 	}{
 		{&workflowservice.PollWorkflowTaskQueueRequest{}, nil, `^polling: ok\n$`},
-		{&workflowservice.PollActivityTaskQueueRequest{}, status.Error(codes.PermissionDenied, "key revoked"), `^polling: it cannot ask for activities, since \S+: .*key revoked\n$`},
+		{&workflowservice.PollActivityTaskQueueRequest{}, status.Error(codes.PermissionDenied, "key revoked"), `^polling: polls fail for activities, since \S+: .*key revoked\n$`},
 		{&workflowservice.PollWorkflowTaskQueueRequest{}, nil, `key revoked`},
 		{&workflowservice.StartWorkflowExecutionRequest{}, errors.New("no poll"), `key revoked`},
 		{&workflowservice.PollActivityTaskQueueRequest{}, context.Canceled, `key revoked`},

@@ -112,7 +112,7 @@ func (p *Polls) check(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.last) == 0 {
-		return errors.New("it does not ask for work yet")
+		return errors.New("it does not poll for work yet")
 	}
 	var failing []string
 	for kind, last := range p.last {
@@ -124,5 +124,5 @@ func (p *Polls) check(context.Context) error {
 		return nil
 	}
 	slices.Sort(failing)
-	return errors.New("it cannot ask " + strings.Join(failing, "; "))
+	return errors.New("polls fail " + strings.Join(failing, "; "))
 }

@@ -98,7 +98,7 @@ func (m *Monitor) Serve(ctx context.Context, address string) (at string, stop fu
 	server := &http.Server{Handler: m.pages(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
 	go func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			slog.Error("metrics are served no more", "error", err)
+			slog.Error("metrics are no longer served", "error", err)
 		}
 	}()
 	return l.Addr().String(), func() { _ = server.Close() }, nil // a shutdown does not wait for readers of metrics

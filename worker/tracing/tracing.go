@@ -50,7 +50,7 @@ func Start(ctx context.Context, service string, env func(string) string) (*Traci
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.Warn("traces are not taken", "error", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.Warn("traces are not exported", "error", err) }))
 	return &Tracing{sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))}, nil
 }
 

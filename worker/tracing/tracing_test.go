@@ -17,7 +17,7 @@ import (
 func TestOffUnlessConfigured(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string]map[string]string{
-		"nothing is said": {}, "no endpoint": {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+		"no variables": {}, "no endpoint": {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
 		"disabled":    {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_SDK_DISABLED": "true"},
 		"no exporter": {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:4317", "OTEL_TRACES_EXPORTER": "none"},
 	} {
@@ -62,7 +62,7 @@ func TestOverHTTP(t *testing.T) {
 	traced.Stop()
 	require.Len(t, got.GetResourceSpans(), 1)
 	require.Contains(t, got.GetResourceSpans()[0].GetResource().String(), `"releases"`)
-	require.Len(t, got.GetResourceSpans()[0].GetScopeSpans()[0].GetSpans(), 1, "what follows nothing is not traced")
+	require.Len(t, got.GetResourceSpans()[0].GetScopeSpans()[0].GetSpans(), 1, "a span without a parent is not traced")
 	require.Equal(t, "UpdateWorkflow:release", got.GetResourceSpans()[0].GetScopeSpans()[0].GetSpans()[0].GetName())
 }
 

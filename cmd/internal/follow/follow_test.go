@@ -154,7 +154,7 @@ func TestWhatChangesIsAskedAtOnce(t *testing.T) {
 		require.True(t, known)
 	}
 	_, of := s.requests()
-	require.Equal(t, 5, of[id], "while it moves")
+	require.Equal(t, 5, of[id], "while it is not settled")
 	s.set(id, entities.StatusConverged, 3, true)
 	asked, err := f.Look(t.Context())
 	require.NoError(t, err)

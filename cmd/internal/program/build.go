@@ -91,7 +91,7 @@ func (l *launcher) build(ctx context.Context, goCommand, checkout string) (strin
 
 	output := &buildOutput{}
 	command.Stdout, command.Stderr = output, output
-	message := "building " + l.Name + " again, because something changed"
+	message := "building " + l.Name + " again, because its source changed"
 	if statErr != nil {
 		message = "building " + l.Name + ", which " + l.about
 	}

@@ -46,10 +46,10 @@ var (
 	// (cloud.google.com/go/storage, "gRPC modules"). They cost half a minute of a processor and are unused here.
 	Dev = Program{
 		Name: "converge-dev", tags: "disable_grpc_modules",
-		about: "has a Temporal server and its Web UI inside:\n  about 180 modules and 2000 packages, some minutes, this once",
+		about: "contains a Temporal server and its Web UI:\n  about 180 modules and 2000 packages, a few minutes, only once",
 	}
 	// Render renders Helm charts and kustomizations.
-	Render = Program{Name: "converge-render", about: "has Helm and Kustomize inside: a minute, this once"}
+	Render = Program{Name: "converge-render", about: "contains Helm and Kustomize: a minute, only once"}
 )
 
 func (p Program) mainPackage() string { return "cmd/" + p.Name }
@@ -133,7 +133,7 @@ func (l *launcher) locate(ctx context.Context) (string, error) {
 	if inCheckout {
 		return "", fmt.Errorf("it could be built from %s, but there is no go command on the PATH", checkout)
 	}
-	return "", fmt.Errorf("it is neither beside this program nor on the PATH; install it with\n\t%s", l.installCommand())
+	return "", fmt.Errorf("it is neither next to this program nor on the PATH; install it with\n\t%s", l.installCommand())
 }
 
 // besideExecutable searches the directory of this program's file, and, if that is a link, the directory of its target.

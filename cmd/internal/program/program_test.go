@@ -92,19 +92,19 @@ func TestWhereItIsFound(t *testing.T) {
 		set  func(*stage)
 		ran  string
 	}{
-		{"beside this executable, before all else", func(s *stage) {
+		{"next to this executable, first of all", func(s *stage) {
 			s.program("bin/" + Dev.Name)
 			s.program("path/" + Dev.Name)
 			s.checkoutAt("src")
 			s.goCommand("exit 1")
 		}, "bin/" + Dev.Name},
-		{"beside the file that this executable links to", func(s *stage) {
+		{"next to the target of the executable's link", func(s *stage) {
 			s.program("opt/converge")
 			s.program("opt/" + Dev.Name)
 			require.NoError(s.t, os.Mkdir(filepath.Join(s.dir, "bin"), 0o755))
 			require.NoError(s.t, os.Symlink("../opt/converge", filepath.Join(s.dir, "bin/converge")))
 		}, "opt/" + Dev.Name},
-		{"not beside it when it cannot be run", func(s *stage) {
+		{"not next to it if it is not executable", func(s *stage) {
 			s.write("bin/"+Dev.Name, "", 0o644)
 			s.program("path/" + Dev.Name)
 		}, "path/" + Dev.Name},
@@ -114,7 +114,7 @@ func TestWhereItIsFound(t *testing.T) {
 			s.program("path/" + Dev.Name)
 		}, cached},
 		{"on the path", func(s *stage) { s.program("path/" + Dev.Name) }, "path/" + Dev.Name},
-		{"on the path when the checkout cannot be built for want of go", func(s *stage) {
+		{"on the path if there is no go command to build the checkout", func(s *stage) {
 			s.checkoutAt("src")
 			s.program("path/" + Dev.Name)
 		}, "path/" + Dev.Name},
@@ -124,13 +124,13 @@ func TestWhereItIsFound(t *testing.T) {
 			s.goCommand("exit 1")
 			s.program("path/" + Dev.Name)
 		}, "path/" + Dev.Name},
-		{"on the path when it is not known what this program was compiled from", func(s *stage) {
+		{"on the path if the source of this program is unknown", func(s *stage) {
 			s.checkoutAt("forged")
 			s.source = ""
 			s.goCommand("exit 1")
 			s.program("path/" + Dev.Name)
 		}, "path/" + Dev.Name},
-		{"on the path when the module around is another", func(s *stage) {
+		{"on the path if the enclosing module is another one", func(s *stage) {
 			s.write("work/go.mod", "module example.com/shop\n", 0o644)
 			s.goCommand("exit 1")
 			s.program("path/" + Dev.Name)
@@ -170,7 +170,7 @@ func TestSourceRoot(t *testing.T) {
 func TestNotFound(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	require.EqualError(t, s.run(), "find converge-dev: it is neither beside this program nor on the PATH; install it with\n"+
+	require.EqualError(t, s.run(), "find converge-dev: it is neither next to this program nor on the PATH; install it with\n"+
 		"\tgo install github.com/converge-engine/converge/cmd/converge-dev@latest")
 
 	s.checkoutAt("src")
@@ -273,11 +273,11 @@ func TestProgress(t *testing.T) {
 		exit     string
 		said     string
 	}{
-		{"a quick build is not worth a word", progress{patience: time.Hour}, false, "0", ""},
+		{"a quick build prints nothing", progress{patience: time.Hour}, false, "0", ""},
 		{"the first build", progress{}, false, "0", "building converge-dev, which " + Dev.about + "\n  built in 0s\n"},
-		{"a later build", progress{}, true, "0", "building converge-dev again, because something changed\n  built in 0s\n"},
-		{"on a terminal", progress{terminal: true}, true, "0", "building converge-dev again, because something changed\n\r\x1b[K  built in 0s\n"},
-		{"a failing build", progress{}, true, "1", "building converge-dev again, because something changed\n"},
+		{"a later build", progress{}, true, "0", "building converge-dev again, because its source changed\n  built in 0s\n"},
+		{"on a terminal", progress{terminal: true}, true, "0", "building converge-dev again, because its source changed\n\r\x1b[K  built in 0s\n"},
+		{"a failing build", progress{}, true, "1", "building converge-dev again, because its source changed\n"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -64,14 +64,14 @@ func TestLive(t *testing.T) {
 	size := func(w, h int) func() (int, int) { return func() (int, int) { return w, h } }
 
 	require.Equal(t, "a\x1b[K\nb\x1b[K\n\x1b[J\x1b[2A\rc\x1b[K\n\x1b[J\x1b[1A\rd\x1b[K\n\x1b[J", frames(Screen{TTY: true}, "a\nb\n", "c\n", "d"), "a frame replaces the one before")
-	require.Equal(t, "a\nb\nc\na\n", frames(Screen{}, "a\nb", "b\nc", "c", "a"), "a pipe gets what is new")
+	require.Equal(t, "a\nb\nc\na\n", frames(Screen{}, "a\nb", "b\nc", "c", "a"), "a pipe gets new lines only")
 	require.Equal(t, "a\x1b[K\n… 3 more lines\x1b[K\n\x1b[J", frames(Screen{TTY: true, Size: size(80, 3)}, "a\nb\nc\nd"), "cut to the height")
 	require.Equal(t, "abc…\x1b[K\n\x1b[J", frames(Screen{TTY: true, Size: size(4, 0)}, "abcdefg"), "cut to the width")
-	require.Equal(t, "\x1b[31mabc\x1b[0m…\x1b[K\n\x1b[J", frames(Screen{TTY: true, Size: size(4, 0)}, "\x1b[31mabcdefg\x1b[0m"), "colour takes no room and ends")
+	require.Equal(t, "\x1b[31mabc\x1b[0m…\x1b[K\n\x1b[J", frames(Screen{TTY: true, Size: size(4, 0)}, "\x1b[31mabcdefg\x1b[0m"), "colour has no width and is reset")
 	require.Equal(t, "abcd\x1b[K\n\x1b[J", frames(Screen{TTY: true, Size: size(4, 0)}, "abcd"))
 
 	width := 10
 	narrower := func() (int, int) { width -= 6; return width + 6, 0 }
 	require.Equal(t, "abcdefghij\x1b[K\nx\x1b[K\n\x1b[J\x1b[4A\rabc…\x1b[K\nx\x1b[K\n\x1b[J",
-		frames(Screen{TTY: true, Size: narrower}, "abcdefghij\nx", "abcdefghij\nx"), "a terminal that was made narrower has wrapped what it showed")
+		frames(Screen{TTY: true, Size: narrower}, "abcdefghij\nx", "abcdefghij\nx"), "a narrowed terminal has wrapped its lines")
 }

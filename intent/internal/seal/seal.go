@@ -81,7 +81,7 @@ func (r *Ring) add(text string) error {
 		}
 		secret, err := base64.StdEncoding.DecodeString(line)
 		if err != nil || len(secret) != 32 {
-			return fmt.Errorf("line %d is no key; expected 32 random bytes in base64, as of: head -c 32 /dev/urandom | base64", n+1)
+			return fmt.Errorf("line %d is not a key; expected 32 random bytes in base64, from: head -c 32 /dev/urandom | base64", n+1)
 		}
 		k, err := newKey(secret)
 		if err != nil {
@@ -90,7 +90,7 @@ func (r *Ring) add(text string) error {
 		r.keys = append(r.keys, k)
 	}
 	if len(r.keys) == before {
-		return errors.New("it holds no key")
+		return errors.New("it contains no key")
 	}
 	return nil
 }
@@ -146,10 +146,10 @@ func KeyID(sealed []byte) string {
 }
 
 // ErrNoKey reports that bytes are sealed with a key that is not in the ring.
-var ErrNoKey = errors.New("it is encrypted, and this process does not have the key; name it by CONVERGE_STORE_KEY")
+var ErrNoKey = errors.New("it is encrypted, and this process does not have the key; set CONVERGE_STORE_KEY")
 
 // ErrBroken reports that bytes differ from the bytes that were sealed under that name.
-var ErrBroken = errors.New("it is not what was encrypted under its name")
+var ErrBroken = errors.New("it is not the content that was encrypted under its name")
 
 // Open decrypts bytes. The error is ErrNoKey or ErrBroken.
 func (r *Ring) Open(name string, sealed []byte) ([]byte, error) {

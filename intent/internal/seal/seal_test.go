@@ -35,7 +35,7 @@ func TestSealedIsReadByWhoHasTheKeyOnly_G5(t *testing.T) {
 	sealed := before.Seal("bundles/a", plain)
 	require.True(t, seal.Is(sealed))
 	require.NotContains(t, string(sealed), string(plain))
-	require.NotEqual(t, sealed, before.Seal("bundles/a", plain), "the same is not seen to be the same")
+	require.NotEqual(t, sealed, before.Seal("bundles/a", plain), "equal content is not recognizable")
 	for _, ring := range []*seal.Ring{before, rotated} {
 		opened, err := ring.Open("bundles/a", sealed)
 		require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestKeysThatAreNone(t *testing.T) {
 	t.Setenv("NO_BASE64", "hunter2 hunter2")
 	t.Setenv("COMMENT", "# nothing")
 	for reference, wrong := range map[string]string{
-		"env:SHORT": "line 1 is no key", "env:NO_BASE64": "line 1 is no key", "env:COMMENT": "it holds no key", "env:UNSET": "the variable is not set",
+		"env:SHORT": "line 1 is not a key", "env:NO_BASE64": "line 1 is not a key", "env:COMMENT": "it contains no key", "env:UNSET": "the variable is not set",
 		"file:/nowhere/at/all": "no such file", newKey(): "expected file:/path or env:NAME",
 	} {
 		_, err := seal.Load(reference)

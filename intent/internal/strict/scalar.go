@@ -118,7 +118,7 @@ func Describe(node *yaml.Node) string {
 	case "!!int", "!!float":
 		return "the number " + text
 	case "!!bool":
-		return "the truth value " + text
+		return "the boolean " + text
 	case "!!null":
 		return "empty"
 	case "!!timestamp":

@@ -177,7 +177,7 @@ func (d *Decoder) Any(path string, node *yaml.Node) any {
 }
 
 func (d *Decoder) anyMapping(path string, node *yaml.Node) any {
-	if d.inside(&d.within, path, node, "this value holds itself") {
+	if d.inside(&d.within, path, node, "this value contains itself") {
 		return nil
 	}
 	defer delete(d.within, node)
@@ -189,7 +189,7 @@ func (d *Decoder) anyMapping(path string, node *yaml.Node) any {
 }
 
 func (d *Decoder) anyList(path string, node *yaml.Node) any {
-	if d.inside(&d.within, path, node, "this value holds itself") {
+	if d.inside(&d.within, path, node, "this value contains itself") {
 		return nil
 	}
 	defer delete(d.within, node)

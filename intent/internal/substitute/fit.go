@@ -19,7 +19,7 @@ func FitLiteral(v any, kind entities.ParamType) (any, *strict.Fault) {
 		return fit, nil
 	}
 	if f, ok := plain.(float64); ok && kind == entities.ParamInt && math.Abs(f) > config.MaxInt {
-		return nil, &strict.Fault{Code: "bad-value", Message: "this is too large a number", Expected: "at most 2^53 - 1"}
+		return nil, &strict.Fault{Code: "bad-value", Message: "this number is too large", Expected: "at most 2^53 - 1"}
 	}
 	return nil, &strict.Fault{Code: "wrong-type", Message: "this is " + Describe(plain), Expected: DescribeKind(kind, plain)}
 }
@@ -89,13 +89,13 @@ func FitResult(result Value, kind entities.ParamType) (Value, *Trouble) {
 	switch {
 	case result.Kind == entities.ParamSecret || kind == entities.ParamSecret:
 		return Value{}, &Trouble{Fault: strict.Fault{
-			Code: "wrong-type", Message: "a secret cannot be made by substitution, nor be part of another parameter",
+			Code: "wrong-type", Message: "a secret cannot be substituted, and cannot be part of another parameter",
 			Expected: "{workerEnv: NAME} here, or the secret alone in the value of an environment variable",
 		}}
 	case result.symbolic && (widened || kind == entities.ParamString || KindText[result.Kind] == ""):
 		return Value{V: result.V, Kind: kind, symbolic: true}, nil
 	case result.symbolic:
-		return Value{}, &Trouble{Fault: strict.Fault{Code: "wrong-type", Message: "what a release gives here is " + KindText[result.Kind], Expected: DescribeKind(kind, nil)}}
+		return Value{}, &Trouble{Fault: strict.Fault{Code: "wrong-type", Message: "the release gives " + KindText[result.Kind], Expected: DescribeKind(kind, nil)}}
 	case kind == entities.ParamString:
 		return Value{V: AsText(result.V), Kind: kind}, nil
 	}
@@ -149,7 +149,7 @@ func Describe(v any) string {
 	case int64, uint64, float64:
 		return "the number " + AsText(x)
 	case bool:
-		return "the truth value " + AsText(x)
+		return "the boolean " + AsText(x)
 	case entities.Value:
 		return "a reference to a secret"
 	case nil:

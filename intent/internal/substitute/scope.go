@@ -70,7 +70,7 @@ var Pattern = regexp.MustCompile(`\$\{\{(.*?)\}\}`)
 func (s *Scope) Expand(text string) (Value, *Trouble) {
 	found := Pattern.FindAllStringSubmatchIndex(text, -1)
 	if strings.Count(text, "${{") != len(found) {
-		return Value{}, &Trouble{Fault: strict.Fault{Code: "bad-substitution", Message: `a "${{" has no "}}" of its own`, Expected: "${{ name }}"}}
+		return Value{}, &Trouble{Fault: strict.Fault{Code: "bad-substitution", Message: `a "${{" has no matching "}}"`, Expected: "${{ name }}"}}
 	}
 	if len(found) == 1 && found[0][0] == 0 && found[0][1] == len(text) {
 		return s.Lookup(strings.TrimSpace(text[found[0][2]:found[0][3]]))
@@ -82,8 +82,8 @@ func (s *Scope) Expand(text string) (Value, *Trouble) {
 		part, t := s.Lookup(name)
 		if t == nil && part.Kind == entities.ParamSecret {
 			t = &Trouble{Fault: strict.Fault{
-				Code: "secret-in-text", Message: fmt.Sprintf("the secret %q stands among other text", name),
-				Expected: "it alone in the value of an environment variable",
+				Code: "secret-in-text", Message: fmt.Sprintf("the secret %q is part of a text", name),
+				Expected: "the secret alone in the value of an environment variable",
 			}}
 		}
 		if t != nil {
@@ -105,7 +105,7 @@ func (s *Scope) Lookup(name string) (Value, *Trouble) {
 	switch {
 	case !substitutionName.MatchString(name):
 		return Value{}, &Trouble{Fault: strict.Fault{
-			Code: "bad-substitution", Message: fmt.Sprintf("%q is no name", strict.Clip(name)),
+			Code: "bad-substitution", Message: fmt.Sprintf("invalid name %q", strict.Clip(name)),
 			Expected: "a dotted name alone, such as params.image; there are no functions",
 		}}
 	case dotted && look != nil:
@@ -120,7 +120,7 @@ func (s *Scope) Lookup(name string) (Value, *Trouble) {
 	}
 	names := s.names()
 	return Value{}, &Trouble{Fault: strict.Fault{
-		Code: "unknown-name", Message: fmt.Sprintf("nothing is called %q here", name),
+		Code: "unknown-name", Message: fmt.Sprintf("%q is not available here", name),
 		Expected: strict.OneOf(names), Suggestion: s.nearest(name),
 	}}
 }
@@ -352,7 +352,7 @@ func (s *Scope) evaluate(name string, kind entities.ParamType) (Value, *Trouble)
 	if !ok && s.Version != "" {
 		return Value{}, &Trouble{InChannel: true, Fault: strict.Fault{
 			Code: "missing-parameter", Message: fmt.Sprintf("parameter %q has no value", name),
-			Expected: "one from the release",
+			Expected: "a value from the release",
 		}}
 	}
 	if !ok {

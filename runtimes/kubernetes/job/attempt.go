@@ -78,7 +78,7 @@ func (a *attempt) begin(ctx context.Context) (job *batchv1.Job, attached bool, e
 			return nil, false, a.refused(err)
 		}
 		if there.Labels[LabelJob] != a.request.Purpose {
-			return nil, false, failure(ReasonRefused, "Job %s/%s exists and is not ours: it has no label %s=%s", there.Namespace, there.Name, LabelJob, a.request.Purpose)
+			return nil, false, failure(ReasonRefused, "Job %s/%s exists, but is not a Job of Converge: it has no label %s=%s", there.Namespace, there.Name, LabelJob, a.request.Purpose)
 		}
 		if a.same(there) {
 			claimed, err := a.claim(ctx, there)

@@ -224,7 +224,7 @@ func TestRefusals(t *testing.T) {
 	r.Namespace = "no-such-namespace"
 	_, err = b.run(r)
 	require.ErrorContains(t, err, `namespaces "no-such-namespace" not found`)
-	require.False(t, runtimes.IsPermanent(err), "somebody may make it")
+	require.False(t, runtimes.IsPermanent(err), "it may be created later")
 
 	r = b.request("true")
 	r.Env["a=b"] = "c"
@@ -362,7 +362,7 @@ func TestFinishedResult(t *testing.T) {
 
 	res, err = b.run(r)
 	require.NoError(t, err)
-	require.False(t, res.Attached, "it was taken: this is another apply of the same")
+	require.False(t, res.Attached, "its result was used: this is another apply of the same")
 	require.Equal(t, "2", strings.TrimSpace(string(res.Stdout)))
 
 	b.abandon(r) // the third run
@@ -405,7 +405,7 @@ func TestNeverTwo(t *testing.T) {
 	_, err = b.client.BatchV1().Jobs(b.namespace).Create(t.Context(), foreign, metav1.CreateOptions{})
 	require.NoError(t, err)
 	_, err = b.run(r)
-	require.ErrorContains(t, err, "exists and is not ours")
+	require.ErrorContains(t, err, "exists, but is not a Job of Converge")
 }
 
 // dying is a client whose worker is lost once its Job is made: every later request fails.

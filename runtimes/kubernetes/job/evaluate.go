@@ -34,7 +34,7 @@ const lag = 5 * time.Second
 // evaluate decides whether a Job has ended, or can never start.
 func evaluate(s seen, now time.Time) verdict {
 	if s.job == nil {
-		return verdict{err: failure(ReasonLost, "the Job was removed by somebody else")}
+		return verdict{err: failure(ReasonLost, "the Job was removed by another client")}
 	}
 	again := time.Time{}
 	for _, pod := range s.pods {
@@ -56,9 +56,9 @@ func evaluate(s seen, now time.Time) verdict {
 		case now.Before(over):
 			return verdict{again: over}
 		case c.Type == batchv1.JobFailed:
-			return verdict{err: failure(ReasonLost, "the Job failed and no pod of it is left: %s: %s", c.Reason, c.Message)}
+			return verdict{err: failure(ReasonLost, "the Job failed and has no pod: %s: %s", c.Reason, c.Message)}
 		default:
-			return verdict{err: failure(ReasonLost, "the Job has ended, but its pod was removed by somebody else")}
+			return verdict{err: failure(ReasonLost, "the Job has ended, but its pod was removed by another client")}
 		}
 	}
 	if len(s.pods) == 0 {
@@ -91,7 +91,7 @@ func stuck(pod *corev1.Pod, now time.Time) (again time.Time, err error) {
 			if over := c.LastTransitionTime.Add(patience); now.Before(over) {
 				return over, nil
 			}
-			return again, failure(ReasonUnschedulable, "no node takes pod %s for %s: %s", pod.Name, patience, c.Message)
+			return again, failure(ReasonUnschedulable, "pod %s has no node after %s: %s", pod.Name, patience, c.Message)
 		}
 	}
 	return again, nil

@@ -55,22 +55,22 @@ func TestEvaluate(t *testing.T) {
 		ended  *corev1.Pod
 	}{
 		{name: "nothing yet", seen: seen{job: &batchv1.Job{}}},
-		{name: "removed", reason: ReasonLost, want: "the Job was removed by somebody else"},
+		{name: "removed", reason: ReasonLost, want: "the Job was removed by another client"},
 		{name: "creating", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{waiting("ContainerCreating", "")}}},
-		{name: "pulls once more", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{waiting("ErrImagePull", "timeout")}}},
+		{name: "pulls again", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{waiting("ErrImagePull", "timeout")}}},
 		{name: "image", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{waiting("ImagePullBackOff", "not found")}}, reason: ReasonImage, want: "image reg/tool:1 cannot be pulled: ImagePullBackOff: not found"},
 		{name: "configuration", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{waiting("CreateContainerConfigError", "secret missing")}}, reason: ReasonStart, want: "pod pod cannot be started: CreateContainerConfigError: secret missing"},
 		{name: "no node yet", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{homeless}}, again: now.Add(20 * time.Second)},
-		{name: "no node", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{homeless}}, at: now.Add(20 * time.Second), reason: ReasonUnschedulable, want: "no node takes pod pod for 30s: 0/3 nodes are available"},
+		{name: "no node", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{homeless}}, at: now.Add(20 * time.Second), reason: ReasonUnschedulable, want: "pod pod has no node after 30s: 0/3 nodes are available"},
 		{name: "evicted", seen: seen{job: &batchv1.Job{}, pods: []*corev1.Pod{evicted}}, reason: ReasonLost, want: "pod pod failed: Evicted: low on memory"},
 		{name: "refused", seen: seen{job: &batchv1.Job{}, events: refused}, reason: ReasonRefused, want: "no pod is admitted: pods is forbidden: violates PodSecurity"},
 		{name: "refused before, admitted now", seen: seen{job: &batchv1.Job{}, events: refused, pods: []*corev1.Pod{waiting("", "")}}},
 		{name: "deadline", seen: seen{job: jobWith(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded)}, reason: ReasonTimeout, want: "the Job's own deadline passed: so it is"},
-		{name: "failed without pod", seen: seen{job: jobWith(batchv1.JobFailed, "BackoffLimitExceeded")}, reason: ReasonLost, want: "the Job failed and no pod of it is left: BackoffLimitExceeded: so it is"},
-		{name: "complete without pod", seen: seen{job: jobWith(batchv1.JobComplete, "")}, reason: ReasonLost, want: "the Job has ended, but its pod was removed by somebody else"},
+		{name: "failed without pod", seen: seen{job: jobWith(batchv1.JobFailed, "BackoffLimitExceeded")}, reason: ReasonLost, want: "the Job failed and has no pod: BackoffLimitExceeded: so it is"},
+		{name: "complete without pod", seen: seen{job: jobWith(batchv1.JobComplete, "")}, reason: ReasonLost, want: "the Job has ended, but its pod was removed by another client"},
 		{name: "failed, pod not seen yet", seen: seen{job: endedAt(now, jobWith(batchv1.JobFailed, "BackoffLimitExceeded"))}, again: now.Add(lag)},
 		{name: "complete, end of the pod not seen yet", seen: seen{job: endedAt(now, jobWith(batchv1.JobComplete, "")), pods: []*corev1.Pod{waiting("", "")}}, again: now.Add(lag)},
-		{name: "complete without pod for long", seen: seen{job: endedAt(now, jobWith(batchv1.JobComplete, ""))}, at: now.Add(lag), reason: ReasonLost, want: "the Job has ended, but its pod was removed by somebody else"},
+		{name: "complete without pod for long", seen: seen{job: endedAt(now, jobWith(batchv1.JobComplete, ""))}, at: now.Add(lag), reason: ReasonLost, want: "the Job has ended, but its pod was removed by another client"},
 		{name: "ended, though the Job failed", seen: seen{job: jobWith(batchv1.JobFailed, "BackoffLimitExceeded"), pods: []*corev1.Pod{done}}, ended: done},
 	} {
 		t.Run(row.name, func(t *testing.T) {

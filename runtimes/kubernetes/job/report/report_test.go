@@ -38,11 +38,11 @@ func TestFind(t *testing.T) {
 		found     bool
 	}{
 		{"alone", line, true},
-		{"without a line's end", strings.TrimSpace(line), true},
-		{"after what was printed past the wrapper", "hello\n" + line + "\n\n", true},
-		{"after what has no line's end", "hello" + line, true},
+		{"without a newline", strings.TrimSpace(line), true},
+		{"after output past the wrapper", "hello\n" + line + "\n\n", true},
+		{"after output without a newline", "hello" + line, true},
 		{"nothing", "", false},
-		{"somebody else's last word", line + "bye\n", false},
+		{"the last line of another program", line + "bye\n", false},
 		{"cut", line[:len(line)-20], false},
 		{"with more behind it", strings.TrimSpace(line) + "x", false},
 		{"of another schema", strings.Replace(line, "/v1", "/v2", 1), false},
